@@ -1,0 +1,1 @@
+"""catdiag: array programs as diagrams, rewritten with proofs, costed in closed form."""

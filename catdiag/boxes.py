@@ -1,0 +1,263 @@
+"""The generators: what a single box can do.
+
+A box is an operation with its types. An operation names only the axes that it uses up or makes; every
+other axis on the inputs is weaved (mapped over, with broadcast of the inputs that lack it), so one
+`Reduce("sum", "x")` serves arrays of any shape, and weaving a box changes its types and nothing else.
+What an operation means is said once, in `kernel/meaning.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from catdiag.errors import AxisError, TypeMismatch
+from catdiag.types import ArrayType, Axis, Size, Ty
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+
+# Scalar functions: how many arguments they take, and the element type they give ("same" joins those of the inputs).
+SCALARS: dict[str, tuple[int, str]] = {
+    "add": (2, "same"), "sub": (2, "same"), "mul": (2, "same"), "div": (2, "real"), "neg": (1, "same"),
+    "exp": (1, "real"), "log": (1, "real"), "sqrt": (1, "real"), "tanh": (1, "real"), "sigmoid": (1, "real"),
+    "abs": (1, "same"), "max": (2, "same"), "min": (2, "same"),
+    "eq": (2, "bool"), "ne": (2, "bool"), "lt": (2, "bool"), "le": (2, "bool"),
+    "and": (2, "bool"), "or": (2, "bool"), "not": (1, "bool"), "where": (3, "same"),
+}  # fmt: skip
+MONOIDS = ("sum", "prod", "max", "min", "any", "all")
+
+
+@dataclass(frozen=True)
+class Map:
+    """A scalar function at every index of the union of the inputs' axes; `apply:f` is the uninterpreted function f."""
+
+    fn: str
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """A commutative monoid folded over one axis."""
+
+    monoid: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class Einsum:
+    """The product of the inputs, summed over the axes that the output lacks."""
+
+
+@dataclass(frozen=True)
+class Rename:
+    """New names for axes, and any layout: with no pairs it only transposes, or repeats along new axes."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Index:
+    """The position along an axis, an array over that axis."""
+
+    axis: str
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    """A size as a scalar."""
+
+    size: Size
+
+
+@dataclass(frozen=True)
+class Const:
+    """A rational constant; None is minus infinity."""
+
+    value: Fraction | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A named diagram, drawn as one box; it means what its body means."""
+
+    name: str
+    body: Diagram
+
+
+@dataclass(frozen=True)
+class Generic:
+    """An uninterpreted generator: a box known by its name only."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A loop over consecutive non-empty blocks of one axis, with a state kept on chip.
+
+    The inputs of the box that have the axis are streamed, the others are resident. In the bodies the
+    axis has the local size `block` (a symbol): how long the list at hand is.
+
+    - `unit`: () → states, the state of the empty list;
+    - `step`: (states, inputs at a block) → states, one turn of the loop;
+    - `merge`: (states, states) → states, of two neighbouring lists (for trees);
+    - `state`: inputs at a list → states, what each component is of a list, textbook fashion.
+
+    The box gives `state` of the whole list, by folding `step`; that the two agree is list induction.
+    """
+
+    axis: str
+    block: str
+    unit: Diagram
+    step: Diagram
+    merge: Diagram
+    state: Diagram
+    components: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """A body run on tiles of some axes, each tile on its own; the results are put side by side.
+
+    `tiles` pairs each grouped axis with its local size (a symbol) in the body.
+    """
+
+    tiles: tuple[tuple[str, str], ...]
+    body: Diagram
+
+
+Op = Map | Reduce | Einsum | Rename | Index | SizeOf | Const | Call | Generic | Fold | Group
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """An operation with its types. Two boxes are equal when operation, domain and codomain are."""
+
+    op: Op
+    dom: Ty
+    cod: Ty
+    line: str | None = field(default=None, repr=False)
+    _hash: list[int] = field(default_factory=list, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Box):
+            return NotImplemented
+        return self.op == other.op and self.dom == other.dom and self.cod == other.cod
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            self._hash.append(hash((self.op, self.dom, self.cod)))
+        return self._hash[0]
+
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        op = self.op
+        if isinstance(op, Map):
+            return op.fn.removeprefix("apply:")
+        if isinstance(op, Reduce):
+            return f"{op.monoid}[{op.axis}]"
+        if isinstance(op, (Index, SizeOf)):
+            return f"{type(op).__name__.lower()}[{op.axis if isinstance(op, Index) else op.size}]"
+        if isinstance(op, Const):
+            return "-inf" if op.value is None else str(op.value)
+        if isinstance(op, (Call, Generic)):
+            return op.name
+        if isinstance(op, Fold):
+            return f"fold[{op.axis}]"
+        if isinstance(op, Group):
+            return f"group[{' '.join(a for a, _ in op.tiles)}]"
+        return type(op).__name__.lower()
+
+
+def union(types: Sequence[ArrayType]) -> tuple[Axis, ...]:
+    """The axes of several arrays, in order of first appearance. Raises AxisError where one name has two sizes."""
+    found: dict[str, Axis] = {}
+    for ty in types:
+        for axis in ty.axes:
+            known = found.setdefault(axis.name, axis)
+            if known.size != axis.size:
+                raise AxisError(f"axis {axis.name!r} has size {known.size} in one array and {axis.size} in another")
+    return tuple(found.values())
+
+
+def _joined(types: Sequence[ArrayType]) -> str:
+    elements = {t.element for t in types}
+    for element in ("extended", "real", "int"):
+        if element in elements:
+            return element
+    return "bool" if elements == {"bool"} else "real"
+
+
+def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
+    """A scalar function weaved over the union of the inputs' axes.
+
+    >>> q, x = Axis("q"), Axis("x")
+    >>> str(map_box("add", [ArrayType((q,)), ArrayType((x,))]).cod)
+    '[q x]'
+
+    Raises TypeMismatch for a wrong number of inputs, AxisError for one name with two sizes.
+    """
+    element = "real"
+    if not fn.startswith("apply:"):
+        arity, element = SCALARS[fn]
+        if len(inputs) != arity:
+            raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
+        if element == "same":
+            element = _joined(inputs[1:] if fn == "where" else inputs)
+    return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs), element)), line)
+
+
+def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None) -> Box:
+    """A monoid folded over one axis of an array; raises AxisError if the array lacks the axis."""
+    if array.axis(axis) is None:
+        have = " ".join(array.names) or "no axes"
+        raise AxisError(f"cannot reduce over axis {axis!r}: the array has {have}", line)
+    if monoid not in MONOIDS:
+        raise TypeMismatch(f"unknown monoid {monoid!r}: expected one of {', '.join(MONOIDS)}", line)
+    kept = tuple(a for a in array.axes if a.name != axis)
+    element = "bool" if monoid in ("any", "all") else array.element
+    return Box(Reduce(monoid, axis), Ty(array), Ty(ArrayType(kept, element)), line)
+
+
+def einsum_box(inputs: Sequence[ArrayType], output: Sequence[str], line: str | None = None) -> Box:
+    """The sum of products with the named axes left; raises AxisError for an output axis that no input has."""
+    axes = {a.name: a for a in union(inputs)}
+    missing = next((n for n in output if n not in axes), None)
+    if missing is not None:
+        raise AxisError(f"axis {missing!r} of the result is on no input (these have {', '.join(axes) or 'none'})", line)
+    return Box(Einsum(), Ty(*inputs), Ty(ArrayType(tuple(axes[n] for n in output), _joined(inputs))), line)
+
+
+def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Box:
+    """New names for axes of an array (sizes stay), then a layout; axes new in the layout are repeated along."""
+    for old in pairs:
+        if array.axis(old) is None:
+            raise AxisError(f"cannot rename axis {old!r}: the array has {' '.join(array.names) or 'no axes'}")
+    axes = tuple(Axis(pairs[a.name], a.size) if a.name in pairs else a for a in array.axes)
+    out = ArrayType(axes if layout is None else tuple(layout), array.element)
+    return Box(Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
+
+
+def index_box(axis: Axis) -> Box:
+    """The position along an axis: integers 0 to size − 1."""
+    return Box(Index(axis.name), Ty(), Ty(ArrayType((axis,), "int")))
+
+
+def size_box(size: Size) -> Box:
+    """A size as an integer scalar."""
+    return Box(SizeOf(size), Ty(), Ty(ArrayType((), "int")))
+
+
+def const_box(value: Fraction | None) -> Box:
+    """A rational constant, or minus infinity for None."""
+    return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else "real")))
+
+
+def call_box(name: str, body: Diagram) -> Box:
+    """A diagram as one named box."""
+    return Box(Call(name, body), body.dom, body.cod)

@@ -1,0 +1,72 @@
+"""What can go wrong, and where in the user's own file it did.
+
+Every error that a user can cause derives from `CatdiagError`; its text says what was expected and
+ends in the line of the user's file, found by walking up to the first frame outside this package.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+def user_line() -> str | None:
+    """The file, line and text of the innermost frame outside this package, or None.
+
+    >>> user_line() is None or isinstance(user_line(), str)
+    True
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith(_PACKAGE) and not filename.startswith("<frozen"):
+            text = linecache.getline(filename, frame.f_lineno).strip()
+            return f"{filename}:{frame.f_lineno}" + (f": {text}" if text else "")
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+class CatdiagError(Exception):
+    """Base of all errors that a user can cause. `.line` is the user's line, where there is one."""
+
+    def __init__(self, message: str, line: str | None = None) -> None:
+        self.message = message
+        self.line = line if line is not None else user_line()
+        super().__init__(message + (f"\n  at {self.line}" if self.line else ""))
+
+
+class TypeMismatch(CatdiagError, TypeError):
+    """Two diagrams, or a box and its inputs, whose types do not fit."""
+
+
+class AxisError(CatdiagError, ValueError):
+    """An axis that is unknown, repeated, or of two sizes."""
+
+
+class SignatureError(CatdiagError, ValueError):
+    """A signature or pattern that does not parse."""
+
+
+class SizeError(CatdiagError, ValueError):
+    """A size that is missing, not positive, or that disagrees with an array's shape."""
+
+
+class NotStreamable(CatdiagError):
+    """A diagram that has no streamed form along an axis, with the reduction and the reason."""
+
+
+class NotGroupable(CatdiagError):
+    """A diagram that is not weaved over an axis, so that it cannot run in groups of it."""
+
+
+class DoesNotFit(CatdiagError):
+    """No tile fits the memory of a level; the text lists what each array takes."""
+
+
+class EqualityUndecided(CatdiagError):
+    """Comparing parts that reach no output took more work than allowed: no answer, not a guess."""

@@ -1,0 +1,247 @@
+"""Axes, array types and objects: what the wires of a diagram carry.
+
+Axes form a rig: a named axis, whose size is a symbol or an integer, products, coproducts, `one` and
+`zero`. Their sizes are the image in the semiring of natural numbers:
+
+>>> b, g = Axis("b"), Axis("g")
+>>> (b * g).size, (b + Axis("c", 3)).size
+(('*', 'b', 'g'), ('+', 'b', 3))
+>>> one.size, zero.size
+(1, 0)
+
+Commutativity is a reindexing, not an identity, since `(b g)` and `(g b)` are different layouts:
+
+>>> b * g == g * b
+False
+
+Objects are tuples of array types; `@` is concatenation and the empty object is its unit:
+
+>>> q = Ty(ArrayType((b,)))
+>>> q @ Ty() == q == Ty() @ q
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Union, overload
+
+from catdiag.errors import AxisError
+
+Size = Union[int, str, tuple[str, "Size", "Size"]]
+"""An integer, a symbol, or `("+", s, t)` / `("*", s, t)`."""
+
+ELEMENTS = ("real", "extended", "int", "bool")
+"""Element types: the reals, the reals with minus infinity, integers, truth values."""
+
+
+def show_size(size: Size) -> str:
+    """A size as text: `b*g`, `x + y`."""
+    if isinstance(size, tuple):
+        op, left, right = size
+        return f"{show_size(left)}{op if op == '*' else f' {op} '}{show_size(right)}"
+    return str(size)
+
+
+def size_symbols(size: Size) -> set[str]:
+    """The symbols that a size mentions.
+
+    >>> sorted(size_symbols(("+", "x", ("*", 2, "y"))))
+    ['x', 'y']
+    """
+    if isinstance(size, tuple):
+        return size_symbols(size[1]) | size_symbols(size[2])
+    return {size} if isinstance(size, str) else set()
+
+
+def size_value(size: Size, sizes: dict[str, int]) -> int:
+    """The number that a size is, given what its symbols are."""
+    if isinstance(size, tuple):
+        left, right = size_value(size[1], sizes), size_value(size[2], sizes)
+        return left + right if size[0] == "+" else left * right
+    return size if isinstance(size, int) else sizes[size]
+
+
+@dataclass(frozen=True, eq=True)
+class Axis:
+    """A named axis. Its size is a symbol, by default its own name, or an integer.
+
+    An integer axis may be named by its size, `Axis("3", 3)`. Products and coproducts are axes too, made by `*` and `+`; `kind` tells which, `parts` are their
+    factors or terms. Raises AxisError for a name that is no identifier or a negative size.
+    """
+
+    name: str
+    size: Size = ""
+    kind: str = "name"
+    parts: tuple[Axis, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.size == "" and self.kind == "name":
+            object.__setattr__(self, "size", self.name)
+        if self.kind == "name" and not (self.name.isidentifier() or self.name == str(self.size)):
+            raise AxisError(f"{self.name!r} cannot name an axis: expected an identifier, such as 'q' or 'head_dim'")
+        if isinstance(self.size, int) and self.size < 0:
+            raise AxisError(f"axis {self.name!r} has size {self.size}: expected a natural number")
+
+    def __mul__(self, other: Axis) -> Axis:
+        return product(self, other)
+
+    def __add__(self, other: Axis) -> Axis:
+        return coproduct(self, other)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        if self.kind == "name":
+            return f"Axis({self.name!r})" if self.size == self.name else f"Axis({self.name!r}, {self.size!r})"
+        return f"{self.kind}({', '.join(map(repr, self.parts))})"
+
+
+def product(*axes: Axis) -> Axis:
+    """The product axis `(a b)`: `a` is the slow index, `b` the fast one. Units and nesting are kept flat."""
+    parts = tuple(p for axis in axes for p in (axis.parts if axis.kind == "product" else (axis,)))
+    if len(parts) == 1:
+        return parts[0]
+    size: Size = 1
+    for k, part in enumerate(parts):
+        size = part.size if k == 0 else ("*", size, part.size)
+    return Axis("(" + " ".join(p.name for p in parts) + ")", size, "product", parts)
+
+
+def coproduct(*axes: Axis) -> Axis:
+    """The coproduct axis `a+b`: the indices of `a`, then those of `b`."""
+    parts = tuple(p for axis in axes for p in (axis.parts if axis.kind == "coproduct" else (axis,)))
+    if len(parts) == 1:
+        return parts[0]
+    size: Size = 0
+    for k, part in enumerate(parts):
+        size = part.size if k == 0 else ("+", size, part.size)
+    return Axis("+".join(p.name for p in parts) or "0", size, "coproduct", parts)
+
+
+one = product()
+"""The axis of size one, the unit of `*`."""
+zero = coproduct()
+"""The axis of size zero, the unit of `+`."""
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """The type of one wire: axes in layout order, and an element type.
+
+    Raises AxisError where two axes of one array have the same name.
+    """
+
+    axes: tuple[Axis, ...] = ()
+    element: str = "real"
+
+    def __post_init__(self) -> None:
+        names = [a.name for a in self.axes]
+        if len(set(names)) != len(names):
+            twice = next(n for n in names if names.count(n) > 1)
+            raise AxisError(f"axis {twice!r} occurs twice in one array [{' '.join(names)}]: rename one of the two")
+        if self.element not in ELEMENTS:
+            raise AxisError(f"unknown element type {self.element!r}: expected one of {', '.join(ELEMENTS)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes, in layout order."""
+        return tuple(a.name for a in self.axes)
+
+    def axis(self, name: str) -> Axis | None:
+        """The axis of that name, or None."""
+        return next((a for a in self.axes if a.name == name), None)
+
+    def __matmul__(self, other: ArrayType | Ty) -> Ty:
+        return Ty(self) @ other
+
+    def __str__(self) -> str:
+        body = "[" + " ".join(a.name for a in self.axes) + "]"
+        return body if self.element == "real" else f"{self.element}{body}"
+
+
+class Ty:
+    """An object: a tuple of array types. `@` concatenates in constant time.
+
+    >>> t = Ty(ArrayType((Axis("q"),)), ArrayType())
+    >>> len(t), str(t), eval(repr(t)) == t
+    (2, '[q] @ []', True)
+    """
+
+    __slots__ = ("_arrays", "_hash", "_left", "_length", "_right")
+
+    def __init__(self, *arrays: ArrayType) -> None:
+        self._arrays: tuple[ArrayType, ...] | None = arrays
+        self._left: Ty | None = None
+        self._right: Ty | None = None
+        self._length = len(arrays)
+        self._hash: int | None = None
+
+    @staticmethod
+    def of(arrays: Iterable[ArrayType]) -> Ty:
+        """The object of an iterable of array types."""
+        return Ty(*arrays)
+
+    @property
+    def arrays(self) -> tuple[ArrayType, ...]:
+        """The array types, in order. The concatenations waiting in this object are carried out here."""
+        if self._arrays is None:
+            found: list[ArrayType] = []
+            stack: list[Ty] = [self]
+            while stack:
+                ty = stack.pop()
+                if ty._arrays is not None:
+                    found.extend(ty._arrays)
+                elif ty._left is not None and ty._right is not None:
+                    stack.append(ty._right)
+                    stack.append(ty._left)
+            self._arrays = tuple(found)
+            self._left = self._right = None
+        return self._arrays
+
+    def __matmul__(self, other: ArrayType | Ty) -> Ty:
+        if isinstance(other, ArrayType):
+            other = Ty(other)
+        if self._length == 0:
+            return other
+        if other._length == 0:
+            return self
+        joined = Ty()
+        joined._arrays, joined._left, joined._right = None, self, other
+        joined._length = self._length + other._length
+        return joined
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[ArrayType]:
+        return iter(self.arrays)
+
+    @overload
+    def __getitem__(self, key: int) -> ArrayType: ...
+    @overload
+    def __getitem__(self, key: slice) -> Ty: ...
+    def __getitem__(self, key: int | slice) -> ArrayType | Ty:
+        if isinstance(key, slice):
+            return Ty(*self.arrays[key])
+        return self.arrays[key]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Ty):
+            return NotImplemented
+        return self._length == other._length and self.arrays == other.arrays
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self.arrays)
+        return self._hash
+
+    def __str__(self) -> str:
+        return " @ ".join(map(str, self.arrays)) or "1"
+
+    def __repr__(self) -> str:
+        return f"Ty({', '.join(map(repr, self.arrays))})"
