@@ -1,1 +1,115 @@
-"""catdiag: array programs as diagrams, rewritten with proofs, costed in closed form."""
+"""catdiag: array programs as diagrams, rewritten with proofs, costed in closed form.
+
+Names are imported when first used, so that `import catdiag` is quick. `catdiag.sum`, `max`, `min`, `abs`,
+`any`, `all` and `id` are functions on arrays and diagrams, and share their names with Python's own: write
+`import catdiag as cd`, and not `from catdiag import *`.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from catdiag import library, testing
+    from catdiag.build import (
+        abs,
+        algorithm,
+        all,
+        any,
+        apply,
+        clip,
+        einsum,
+        equal,
+        exp,
+        index,
+        log,
+        max,
+        maximum,
+        mean,
+        min,
+        minimum,
+        prod,
+        rearrange,
+        sigmoid,
+        size,
+        softmax,
+        sqrt,
+        sum,
+        tanh,
+        where,
+    )
+    from catdiag.cost import hardware
+    from catdiag.diagram import Diagram, box, copy, discard, id, swap
+    from catdiag.errors import (
+        AxisError,
+        CatdiagError,
+        DoesNotFit,
+        EqualityUndecided,
+        NotGroupable,
+        NotStreamable,
+        SignatureError,
+        SizeError,
+        TypeMismatch,
+    )
+    from catdiag.prove import Refuted, Theorem, Undecided, equivalent
+    from catdiag.types import ArrayType, Axis, Ty
+
+_HOMES = {
+    "catdiag.build": (
+        "abs algorithm all any apply clip einsum equal exp index log max maximum mean min minimum prod rearrange "
+        "sigmoid size softmax sqrt sum tanh where"
+    ),
+    "catdiag.diagram": "Diagram box copy discard id swap",
+    "catdiag.errors": (
+        "AxisError CatdiagError DoesNotFit EqualityUndecided NotGroupable NotStreamable SignatureError SizeError "
+        "TypeMismatch"
+    ),
+    "catdiag.prove": "Refuted Theorem Undecided equivalent",
+    "catdiag.types": "ArrayType Axis Ty",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "testing": "catdiag.testing"}
+
+__all__ = [  # noqa: RUF022
+    "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "NotGroupable",
+    "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided",
+    "abs", "algorithm", "all", "any", "apply", "box", "clip", "copy", "discard", "einsum", "equal", "equivalent",
+    "exp", "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum", "prod", "prove",
+    "rearrange", "sigmoid", "size", "softmax", "sqrt", "sum", "swap", "tanh", "testing", "where",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value = import_module(_MODULES[name])
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    else:
+        raise AttributeError(f"module 'catdiag' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """This package. `catdiag.prove` is a function to users and a subpackage to the import system, which binds the
+    subpackage here once it is imported: the property keeps the function in sight.
+    """
+
+    @property
+    def prove(self) -> Any:
+        """The function `catdiag.prove.prove`."""
+        return import_module("catdiag.prove").prove
+
+    @prove.setter
+    def prove(self, module: ModuleType) -> None:
+        """Binding the subpackage is left without effect: `sys.modules` has it."""
+
+
+sys.modules[__name__].__class__ = _Package

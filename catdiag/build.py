@@ -1,0 +1,465 @@
+"""Named-axis programs to diagrams: what one writes under `@cd.algorithm`.
+
+>>> import catdiag as cd
+>>> @cd.algorithm("q d, x d, x d -> q d")
+... def attend(Q, K, V):
+...     S = cd.einsum("q d, x d -> q x", Q, K) / cd.sqrt(cd.size("d"))
+...     return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
+>>> print(attend)
+attend: [q d] @ [x d] @ [x d] → [q d]
+>>> len(attend), attend.names
+(6, ('Q', 'K', 'V'))
+
+Arrays are matched by axis name, never by position. A mistake is an error at the user's own line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from catdiag.diagram import Diagram
+from catdiag.errors import AxisError, SignatureError, TypeMismatch
+from catdiag.signature import merge_axes, parse, parse_axes
+from catdiag.trace import _RUNNING, Operand, Trace, Traced, number, running, traced
+from catdiag.types import ArrayType, Axis, Size
+
+Result = Traced | float
+"""A traced array; a plain number where only plain numbers were given outside of an algorithm."""
+
+
+# -- algorithms ------------------------------------------------------------------------------------
+
+
+def algorithm(signature: str, name: str | None = None) -> Callable[[Callable[..., Any]], Diagram]:
+    """The diagram of a function over named-axis arrays, for use as a decorator or as a function.
+
+    `signature` gives the axes of each parameter, and after `->` those of each result; `->` may be left out.
+
+    >>> double = algorithm("x -> x", name="double")(lambda a: a + a)
+    >>> double.title, double.names, len(double)
+    ('double', ('a',), 1)
+
+    Raises SignatureError for a signature that does not parse or does not fit the function, AxisError for axes
+    of the result that are not the declared ones.
+    """
+    parsed = parse(signature)
+    declared = parsed.outputs
+
+    def build(function: Callable[..., Any]) -> Diagram:
+        if not callable(function):
+            raise SignatureError(f'cd.algorithm("{signature}") takes a function, not {function!r}')
+        title = name if name is not None else getattr(function, "__name__", "algorithm").replace("<lambda>", "lambda")
+        inputs, names = _parameters(function, parsed.inputs, signature, title)
+        trace = Trace(inputs, [a for ty in declared or () for a in ty.axes])
+        token = _RUNNING.set(trace)
+        try:
+            results = _results(trace, function(*trace.inputs), title)
+            if declared is not None:
+                results = _arranged(trace, results, declared, signature, title)
+        finally:
+            _RUNNING.reset(token)
+        return trace.diagram(results, names, title)
+
+    return build
+
+
+def _parameters(
+    function: Callable[..., Any], inputs: tuple[ArrayType, ...], signature: str, title: str
+) -> tuple[tuple[ArrayType, ...], tuple[str, ...]]:
+    """The input types and their names, by the function's parameters."""
+    positional, rest, required = [], None, 0
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            positional.append(parameter.name)
+            required += parameter.default is parameter.empty
+        elif parameter.kind == parameter.VAR_POSITIONAL:
+            rest = parameter.name
+        elif parameter.kind == parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise SignatureError(
+                f"{title} has a parameter {parameter.name!r} that only a keyword can give: "
+                "the arrays of an algorithm are positional parameters"
+            )
+    # A signature without any text before the arrow is one scalar, or no array for a function without parameters.
+    if inputs == (ArrayType(),) and not positional and "[" not in signature.split("->")[0]:
+        inputs = ()
+    count = len(inputs)
+    if count < required or (count > len(positional) and rest is None):
+        raise SignatureError(
+            f"{signature!r} has {count} input arrays and {title} takes {len(positional)} parameters "
+            f"({', '.join(positional) or 'none'}): expected one array, between commas, for each parameter"
+        )
+    names = positional[:count] + [f"{rest}{k}" for k in range(count - len(positional))]
+    return inputs, tuple(names)
+
+
+def _results(trace: Trace, value: Any, title: str) -> list[Traced]:
+    if value is None:
+        raise TypeMismatch(f"{title} returns nothing: expected an array, or a tuple of arrays")
+    values = list(value) if isinstance(value, (tuple, list)) else [value]
+    if not values:
+        raise TypeMismatch(f"{title} returns no arrays: expected an array, or a tuple of arrays")
+    return [trace.lift(v, infinite=True) for v in values]
+
+
+def _arranged(
+    trace: Trace, results: list[Traced], declared: tuple[ArrayType, ...], signature: str, title: str
+) -> list[Traced]:
+    if len(results) != len(declared):
+        raise SignatureError(
+            f"{title} returns {len(results)} arrays and {signature!r} declares {len(declared)}: expected one "
+            "between commas after '->' for each"
+        )
+    arranged = []
+    for k, (array, ty) in enumerate(zip(results, declared, strict=True)):
+        if set(array.axes) != set(ty.names):
+            which = f"result {k} of {title}" if len(results) > 1 else f"the result of {title}"
+            surplus = [n for n in array.axes if n not in ty.names]
+            lacking = [n for n in ty.names if n not in array.axes]
+            detail = "; ".join(
+                [f"axis {' '.join(surplus)} is not declared: reduce over it, or declare it"] * bool(surplus)
+                + [f"axis {' '.join(lacking)} is declared and not computed: take it out of the signature"]
+                * bool(lacking)
+            )
+            raise AxisError(f"{which} has axes [{' '.join(array.axes)}], declared [{' '.join(ty.names)}]: {detail}")
+        layout = [array.type.axis(n) or Axis(n) for n in ty.names]
+        for have, want in zip(layout, ty.axes, strict=True):
+            # A declared name that no input has takes the size that was computed for it.
+            if have.size != want.size and (want.size != want.name or trace.known_by_input(want.name)):
+                raise AxisError(f"axis {want.name!r} of the result of {title} has size {have.size}, not {want.size}")
+        arranged.append(trace.rename(array, {}, layout))
+    return arranged
+
+
+# -- contractions and reductions ----------------------------------------------------------------------
+
+
+def einsum(pattern: str, *arrays: Operand) -> Traced:
+    """The sum of products: `einsum("q d, x d -> q x", Q, K)` sums over every axis that the result lacks.
+
+    The axes of the pattern match those of the arrays by name, in any order; any number of arrays.
+
+    >>> algorithm("q d, x d")(lambda Q, K: einsum("q d, x d -> q x", Q, K)).cod
+    Ty(ArrayType(axes=(Axis('q'), Axis('x')), element='real'))
+
+    Raises SignatureError for a pattern that does not parse or has another number of arrays, AxisError for an
+    axis of the result that no input has, and for an array that has other axes than the pattern says.
+    """
+    trace = running()
+    inputs, output = _pattern(trace, pattern)
+    given = [trace.numeric(trace.lift(a)) for a in arrays]
+    if len(given) != len(inputs):
+        raise SignatureError(f"{pattern!r} has {len(inputs)} arrays before '->' and {len(given)} were given")
+    for k, (array, names) in enumerate(zip(given, inputs, strict=True)):
+        if len(array.axes) != len(names) or set(array.axes) != set(names):
+            raise AxisError(
+                f"array {k} of einsum {pattern!r} has axes [{' '.join(array.axes)}], the pattern says "
+                f"[{' '.join(names)}]: expected the same names, in any order; a.rename(old='new') renames an axis"
+            )
+    return trace.einsum(given, output)
+
+
+def _pattern(trace: Trace, pattern: str) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    def read() -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+        parsed = parse(pattern)
+        if parsed.outputs is None or len(parsed.outputs) != 1:
+            raise SignatureError(f"{pattern!r} must have one result after '->', as in \"q d, x d -> q x\"")
+        inputs = tuple(ty.names for ty in parsed.inputs)
+        output = parsed.outputs[0].names
+        known = {n for names in inputs for n in names}
+        missing = [n for n in output if n not in known]
+        if missing:
+            raise AxisError(
+                f"axis {missing[0]!r} of the result of {pattern!r} is on no input: expected one of "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+        return inputs, output
+
+    return trace.memo(("pattern", pattern), read)  # type: ignore[no-any-return]
+
+
+def _names(trace: Trace, what: str, array: Traced, axes: str) -> tuple[Axis, ...]:
+    """The axes of an array that a text names."""
+    wanted: tuple[Axis, ...] = trace.memo(("axes", axes), lambda: parse_axes(axes))
+    have = " ".join(array.axes) or "no axes"
+    if not wanted:
+        raise SignatureError(f'{what} over no axis: name one or several, as in cd.{what}(a, "x"); the array has {have}')
+    found = []
+    for axis in wanted:
+        own = array.type.axis(axis.name)
+        if own is None:
+            raise AxisError(f"cannot {what} over axis {axis.name!r}: the array has {have}")
+        if own in found:
+            raise AxisError(f"axis {axis.name!r} is named twice in {axes!r}")
+        found.append(own)
+    return tuple(found)
+
+
+def _reduce(monoid: str, array: Operand, axes: str) -> Traced:
+    trace = running()
+    result = trace.lift(array)
+    found = _names(trace, monoid, result, axes)
+    if monoid in ("any", "all"):
+        if result.type.element != "bool":
+            raise TypeMismatch(f"{monoid} takes truth values and got {result}: compare first, as in `a > 0`")
+    else:
+        result = trace.numeric(result)
+    for axis in found:
+        result = trace.reduce(monoid, result, axis.name)
+    return result
+
+
+def sum(array: Operand, axes: str) -> Traced:
+    """The sum over one or several axes: `sum(a, "x")`, `sum(a, "x y")`. Truth values count as 0 and 1.
+
+    >>> str(algorithm("q x y")(lambda a: sum(a, "x y")).cod)
+    '[q]'
+
+    Raises AxisError for an axis that the array lacks.
+    """
+    return _reduce("sum", array, axes)
+
+
+def prod(array: Operand, axes: str) -> Traced:
+    """The product over one or several axes. Raises AxisError for an axis that the array lacks."""
+    return _reduce("prod", array, axes)
+
+
+def max(array: Operand, axes: str) -> Traced:
+    """The largest over one or several axes. Raises AxisError for an axis that the array lacks."""
+    return _reduce("max", array, axes)
+
+
+def min(array: Operand, axes: str) -> Traced:
+    """The smallest over one or several axes. Raises AxisError for an axis that the array lacks."""
+    return _reduce("min", array, axes)
+
+
+def any(array: Operand, axes: str) -> Traced:
+    """Whether one is true along the axes, of truth values. Raises AxisError for an axis that the array lacks."""
+    return _reduce("any", array, axes)
+
+
+def all(array: Operand, axes: str) -> Traced:
+    """Whether all are true along the axes, of truth values. Raises AxisError for an axis that the array lacks."""
+    return _reduce("all", array, axes)
+
+
+def mean(array: Operand, axes: str) -> Traced:
+    """The mean over one or several axes: the sum divided by the size.
+
+    >>> algorithm("x")(lambda a: mean(a, "x"))([1, 2, 6])
+    array(3.)
+
+    Raises AxisError for an axis that the array lacks.
+    """
+    trace = running()
+    found = _names(trace, "mean", trace.lift(array), axes)
+    size: Size = found[0].size
+    for axis in found[1:]:
+        size = ("*", size, axis.size)
+    return _reduce("sum", array, axes) / trace.size(size)
+
+
+# -- scalar functions -----------------------------------------------------------------------------------
+
+
+def _scalar(fn: str, plain: Callable[..., float] | None, *operands: Operand) -> Any:
+    """A box for the function; or its value where no algorithm is being built and all operands are numbers."""
+    if plain is not None and _RUNNING.get() is None and not _some(operands):
+        for operand in operands:
+            number(operand)
+        return plain(*operands)
+    return running().arithmetic(fn, *operands)
+
+
+def _some(operands: Sequence[object]) -> bool:
+    return True in map(traced, operands)
+
+
+def exp(a: Operand) -> Any:
+    """e to the power of `a`; 0 for minus infinity.
+
+    >>> exp(0)
+    1.0
+    """
+    return _scalar("exp", math.exp, a)
+
+
+def log(a: Operand) -> Any:
+    """The natural logarithm, of positive numbers."""
+    return _scalar("log", math.log, a)
+
+
+def sqrt(a: Operand) -> Any:
+    """The square root, of numbers that are not negative.
+
+    >>> sqrt(4)
+    2.0
+    """
+    return _scalar("sqrt", math.sqrt, a)
+
+
+def tanh(a: Operand) -> Any:
+    """The hyperbolic tangent, `(e^a − e^−a) / (e^a + e^−a)`."""
+    return _scalar("tanh", math.tanh, a)
+
+
+def sigmoid(a: Operand) -> Any:
+    """The logistic function, `1 / (1 + e^−a)`.
+
+    >>> sigmoid(0)
+    0.5
+    """
+    return _scalar("sigmoid", lambda v: 0.5 + 0.5 * math.tanh(v / 2), a)
+
+
+def abs(a: Operand) -> Any:
+    """The absolute value."""
+    return _scalar("abs", math.fabs, a)
+
+
+def maximum(a: Operand, b: Operand) -> Any:
+    """The larger of two, at every index; `-float("inf")` may be one of them."""
+    return _scalar("max", lambda v, w: v if v >= w else w, a, b)
+
+
+def minimum(a: Operand, b: Operand) -> Any:
+    """The smaller of two, at every index."""
+    return _scalar("min", lambda v, w: v if v <= w else w, a, b)
+
+
+def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) -> Any:
+    """`a` where it is between `low` and `high`, else the nearer bound: `min(max(a, low), high)`.
+
+    >>> clip(7, 0, 5)
+    5
+    """
+    result = a if low is None else maximum(a, low)
+    return result if high is None else minimum(result, high)
+
+
+def equal(a: Operand, b: Operand) -> Any:
+    """Whether two are equal, at every index; the same as `a == b`."""
+    return _scalar("eq", lambda v, w: v == w, a, b)
+
+
+def where(condition: Traced, a: Operand, b: Operand) -> Traced:
+    """`a` where the condition holds, else `b`, at every index; `-float("inf")` may be one of them.
+
+    >>> masked = algorithm("q x")(lambda s: where(index("x") <= index("q"), s, -float("inf")))
+    >>> str(masked.cod)
+    'extended[x q]'
+
+    Raises TypeMismatch for a condition that is no array of truth values.
+    """
+    trace = running()
+    if not traced(condition):
+        raise TypeMismatch(f"cd.where takes an array of truth values, not {condition!r}: compare, as in `a > 0`")
+    branches = [trace.lift(v, infinite=True) for v in (a, b)]
+    if {v.type.element for v in branches} != {"bool"}:
+        branches = [trace.numeric(v) for v in branches]
+    return trace.map("where", trace.lift(condition), *branches)
+
+
+def apply(function: str, *arrays: Operand) -> Traced:
+    """An uninterpreted scalar function, known by its name only: two applications to equal arguments are equal.
+
+    >>> str(algorithm("q, x")(lambda a, b: apply("f", a, b)).cod)
+    '[q x]'
+
+    Raises SignatureError for a name that is no identifier, TypeMismatch for another number of arguments than before.
+    """
+    trace = running()
+    if not isinstance(function, str) or not function.isidentifier():
+        raise SignatureError(f'cd.apply takes the name of a function, as in cd.apply("f", a), not {function!r}')
+    arity = trace.memo(("arity", function), lambda: len(arrays))
+    if arity != len(arrays) or not arrays:
+        raise TypeMismatch(f"function {function!r} of {arity or 'no'} arguments is applied to {len(arrays)}: "
+                           "expected one number of arguments, at least one")  # fmt: skip
+    return trace.arithmetic(f"apply:{function}", *arrays)
+
+
+# -- positions, sizes, layout -----------------------------------------------------------------------------
+
+
+def index(axis: str) -> Traced:
+    """The position along an axis of this algorithm, 0 to its size − 1. Raises AxisError for an unknown axis."""
+    trace = running()
+    return trace.index(trace.axis(_one(axis), f'cd.index("{axis}")'))
+
+
+def size(axis: str) -> Traced:
+    """The size of an axis of this algorithm, as a scalar. Raises AxisError for an unknown axis."""
+    trace = running()
+    return trace.size(trace.axis(_one(axis), f'cd.size("{axis}")').size)
+
+
+def _one(axis: str) -> str:
+    parsed = parse_axes(axis)
+    if len(parsed) != 1:
+        raise SignatureError(f"expected one axis, not {axis!r}")
+    return parsed[0].name
+
+
+def rearrange(array: Operand, pattern: str) -> Traced:
+    """The array in another layout: `rearrange(a, "q d -> d q")`.
+
+    Raises AxisError where the two sides or the array do not have the same axes, SignatureError for splitting or
+    merging axes: declare the array with a product axis, or with both axes, instead.
+    """
+    trace = running()
+    given = trace.lift(array)
+    parsed = parse(pattern)
+    if parsed.outputs is None or len(parsed.outputs) != 1 or len(parsed.inputs) != 1:
+        raise SignatureError(f'cd.rearrange takes a pattern with one array on each side, "q d -> d q", not {pattern!r}')
+    left, right = parsed.inputs[0], parsed.outputs[0]
+    if set(given.axes) != set(left.names):
+        raise AxisError(
+            f"the array has axes [{' '.join(given.axes)}], pattern {pattern!r} says [{' '.join(left.names)}]"
+        )
+    if set(left.names) != set(right.names):
+        if set(merge_axes((left,))) & set(merge_axes((right,))) and "(" in pattern:
+            raise SignatureError(
+                f"cd.rearrange cannot split or merge axes, as {pattern!r} would: it only transposes; "
+                "declare the array with the axes it is to have"
+            )
+        raise AxisError(f"the sides of {pattern!r} have different axes: cd.rearrange only transposes")
+    return trace.rename(given, {}, [given.type.axis(n) or Axis(n) for n in right.names])
+
+
+# -- named diagrams ------------------------------------------------------------------------------------------
+
+
+def softmax(array: Operand, axis: str) -> Traced:
+    """`e^(a − m) / Σ e^(a − m)` along an axis, m the largest: one named box, with that as its body.
+
+    >>> f = algorithm("q x")(lambda a: softmax(a, "x"))
+    >>> [b.name for b in f.boxes], [b.name for b in f.boxes[0].op.body.boxes]
+    (['softmax'], ['max[x]', 'sub', 'exp', 'sum[x]', 'div'])
+
+    Raises AxisError for an axis that the array lacks.
+    """
+    trace = running()
+    given = trace.numeric(trace.lift(array))
+    found = _names(trace, "softmax", given, axis)
+
+    def body() -> Diagram:
+        inner = Trace([given.type])
+        token = _RUNNING.set(inner)
+        try:
+            (a,) = inner.inputs
+            top = a
+            for one in found:
+                top = inner.reduce("max", top, one.name)
+            e = exp(a - top)
+            total = e
+            for one in found:
+                total = inner.reduce("sum", total, one.name)
+            return inner.diagram([e / total], ("a",), "softmax")
+        finally:
+            _RUNNING.reset(token)
+
+    return trace.call("softmax", trace.memo(("softmax", given.type, axis), body), [given])[0]

@@ -1,0 +1,381 @@
+"""Diagrams on NumPy arrays. What is streamed runs in a loop over real blocks, what is grouped in real tiles.
+
+Values are arrays with named axes, so that a box mapped over further axes (weaved) runs as it is.
+Blocks and tiles of the inputs are views, results are dropped after their last use: memory held while a
+streamed diagram runs does not grow with the streamed axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from catdiag.boxes import Box, Call, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Rename, SizeOf
+from catdiag.diagram import Diagram
+from catdiag.errors import SizeError, TypeMismatch
+from catdiag.interpret import interpret
+from catdiag.run.sizes import local_sizes, solve, tile_lengths
+from catdiag.types import ArrayType, Axis, show_size, size_symbols, size_value
+
+Array = NDArray[Any]
+Functions = Mapping[str, Callable[..., Any]]
+
+
+def run(
+    diagram: Diagram,
+    arrays: Sequence[Any],
+    tiles: Mapping[str, int] | None = None,
+    dtype: DTypeLike | None = None,
+    functions: Functions | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Any:
+    """The outputs of a diagram on arrays given in the order of its inputs: one bare, several as a tuple.
+
+    `tiles` gives the lengths of stream blocks and groups by symbol (`{"s_x": 64, "g_q": 128}`; the whole axis
+    where left out), `functions` what `cd.apply` and uninterpreted boxes are, on arrays, `sizes` the sizes that no
+    input shows. Arrays may be nested lists. Computed in the common floating type of the inputs, float64 if there
+    is none, or in `dtype`.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x")(lambda a: cd.sum(a, "x"))
+    >>> run(total, [[[1, 2, 3], [4, 5, 6]]])
+    array([ 6., 15.])
+
+    Raises SizeError where shapes disagree with the types or with each other, or a tile is unknown or not
+    positive; TypeMismatch for a wrong number of arrays, wrong element types, or a function that is not given.
+    """
+    for array in arrays:
+        if hasattr(array, "_call_diagram"):  # arrays of an algorithm being built: no values, one more box
+            return array._call_diagram(diagram, arrays)
+    names = diagram.input_names
+    if len(arrays) != len(names):
+        raise TypeMismatch(f"expected {len(names)} arrays ({', '.join(names)}), {len(arrays)} were given")
+    raw = [_array(a, name) for a, name in zip(arrays, names, strict=True)]
+    kind = _float_type(raw, dtype)
+    known = solve(diagram, [a.shape for a in raw], sizes or {})
+    machine = _Runner(kind, tile_lengths(diagram, tiles or {}), functions or {})
+    values = [
+        Named(_elements(a, ty, name, kind), ty.names)
+        for a, ty, name in zip(raw, diagram.dom, names, strict=True)
+    ]  # fmt: skip
+    with np.errstate(all="ignore"):
+        results = machine.diagram(diagram, values, known)
+    outputs = tuple(_owned(conform(v, ty, known), raw) for v, ty in zip(results, diagram.cod, strict=True))
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+# -- values -------------------------------------------------------------------------------------------
+
+
+class Named:
+    """An array (or a Python number) and the names of its axes."""
+
+    __slots__ = ("data", "names")
+
+    def __init__(self, data: Any, names: tuple[str, ...]) -> None:
+        self.data, self.names = data, names
+
+    def over(self, order: Sequence[str]) -> Any:
+        """The data with axes in the given order, of length 1 where this array has none of that name."""
+        if self.names == order or not self.names:
+            return self.data
+        own = [n for n in order if n in self.names]
+        data = self.data
+        if tuple(own) != self.names:
+            data = data.transpose([self.names.index(n) for n in own])
+        if len(own) == len(order):
+            return data
+        return data[tuple(slice(None) if n in self.names else None for n in order)]
+
+    def cut(self, axis: str, start: int, stop: int) -> Named:
+        """The part from `start` to `stop` of an axis, as a view; all of it for an array without the axis."""
+        if axis not in self.names:
+            return self
+        where = self.names.index(axis)
+        return Named(self.data[(slice(None),) * where + (slice(start, stop),)], self.names)
+
+
+def _array(value: Any, name: str) -> Array:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise SizeError(f"input {name} is not a rectangular array: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise TypeMismatch(f"input {name} holds {array.dtype}: expected real numbers, integers or truth values")
+    return array
+
+
+def _float_type(arrays: Sequence[Array], dtype: DTypeLike | None) -> np.dtype[Any]:
+    if dtype is not None:
+        kind = np.dtype(dtype)
+        if kind.kind != "f":
+            raise TypeMismatch(f"dtype is {kind}: expected a floating type, such as 'float32'")
+        return kind
+    floating = [a.dtype for a in arrays if a.dtype.kind == "f"]
+    return np.result_type(*floating) if floating else np.dtype(np.float64)
+
+
+def _elements(array: Array, ty: ArrayType, name: str, kind: np.dtype[Any]) -> Array:
+    if ty.element == "bool":
+        if array.dtype.kind != "b":
+            raise TypeMismatch(f"input {name} holds {array.dtype}: expected truth values, for {ty}")
+        return array
+    if ty.element == "int":
+        if array.dtype.kind not in "iu":
+            raise TypeMismatch(f"input {name} holds {array.dtype}: expected integers, for {ty}")
+        return array.astype(np.int64, copy=False)
+    return array.astype(kind, copy=False)
+
+
+def _owned(array: Array, inputs: Sequence[Array]) -> Array:
+    """An array that shares no memory with the caller's arrays, in C order."""
+    if array.base is None and array.flags.c_contiguous and not [a for a in inputs if a is array]:
+        return array
+    return np.array(array, order="C")
+
+
+def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
+    """The array in the layout of its type, repeated along axes that it lacks."""
+    order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
+    data = np.asarray(value.over(order))
+    if len(value.names) == len(order):
+        return data
+    lengths = dict(zip(value.names, np.shape(value.data), strict=True))
+    shape = [lengths[n] if n in lengths else length(ty.axis(n), sizes) for n in order]
+    return np.broadcast_to(data, shape)
+
+
+def length(axis: Axis | None, sizes: Mapping[str, int]) -> int:
+    """The length of an axis, given the sizes. Raises SizeError for a size that is not known."""
+    assert axis is not None
+    if axis.name in sizes:
+        return sizes[axis.name]
+    return _size(axis.size, sizes)
+
+
+def _size(size: Any, sizes: Mapping[str, int]) -> int:
+    missing = [s for s in sorted(size_symbols(size)) if s not in sizes]
+    if missing:
+        raise SizeError(
+            f"size {show_size(size)} is needed and no input shows {', '.join(missing)}: "
+            f"give it, as in run(diagram, arrays, sizes={{{missing[0]!r}: 4}})"
+        )
+    return size_value(size, dict(sizes))
+
+
+# -- boxes ----------------------------------------------------------------------------------------------
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative,
+    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
+    "max": np.maximum, "min": np.minimum,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,
+    # Halves of tanh: no overflow for large arguments of either sign.
+    "sigmoid": lambda a: np.tanh(np.asarray(a) * 0.5) * 0.5 + 0.5,
+}  # fmt: skip
+_REDUCERS: dict[str, np.ufunc] = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+    "any": np.logical_or, "all": np.logical_and,
+}  # fmt: skip
+
+
+class _Runner:
+    """What is fixed while a diagram runs: the floating type, the lengths of tiles, the user's functions."""
+
+    def __init__(self, kind: np.dtype[Any], tiles: Mapping[str, int], functions: Functions) -> None:
+        self.kind, self.tiles, self.functions = kind, tiles, functions
+
+    def diagram(self, diagram: Diagram, values: Sequence[Named], sizes: Mapping[str, int]) -> tuple[Named, ...]:
+        """The outputs of a diagram, in which symbols have the given sizes."""
+        return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
+
+    def box(self, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """The outputs of one box."""
+        op = box.op
+        if isinstance(op, Map):
+            return [self.map(op.fn, args, box)]
+        if isinstance(op, Reduce):
+            return [self.reduce(op, args[0])]
+        if isinstance(op, Einsum):
+            return [self.einsum(box, args)]
+        if isinstance(op, Const):
+            return [Named(_constant(op.value), ())]
+        if isinstance(op, SizeOf):
+            return [Named(_size(op.size, sizes), ())]
+        if isinstance(op, Index):
+            axis = box.cod[0].axis(op.axis)
+            return [Named(np.arange(length(axis, sizes)), (op.axis,))]
+        if isinstance(op, Rename):
+            return [_rename(op, box, args[0], sizes)]
+        if isinstance(op, Call):
+            return self.diagram(op.body, args, sizes)
+        if isinstance(op, Fold):
+            return self.fold(op, box, args, sizes)
+        if isinstance(op, Group):
+            return self.group(op, box, args, sizes)
+        return self.generic(op, box, args, sizes)
+
+    def real(self, data: Any) -> Any:
+        """Floating results in the floating type of this run; integers and truth values as they are."""
+        kind = getattr(data, "dtype", self.kind)
+        return data.astype(self.kind) if kind != self.kind and kind.kind == "f" else data
+
+    def map(self, fn: str, args: tuple[Named, ...], box: Box) -> Named:
+        """A scalar function at every index."""
+        order = _order(args, box.cod[0].names)
+        if fn.startswith("apply:"):
+            call: Callable[..., Any] = self.function(fn.removeprefix("apply:"), box)
+            result = np.asarray(call(*(np.asarray(a.over(order)) for a in args)))
+            shape = np.broadcast_shapes(*(np.shape(a.over(order)) for a in args))
+            if result.shape != shape:
+                raise SizeError(
+                    f"function {box.name!r} gave shape {result.shape} on arrays of shape {shape}: "
+                    "expected a function applied at every index"
+                )
+            return Named(self.real(result), order)
+        return Named(self.real(_UFUNCS[fn](*(a.over(order) for a in args))), order)
+
+    def reduce(self, op: Reduce, array: Named) -> Named:
+        """A monoid folded over one axis."""
+        where = array.names.index(op.axis)
+        kept = array.names[:where] + array.names[where + 1 :]
+        data = array.data
+        if op.monoid == "prod" and data.dtype.kind in "iu":
+            data = data.astype(self.kind)  # integers would wrap around
+        return Named(_REDUCERS[op.monoid].reduce(data, axis=where), kept)
+
+    def einsum(self, box: Box, args: tuple[Named, ...]) -> Named:
+        """The sum of products."""
+        kept = set(box.cod[0].names)
+        summed = {n for ty in box.dom for n in ty.names if n not in kept}
+        order = _order(args, box.cod[0].names, summed)
+        labels = {n: k for k, n in enumerate(dict.fromkeys(n for a in args for n in a.names))}
+        operands: list[Any] = []
+        for a in args:
+            data = np.asarray(a.data)
+            operands += [data if data.dtype.kind == "f" else data.astype(self.kind), [labels[n] for n in a.names]]
+        result = np.einsum(*operands, [labels[n] for n in order], optimize=len(args) > 1)
+        return Named(self.real(result), order)
+
+    # -- loops -----------------------------------------------------------------------------------------
+
+    def fold(self, op: Fold, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """The loop over blocks of the streamed axis: the last block is what remains."""
+        total = _axis_length(op.axis, box, args, sizes)
+        block = min(self.tiles.get(op.block, total), total)
+        state: Sequence[Named] = self.diagram(op.unit, (), {**sizes, op.block: 0})
+        for start in range(0, total, block):
+            stop = min(start + block, total)
+            parts = [a.cut(op.axis, start, stop) for a in args]
+            state = self.diagram(op.step, (*state, *parts), local_sizes(sizes, {op.axis: (op.block, stop - start)}))
+        return state
+
+    def group(self, op: Group, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """The body on each tile, written into results made beforehand."""
+        totals = {axis: _axis_length(axis, box, args, sizes) for axis, _ in op.tiles}
+        outputs: list[Named] = []
+        steps = [min(self.tiles.get(symbol, totals[axis]), totals[axis]) for axis, symbol in op.tiles]
+        counts = [-(-totals[axis] // step) for (axis, _), step in zip(op.tiles, steps, strict=True)]
+        for place in np.ndindex(*counts):
+            cuts: dict[str, tuple[str, int]] = {}
+            bounds: dict[str, slice] = {}
+            parts = args
+            for (axis, symbol), step, k in zip(op.tiles, steps, place, strict=True):
+                start, stop = k * step, min((k + 1) * step, totals[axis])
+                cuts[axis], bounds[axis] = (symbol, stop - start), slice(start, stop)
+                parts = tuple(a.cut(axis, start, stop) for a in parts)
+            local = local_sizes(sizes, cuts)
+            results = self.diagram(op.body, parts, local)
+            tiles = [
+                Named(conform(r, ty, local), (*(n for n in r.names if ty.axis(n) is None), *ty.names))
+                for r, ty in zip(results, op.body.cod, strict=True)
+            ]
+            del results
+            if not outputs:
+                for tile in tiles:
+                    shape = [totals.get(n, k) for n, k in zip(tile.names, tile.data.shape, strict=True)]
+                    outputs.append(Named(np.empty(shape, tile.data.dtype), tile.names))
+            for output, tile in zip(outputs, tiles, strict=True):
+                output.data[tuple(bounds.get(n, slice(None)) for n in tile.names)] = tile.data
+        return outputs
+
+    # -- what the user gives ------------------------------------------------------------------------------
+
+    def function(self, name: str, box: Box) -> Callable[..., Any]:
+        """The user's function of that name."""
+        if name not in self.functions:
+            raise TypeMismatch(
+                f"{name!r} is uninterpreted and has no values: give it, "
+                f"as in run(diagram, arrays, functions={{{name!r}: np.sin}})",
+                box.line,
+            )
+        return self.functions[name]
+
+    def generic(self, op: Generic, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """A user's box: its function on arrays in the layout of the types, at every index of further axes."""
+        call = self.function(op.name, box)
+        further = _order(args, (), {n for ty in (*box.dom, *box.cod) for n in ty.names})
+        lengths = {n: k for a in args for n, k in zip(a.names, np.shape(a.data), strict=True)}
+        outputs: list[Named] = []
+        for place in np.ndindex(*(lengths[n] for n in further)):
+            parts = list(args)
+            for name, k in zip(further, place, strict=True):
+                parts = [Named(p.data.take(k, p.names.index(name)), tuple(n for n in p.names if n != name))
+                         if name in p.names else p for p in parts]  # fmt: skip
+            results = call(*(conform(p, ty, sizes) for p, ty in zip(parts, box.dom, strict=True)))
+            results = results if isinstance(results, (tuple, list)) else (results,)
+            if len(results) != len(box.cod):
+                raise TypeMismatch(f"{op.name!r} has {len(box.cod)} outputs, its function gave {len(results)}")
+            for k, (result, ty) in enumerate(zip(map(np.asarray, results), box.cod, strict=True)):
+                shape = tuple(lengths[a.name] if a.name in lengths else length(a, sizes) for a in ty.axes)
+                if result.shape != shape:
+                    raise SizeError(
+                        f"the function of {op.name!r} gave shape {result.shape}: expected {shape}, for {ty}"
+                    )
+                if len(outputs) == k:
+                    full = (*(lengths[n] for n in further), *shape)
+                    outputs.append(Named(np.empty(full, self.real(result).dtype), (*further, *ty.names)))
+                outputs[k].data[place] = result
+        return outputs
+
+
+def _constant(value: Fraction | None) -> float | int:
+    """A Python number, which takes the type of the arrays that it meets."""
+    if value is None:
+        return -float("inf")
+    exact = value.denominator == 1 and -(2**53) <= value.numerator <= 2**53
+    return int(value) if exact else float(value)
+
+
+def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Named:
+    pairs = dict(op.pairs)
+    renamed = tuple(pairs.get(n, n) for n in array.names)
+    kept = {pairs.get(n, n) for n in box.dom[0].names}
+    new = [a for a in box.cod[0].axes if a.name not in kept]
+    if not new:
+        return Named(array.data, renamed)
+    shape = [*(length(a, sizes) for a in new), *np.shape(array.data)]
+    return Named(np.broadcast_to(array.data, shape), (*(a.name for a in new), *renamed))
+
+
+def _order(
+    args: Sequence[Named], last: tuple[str, ...], without: set[str] | frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """The names on some arrays: those that the box's type has last, in its layout."""
+    if len(args) == 1 and args[0].names == last and not without:
+        return last
+    found = dict.fromkeys(n for a in args for n in a.names)
+    return (*(n for n in found if n not in last and n not in without), *(n for n in last if n in found))
+
+
+def _axis_length(axis: str, box: Box, args: Sequence[Named], sizes: Mapping[str, int]) -> int:
+    for array in args:
+        if axis in array.names:
+            return int(array.data.shape[array.names.index(axis)])
+    found = next((a for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis), Axis(axis))
+    return length(found, sizes)

@@ -1,0 +1,491 @@
+"""Traced arrays: the values that a user's function computes with while its diagram is being written down.
+
+An operator or function on a traced array adds a box to the trace and gives the array that leaves it.
+Nothing is merged but what has no inputs (constants, sizes, positions): computing a thing twice is two boxes.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from fractions import Fraction
+from typing import Any, NoReturn, Union
+
+from catdiag import errors
+from catdiag.boxes import (
+    Box,
+    Call,
+    const_box,
+    einsum_box,
+    index_box,
+    map_box,
+    reduce_box,
+    rename_box,
+    size_box,
+)
+from catdiag.diagram import Diagram, Graph, Node, of_graph
+from catdiag.errors import AxisError, SignatureError, TypeMismatch
+from catdiag.signature import merge_axes, parse_axes
+from catdiag.types import ArrayType, Axis, Size, Ty
+
+Operand = Union["Traced", int, float, Fraction]
+"""What an operator takes: a traced array or a number."""
+
+_RUNNING: ContextVar[Trace | None] = ContextVar("catdiag_trace", default=None)
+_PACKAGE = errors._PACKAGE
+# What the reals with minus infinity have: their order, addition, choice, and exp. Products are not defined there.
+_EXTENDED = frozenset({"add", "sub", "max", "min", "where", "eq", "ne", "lt", "le", "exp"})
+_BOOLEAN = frozenset({"and", "or", "not"})
+_MAX_POWER = 64
+
+
+def running() -> Trace:
+    """The trace of the algorithm being built. Raises TypeMismatch outside of one."""
+    trace = _RUNNING.get()
+    if trace is None:
+        raise TypeMismatch("this function builds a diagram: call it inside a function under @cd.algorithm")
+    return trace
+
+
+def traced(value: object) -> bool:
+    """Whether a value is an array of an algorithm being built."""
+    return isinstance(value, Traced)
+
+
+class Trace:
+    """A diagram being written down: boxes in the order in which the user's function made them."""
+
+    def __init__(self, dom: Sequence[ArrayType], axes: Sequence[Axis] = ()) -> None:
+        self.dom = Ty(*dom)
+        self.nodes: list[Node] = []
+        self.count = len(dom)
+        self.axes = merge_axes((*dom, *(ArrayType((a,)) for a in axes)))
+        self._types: dict[ArrayType, ArrayType] = {}
+        self._made: dict[Any, Any] = {}
+        self._lines: dict[tuple[str, int], str | None] = {}
+        self.inputs = tuple(Traced(self, k, self.intern(ty)) for k, ty in enumerate(dom))
+
+    # -- bookkeeping --------------------------------------------------------------------------
+
+    def intern(self, ty: ArrayType) -> ArrayType:
+        """The one copy of an array type in this trace: boxes made twice are then found by identity."""
+        return self._types.setdefault(ty, ty)
+
+    def line(self) -> str | None:
+        """The user's line that is being traced."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+            frame = frame.f_back
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        if place not in self._lines:
+            self._lines[place] = errors.user_line()
+        return self._lines[place]
+
+    def add(self, box: Box, inputs: Sequence[Traced] = ()) -> tuple[Traced, ...]:
+        """Puts a box to work on arrays of this trace, and gives the arrays that leave it."""
+        self.nodes.append(Node(box, tuple([a._wire for a in inputs])))
+        first = self.count
+        self.count += len(box.cod)
+        return tuple([Traced(self, first + k, self.intern(ty)) for k, ty in enumerate(box.cod)])
+
+    def lift(self, value: object, infinite: bool = False) -> Traced:
+        """A number as a constant of this trace; an array of this trace as itself. All else is an error."""
+        if isinstance(value, Traced):
+            if value._trace is not self:
+                raise TypeMismatch(
+                    f"array {value} belongs to another algorithm than the one being built: "
+                    "pass it in as an argument, or call the other algorithm on arrays of this one"
+                )
+            return value
+        exact = number(value)
+        if exact is None and not infinite:
+            raise TypeMismatch(
+                "minus infinity can be an operand of cd.where and cd.maximum only: "
+                "arithmetic with it is not defined; mask with cd.where(mask, a, -float('inf'))"
+            )
+        return self._closed(("const", exact), lambda: const_box(exact))
+
+    def _closed(self, key: tuple[str, Any], make: Any) -> Traced:
+        array = self._made.get(key)
+        if array is None:
+            box = make()
+            array = self._made[key] = self.add(Box(box.op, box.dom, box.cod, self.line()))[0]
+        return array
+
+    def memo(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What was made for this key before, or is made now."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def known_by_input(self, name: str) -> bool:
+        """Whether an input of the trace has the axis."""
+        return name in merge_axes(self.dom.arrays)
+
+    # -- boxes ---------------------------------------------------------------------------------
+
+    def axis(self, name: str, what: str) -> Axis:
+        """The axis of that name. Raises AxisError, naming those that there are."""
+        axis = self.axes.get(name)
+        if axis is None:
+            known = ", ".join(self.axes) or "none"
+            raise AxisError(f"{what}: no array here has axis {name!r}; the axes of this algorithm are {known}")
+        return axis
+
+    def size(self, size: Size) -> Traced:
+        """A size as a scalar."""
+        return self._closed(("size", size), lambda: size_box(size))
+
+    def index(self, axis: Axis) -> Traced:
+        """The positions along an axis."""
+        return self._closed(("index", axis), lambda: index_box(axis))
+
+    def map(self, fn: str, *operands: Traced) -> Traced:
+        """A scalar function at every index of the union of the operands' axes."""
+        line = self.line()
+        types = [a.type for a in operands]
+        key = (fn, line, *map(id, types))
+        box = self._made.get(key)
+        if box is None:
+            if fn in _BOOLEAN or fn == "where":
+                checked = types[:1] if fn == "where" else types
+                for ty in checked:
+                    if ty.element != "bool":
+                        raise TypeMismatch(
+                            f"{fn!r} takes truth values and got an array {ty} of {ty.element} numbers: "
+                            "compare first, as in `a > 0`",
+                            line,
+                        )
+            elif fn not in _EXTENDED and any(ty.element == "extended" for ty in types):
+                raise TypeMismatch(
+                    f"{fn!r} of an array that may hold minus infinity is not defined: "
+                    "only +, -, maximum, minimum, comparisons, where and exp are; scale before masking",
+                    line,
+                )
+            merge_axes(tuple(types))
+            box = self._made[key] = map_box(fn, types, line)
+        return self.add(box, operands)[0]
+
+    def arithmetic(self, fn: str, *operands: object) -> Traced:
+        """A scalar function of numbers: truth values among the operands count as 0 and 1."""
+        infinite = fn in ("max", "min")
+        return self.map(fn, *[self.numeric(self.lift(a, infinite)) for a in operands])
+
+    def numeric(self, array: Traced) -> Traced:
+        """Truth values as the numbers 0 and 1; numbers as they are."""
+        if array.type.element != "bool":
+            return array
+        return self.map("where", array, self.lift(1), self.lift(0))
+
+    def reduce(self, monoid: str, array: Traced, axis: str) -> Traced:
+        """A monoid folded over one axis."""
+        line = self.line()
+        if monoid == "prod" and array.type.element == "extended":
+            raise TypeMismatch("'prod' of an array that may hold minus infinity is not defined", line)
+        key = (monoid, axis, line, id(array.type))
+        box = self._made.get(key)
+        if box is None:
+            box = self._made[key] = reduce_box(monoid, axis, array.type, line)
+        return self.add(box, (array,))[0]
+
+    def einsum(self, arrays: Sequence[Traced], output: tuple[str, ...]) -> Traced:
+        """The sum of products with the named axes left."""
+        line = self.line()
+        types = [a.type for a in arrays]
+        key = ("einsum", output, line, *map(id, types))
+        box = self._made.get(key)
+        if box is None:
+            if any(ty.element == "extended" for ty in types):
+                raise TypeMismatch("einsum of an array that may hold minus infinity is not defined", line)
+            merge_axes(tuple(types))
+            box = self._made[key] = einsum_box(types, output, line)
+        return self.add(box, arrays)[0]
+
+    def rename(self, array: Traced, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Traced:
+        """New names for axes, and a layout; the array itself where nothing changes."""
+        line = self.line()
+        if not pairs and (layout is None or tuple(layout) == array.type.axes):
+            return array
+        box = rename_box(array.type, pairs, layout)
+        renamed = self.add(Box(box.op, box.dom, box.cod, line), (array,))[0]
+        for axis in renamed.type.axes:
+            self.axes.setdefault(axis.name, axis)
+        return renamed
+
+    def call(self, name: str, body: Diagram, arrays: Sequence[Traced]) -> tuple[Traced, ...]:
+        """A diagram as one named box, on arrays of exactly its types."""
+        return self.add(Box(Call(name, body), body.dom, body.cod, self.line()), arrays)
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def diagram(self, outputs: Sequence[Traced], names: tuple[str, ...] = (), title: str = "") -> Diagram:
+        """The diagram of the given outputs: boxes that reach none of them are dropped."""
+        inputs = len(self.dom)
+        starts = [0] * len(self.nodes)
+        count = inputs
+        owner = [-1] * inputs
+        for k, node in enumerate(self.nodes):
+            starts[k] = count
+            count += len(node.box.cod)
+            owner.extend([k] * len(node.box.cod))
+        alive = [False] * len(self.nodes)
+        stack = [a._wire for a in outputs]
+        while stack:
+            k = owner[stack.pop()]
+            if k >= 0 and not alive[k]:
+                alive[k] = True
+                stack.extend(self.nodes[k].inputs)
+        wires = list(range(inputs)) + [0] * (count - inputs)
+        nodes: list[Node] = []
+        count = inputs
+        for k, node in enumerate(self.nodes):
+            if alive[k]:
+                nodes.append(Node(node.box, tuple([wires[w] for w in node.inputs])))
+                for j in range(len(node.box.cod)):
+                    wires[starts[k] + j] = count
+                    count += 1
+        graph = Graph(self.dom, tuple(nodes), tuple(wires[a._wire] for a in outputs))
+        return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
+
+
+def number(value: object) -> Fraction | None:
+    """A number as the fraction of its shortest decimal text; None for minus infinity.
+
+    >>> number(0.1), number(-float("inf"))
+    (Fraction(1, 10), None)
+
+    Raises TypeMismatch for nan, plus infinity and what is no real number.
+    """
+    if isinstance(value, bool):
+        raise TypeMismatch(f"{value} is a truth value: expected an array or a number; write a comparison instead")
+    if isinstance(value, numbers.Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, numbers.Real):
+        if math.isnan(value):
+            raise TypeMismatch("nan is not a number that an algorithm can compute with: expected a real number")
+        if math.isinf(value):
+            if float(value) > 0:
+                raise TypeMismatch("plus infinity is not a value here: expected a real number or -float('inf')")
+            return None
+        # NumPy's float32 prints its own shortest text; a float (and so NumPy's float64) by Python's repr.
+        return Fraction(float.__repr__(value) if isinstance(value, float) else str(value))
+    hint = "expected a traced array or a number"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        hint = "an array of numbers must come in as an argument of the function, with axes in the signature"
+    elif isinstance(value, Diagram):
+        hint = "call the diagram on arrays first"
+    raise TypeMismatch(f"cannot compute with {type(value).__name__} {_short(value)}: {hint}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+class Traced:
+    """An array inside an algorithm: it has a type, and no values. Operators broadcast by axis name.
+
+    >>> import catdiag as cd
+    >>> @cd.algorithm("q x, x")
+    ... def f(a, b):
+    ...     return (a - b) ** 2
+    >>> str(f)
+    'f: [q x] @ [x] → [q x]'
+    """
+
+    __slots__ = ("_trace", "_wire", "type")
+    __array_ufunc__ = None  # so that NumPy leaves `np.float64(2) * a` to this class
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, wire: int, type: ArrayType) -> None:
+        self._trace, self._wire, self.type = trace, wire, type
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes, in layout order."""
+        return self.type.names
+
+    def rename(self, **pairs: str) -> Traced:
+        """The same array with other names for axes: `a.rename(x="y")`. Raises AxisError for an axis it lacks."""
+        trace = self._here()
+        for old, new in pairs.items():
+            if self.type.axis(old) is None:
+                have = " ".join(self.axes) or "no axes"
+                raise AxisError(f"cannot rename axis {old!r}: the array has {have}; write a.rename(old='new')")
+            if len(parse_axes(new)) != 1 or not new.isidentifier():
+                raise SignatureError(f"cannot rename axis {old!r} to {new!r}: expected one name")
+        return trace.rename(self, {old: new for old, new in pairs.items() if old != new})
+
+    def _here(self) -> Trace:
+        trace = running()
+        trace.lift(self)
+        return trace
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def __add__(self, other: Operand) -> Traced:
+        return running().arithmetic("add", self, other)
+
+    def __radd__(self, other: Operand) -> Traced:
+        return running().arithmetic("add", other, self)
+
+    def __sub__(self, other: Operand) -> Traced:
+        return running().arithmetic("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Traced:
+        return running().arithmetic("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Traced:
+        return running().arithmetic("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Traced:
+        return running().arithmetic("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Traced:
+        return running().arithmetic("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Traced:
+        return running().arithmetic("div", other, self)
+
+    def __neg__(self) -> Traced:
+        return running().arithmetic("neg", self)
+
+    def __pos__(self) -> Traced:
+        return running().numeric(self)
+
+    def __abs__(self) -> Traced:
+        return running().arithmetic("abs", self)
+
+    def __lt__(self, other: Operand) -> Traced:
+        return running().arithmetic("lt", self, other)
+
+    def __le__(self, other: Operand) -> Traced:
+        return running().arithmetic("le", self, other)
+
+    def __gt__(self, other: Operand) -> Traced:
+        return running().arithmetic("lt", other, self)
+
+    def __ge__(self, other: Operand) -> Traced:
+        return running().arithmetic("le", other, self)
+
+    def __eq__(self, other: object) -> Traced:  # type: ignore[override]
+        return running().arithmetic("eq", self, other)
+
+    def __ne__(self, other: object) -> Traced:  # type: ignore[override]
+        return running().arithmetic("ne", self, other)
+
+    def __and__(self, other: Traced) -> Traced:
+        return _logic("and", self, other)
+
+    def __rand__(self, other: Traced) -> Traced:
+        return _logic("and", other, self)
+
+    def __or__(self, other: Traced) -> Traced:
+        return _logic("or", self, other)
+
+    def __ror__(self, other: Traced) -> Traced:
+        return _logic("or", other, self)
+
+    def __invert__(self) -> Traced:
+        return _logic("not", self)
+
+    def __pow__(self, exponent: Operand) -> Traced:
+        trace = self._here()
+        power = None if isinstance(exponent, Traced) else number(exponent)
+        if power is None or power.denominator > 2 or abs(power) > _MAX_POWER:
+            raise TypeMismatch(
+                f"** takes an integer or half-integer exponent of at most {_MAX_POWER}, not {exponent}: "
+                "for other powers of positive numbers write cd.exp(p * cd.log(a))"
+            )
+        base = trace.numeric(self)
+        if power.denominator == 2:
+            base = trace.arithmetic("sqrt", base)
+        result = self._power(trace, base, abs(power.numerator))
+        return trace.arithmetic("div", 1, result) if power < 0 else result
+
+    @staticmethod
+    def _power(trace: Trace, base: Traced, n: int) -> Traced:
+        if n == 0:
+            return trace.rename(trace.lift(1), {}, base.type.axes)
+        result: Traced | None = None
+        while True:
+            if n % 2:
+                result = base if result is None else trace.arithmetic("mul", result, base)
+            n //= 2
+            if n == 0:
+                return result  # type: ignore[return-value]
+            base = trace.arithmetic("mul", base, base)
+
+    def __rpow__(self, base: Operand) -> NoReturn:
+        raise TypeMismatch(f"an array cannot be an exponent: for {base} ** a write cd.exp(a * cd.log({base}))")
+
+    # -- what an array without values cannot do ----------------------------------------------------
+
+    def __bool__(self) -> bool:
+        raise TypeMismatch(
+            f"array {self} has no values while its algorithm is being built, so `if`, `and`, `or`, `not` and chained "
+            "comparisons cannot ask for its truth: choose with cd.where(condition, a, b), combine with & | ~"
+        )
+
+    def __float__(self) -> float:
+        raise TypeMismatch(f"array {self} has no values while its algorithm is being built: use cd.sqrt, not math.sqrt")
+
+    def __iter__(self) -> Iterator[Traced]:
+        raise TypeMismatch(f"array {self} cannot be iterated over: write what happens at every index, by axis name")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise TypeMismatch(f"array {self} cannot be indexed with {_short(key)}: refer to axes by name")
+
+    def __matmul__(self, other: object) -> NoReturn:
+        raise TypeMismatch('@ does not say which axes are summed: write cd.einsum("a b, b c -> a c", A, B)')
+
+    def __str__(self) -> str:
+        return str(self.type)
+
+    def __repr__(self) -> str:
+        return f"<traced {self.type}>"
+
+    def _call_diagram(self, diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[Traced, ...]:
+        return call_diagram(diagram, arrays)
+
+
+def _logic(fn: str, *operands: object) -> Traced:
+    trace = running()
+    for operand in operands:
+        if not isinstance(operand, Traced):
+            raise TypeMismatch(f"&, | and ~ combine arrays of truth values, not {_short(operand)}: compare first")
+    return trace.map(fn, *[trace.lift(a) for a in operands])
+
+
+def call_diagram(diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[Traced, ...]:
+    """A diagram used as a function inside an algorithm: one named box on arrays matched by axis name.
+
+    An axis that an array has and the diagram's input lacks is weaved. Raises TypeMismatch for a wrong number
+    of arrays, AxisError for an array that lacks an axis.
+    """
+    trace = running()
+    name = diagram.title or "diagram"
+    if len(arrays) != len(diagram.dom):
+        raise TypeMismatch(f"{name} takes {len(diagram.dom)} arrays ({', '.join(diagram.input_names)}), "
+                           f"not {len(arrays)}")  # fmt: skip
+    given = [trace.lift(a) for a in arrays]
+    extra: dict[str, tuple[Axis, list[int]]] = {}
+    for k, (array, ty) in enumerate(zip(given, diagram.dom, strict=True)):
+        missing = [a.name for a in ty.axes if array.type.axis(a.name) is None]
+        if missing:
+            raise AxisError(
+                f"{name} takes {diagram.input_names[k]}{ty} and got {array}, which lacks axis {', '.join(missing)}"
+            )
+        for axis in array.type.axes:
+            if ty.axis(axis.name) is None:
+                extra.setdefault(axis.name, (axis, []))[1].append(k)
+    for axis, inputs in extra.values():
+        diagram = diagram.weave(axis, inputs)
+    arranged = [trace.rename(a, {}, ty.axes) for a, ty in zip(given, diagram.dom, strict=True)]
+    for array, ty in zip(arranged, diagram.dom, strict=True):
+        merge_axes((array.type, ty))
+    results = trace.call(name, diagram, arranged)
+    return results[0] if len(results) == 1 else results
