@@ -1,0 +1,11 @@
+"""The trusted room: terms, their meaning, definedness, the rules, and the checker of certificates.
+
+It does no search and imports the standard library only; solvers are handed to it as functions.
+
+- `terms`: the term language and its total semantics;
+- `meaning`: core programs and what they mean as terms;
+- `context`: what is known at a place in a term: ranges, facts, signs;
+- `polynomial`: the normal form behind the steps `ring` and `field`;
+- `axioms`: the rewrite rules, each with its argument;
+- `check`: theorems, list induction, definedness, certificates.
+"""

@@ -1,0 +1,306 @@
+"""What is known at a place in a term: ranges of indices, facts, and the signs that follow.
+
+A judgement here is a syntactic recursion, without search. Integer conditions that it cannot settle go
+to the solver it was given, as a list of hypotheses and a goal, all of them terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from catdiag.kernel.terms import LOGICAL, ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, open_body, substitute
+
+Ask = Callable[[Sequence[Term], Term], bool]
+"""A solver: whether hypotheses entail a goal, over naturals (sizes) and integers (indices). False if it cannot tell."""
+
+REAL, NONNEG, NONZERO = 1, 2, 4
+POS = REAL | NONNEG | NONZERO
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A condition that holds for all values of its variables in their ranges that satisfy the guards.
+
+    The condition is `real t`, `0 < t`, `0 ≤ t`, `t ≠ 0`, or any other that holds as it stands.
+    """
+
+    variables: tuple[tuple[str, Term], ...]
+    guards: tuple[Term, ...]
+    condition: Term
+
+
+def real(t: Term) -> Term:
+    """The condition that a value is not −∞."""
+    return fn("real", t)
+
+
+def nonzero(t: Term) -> Term:
+    """The condition that a value is not 0."""
+    return fn("not", fn("eq", t, ZERO))
+
+
+def negate(c: Term) -> Term:
+    """The opposite of a condition."""
+    if c.op == "not":
+        return c.args[0]
+    if c.op == "lt":
+        return fn("le", c.args[1], c.args[0])
+    if c.op == "le":
+        return fn("lt", c.args[1], c.args[0])
+    return fn("not", c)
+
+
+def arithmetic(t: Term) -> bool:
+    """Whether a term or condition speaks of sizes, indices and integers only, so that its numbers are integers."""
+    if t.op == "num":
+        return isinstance(t.data, type(ONE.data)) and t.data == int(t.data)  # type: ignore[arg-type]
+    if t.op in ("size", "idx", "true", "false"):
+        return True
+    return t.op in ("add", "mul", "lt", "le", "eq", "and", "or", "not") and all(arithmetic(a) for a in t.args)
+
+
+def natural(t: Term) -> bool:
+    """Whether a term is a natural number by its form."""
+    if t.op == "num":
+        return isinstance(t.data, (int, type(ONE.data))) and t.data == int(t.data) and t.data >= 0  # type: ignore[arg-type,operator]
+    return t.op in ("size", "idx") or (t.op in ("add", "mul") and all(natural(a) for a in t.args))
+
+
+class Context:
+    """Index ranges (0 ≤ i < n), facts, element types of arrays, and a solver."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        ranges: Mapping[str, Term] | None = None,
+        facts: tuple[Fact, ...] = (),
+        elements: Mapping[str, str] | None = None,
+    ) -> None:
+        self.ask, self.ranges, self.facts = ask, dict(ranges or {}), facts
+        self.elements = dict(elements or {})
+        self._signs: dict[Term, int] = {}
+        self._asked: dict[Term, bool] = {}
+
+    def with_index(self, name: str, n: Term) -> Context:
+        """The context under one more index."""
+        if name in self.ranges:
+            raise KernelError(f"index {name} is in use")
+        return Context(self.ask, {**self.ranges, name: n}, self.facts, self.elements)
+
+    def with_condition(self, condition: Term) -> Context:
+        """The context where one more condition holds; conjunctions are taken apart."""
+        found: list[Fact] = []
+        stack = [condition]
+        while stack:
+            c = stack.pop()
+            if c.op == "and":
+                stack.extend(c.args)
+            elif c.op == "not" and c.args[0].op == "or":
+                stack.extend(negate(a) for a in c.args[0].args)
+            else:
+                found.append(Fact((), (), c))
+        return Context(self.ask, self.ranges, self.facts + tuple(found), self.elements)
+
+    # -- signs ---------------------------------------------------------------------------------
+
+    def real(self, t: Term) -> bool:
+        """Whether t is known not to be −∞."""
+        return bool(self.signs(t) & REAL)
+
+    def nonzero(self, t: Term) -> bool:
+        """Whether t is known to be a real other than 0."""
+        return self.signs(t) & (REAL | NONZERO) == REAL | NONZERO
+
+    def positive(self, t: Term) -> bool:
+        """Whether t is known to be a real above 0."""
+        return self.signs(t) & POS == POS
+
+    def nonnegative(self, t: Term) -> bool:
+        """Whether t is known to be a real, 0 or above."""
+        return self.signs(t) & (REAL | NONNEG) == REAL | NONNEG
+
+    def signs(self, t: Term) -> int:
+        """The flags REAL, NONNEG, NONZERO that are known of t. The last two are meant of reals."""
+        found = self._signs.get(t)
+        if found is None:
+            # What follows from the form is recorded first: a guard of a fact may ask about t again.
+            found = self._signs[t] = self._signs_of(t)
+            if found & POS != POS:
+                for fact in self.facts:
+                    found |= self._from_fact(fact, t)
+            self._signs[t] = found
+        return found
+
+    def _signs_of(self, t: Term) -> int:
+        op, args = t.op, t.args
+        if op == "num":
+            value = t.data
+            if not isinstance(value, type(ONE.data)):
+                return 0
+            return REAL | (NONNEG if value >= 0 else 0) | (NONZERO if value != 0 else 0)  # type: ignore[operator]
+        if op in ("size", "idx"):
+            return REAL | NONNEG | (NONZERO if self.positive_size(t) else 0)
+        if op == "read":
+            return REAL if self.elements.get(str(t.data), "extended") != "extended" else 0
+        if op == "add":
+            all_of = self._all(args)
+            if all_of & (REAL | NONNEG) == REAL | NONNEG:
+                return REAL | NONNEG | (NONZERO if any(self.positive(a) for a in args) else 0)
+            return all_of & REAL
+        if op == "mul":
+            # A product is real whatever its factors; its sign is that of real factors. Pairs are squares.
+            if not self._all(args) & REAL:
+                return REAL
+            odd: list[Term] = []
+            for a in args:
+                if a in odd:
+                    odd.remove(a)
+                else:
+                    odd.append(a)
+            nonneg = all(self.nonnegative(a) for a in odd)
+            return REAL | (NONNEG if nonneg else 0) | (self._all(args) & NONZERO)
+        if op == "inv":
+            return REAL | (self.signs(args[0]) & (NONNEG | NONZERO) if self.real(args[0]) else 0)
+        if op == "exp":
+            return POS if self.real(args[0]) else REAL | NONNEG
+        if op == "log":
+            return REAL
+        if op == "sqrt":
+            return REAL | NONNEG | (NONZERO if self.positive(args[0]) else 0)
+        if op == "max":
+            return (
+                (REAL if any(self.real(a) for a in args) else 0)
+                | (NONNEG if any(self.nonnegative(a) for a in args) else 0)
+                | (NONZERO if any(self.positive(a) for a in args) else 0)
+            )
+        if op == "big":
+            name = fresh(self.ranges)
+            inner = self.with_index(name, args[0])
+            body = inner.signs(open_body(args[1], idx(name)))
+            some = self.positive_size(args[0])
+            if t.data == "sum":
+                if not body & REAL:
+                    return 0
+                return body & (REAL | NONNEG) | (NONZERO if body & POS == POS and some else 0)
+            if t.data == "prod":
+                return REAL | (body & (NONNEG | NONZERO) if body & REAL else 0)
+            if not some or not body & REAL:
+                return 0
+            return body & (REAL | NONNEG) | (NONZERO if body & POS == POS else 0)
+        if op == "ite":
+            return self.with_condition(args[0]).signs(args[1]) & self.with_condition(negate(args[0])).signs(args[2])
+        if op == "apply":
+            return REAL
+        return 0
+
+    def _all(self, args: Sequence[Term]) -> int:
+        result = POS
+        for a in args:
+            result &= self.signs(a)
+        return result
+
+    def positive_size(self, n: Term) -> bool:
+        """Whether a size is known to be at least 1."""
+        if n.op == "num":
+            return natural(n) and n != ZERO
+        if n in self._asked:
+            return self._asked[n]
+        known = any(n == m for m in self.ranges.values()) or any(
+            f.condition == fn("le", ONE, n) and not f.variables and not f.guards for f in self.facts
+        )
+        if not known and n.op in ("add", "mul") and all(natural(a) for a in n.args):
+            some = (self.positive_size(a) for a in n.args)
+            known = any(some) if n.op == "add" else all(some)
+        elif not known and arithmetic(n) and (n.op == "idx" or self._relevant(n)):
+            known = self.entails(fn("le", ONE, n))
+        self._asked[n] = known
+        return known
+
+    def _relevant(self, n: Term) -> bool:
+        # Only a range or an arithmetic fact that mentions a symbol of n can make it positive.
+        names = leaves(n, "size")
+        return any(names & leaves(m, "size") for m in self.ranges.values()) or any(
+            arithmetic(f.condition) and names & leaves(f.condition, "size") for f in self.facts
+        )
+
+    # -- facts and conditions ------------------------------------------------------------------
+
+    def _from_fact(self, fact: Fact, t: Term) -> int:
+        c = fact.condition
+        if c.op == "real":
+            pattern, flags = c.args[0], REAL
+        elif c.op == "lt" and c.args[0] == ZERO:
+            pattern, flags = c.args[1], POS
+        elif c.op == "le" and c.args[0] == ZERO:
+            pattern, flags = c.args[1], REAL | NONNEG
+        elif c.op == "not" and c.args[0].op == "eq" and c.args[0].args[1] == ZERO:
+            # −∞ ≠ 0 too: the fact alone does not make t real.
+            pattern, flags = c.args[0].args[0], NONZERO
+        else:
+            return 0
+        if pattern.op != t.op or not self._holds_at(fact, pattern, t):
+            return 0
+        return flags
+
+    def _holds_at(self, fact: Fact, pattern: Term, t: Term) -> bool:
+        values = match(pattern, t, {name for name, _ in fact.variables})
+        if values is None:
+            return False
+        put: dict[tuple[str, Data], Term] = {("idx", name): value for name, value in values.items()}
+        for name, n in fact.variables:
+            value = values.get(name)
+            # A variable that the pattern does not mention may be any index, if there is one.
+            if value is None:
+                if not self.positive_size(substitute(n, put)):
+                    return False
+                put["idx", name] = ZERO
+                continue
+            bound_ = substitute(n, put)
+            if self.ranges.get(str(value.data)) == bound_ and value.op == "idx":
+                continue
+            if not (self.entails(fn("le", ZERO, value)) and self.entails(fn("lt", value, bound_))):
+                return False
+        return all(self.entails(substitute(g, put)) for g in fact.guards)
+
+    def entails(self, condition: Term) -> bool:
+        """Whether a condition follows here: by its form, from a fact, by signs, or by the solver for integers."""
+        if condition.op == "true":
+            return True
+        if condition.op == "and":
+            return all(self.entails(a) for a in condition.args)
+        if any(not f.variables and not f.guards and f.condition == condition for f in self.facts):
+            return True
+        if arithmetic(condition):
+            hypotheses = [fn("le", ZERO, idx(i)) for i in self.ranges]
+            hypotheses += [fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)]
+            hypotheses += [f.condition for f in self.facts if not f.variables and not f.guards and arithmetic(f.condition)]
+            return self.ask(hypotheses, condition)
+        if condition.op == "real":
+            return self.real(condition.args[0])
+        if condition.op in ("lt", "le") and condition.args[0] == ZERO:
+            return (self.positive if condition.op == "lt" else self.nonnegative)(condition.args[1])
+        if condition.op == "not" and condition.args[0].op == "eq" and condition.args[0].args[1] == ZERO:
+            return self.nonzero(condition.args[0].args[0])
+        return False
+
+
+def fresh(ranges: Mapping[str, Term]) -> str:
+    """An index name that no user can write and that is not in use."""
+    return f"%{len(ranges)}"
+
+
+def match(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term] | None:
+    """The values of index variables that make a pattern a term, or None. No choices: first-order, one way."""
+    values: dict[str, Term] = {}
+    stack = [(pattern, t)]
+    while stack:
+        p, u = stack.pop()
+        if p.op == "idx" and p.data in variables:
+            if u.loose or values.setdefault(str(p.data), u) != u or u.op in LOGICAL:
+                return None
+        elif p.op != u.op or p.data != u.data or len(p.args) != len(u.args):
+            return None
+        else:
+            stack.extend(zip(p.args, u.args, strict=True))
+    return values

@@ -1,0 +1,98 @@
+"""Definedness: what a term owes before its total value is the value that its program means.
+
+Computed from the terms of the programs as they were written, since normalising destroys the evidence:
+x·(1/x) is 1 only where x ≠ 0. Path by path (`ite(x ≠ 0, 1/x, 0)` owes nothing), and for all indices of
+the binders around. What is owed:
+
+    a·b         a and b real (so `a − b` owes b ≠ −∞)
+    inv a       a real and not 0
+    log a       a > 0
+    sqrt a      a ≥ 0
+    an output   real, unless its element type is `extended`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catdiag.kernel.context import Context, Fact, fresh, negate, nonzero, real
+from catdiag.kernel.terms import ZERO, KernelError, Term, fn, idx, open_body, show
+
+LIMIT = 50_000
+"""The most places that are looked at; a larger term is refused, not waited for."""
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """A condition owed for all indices in range that satisfy the guards."""
+
+    ranges: tuple[tuple[str, Term], ...]
+    guards: tuple[Term, ...]
+    condition: Term
+
+    def fact(self) -> Fact:
+        """The same as a fact, for where the obligation is known to be met."""
+        return Fact(self.ranges, self.guards, self.condition)
+
+    def __str__(self) -> str:
+        text = show_condition(self.condition)
+        if self.guards:
+            text += " where " + " and ".join(map(show_condition, self.guards))
+        if self.ranges:
+            text += " for all " + ", ".join(f"{i} < {show(n)}" for i, n in self.ranges)
+        return text
+
+
+def show_condition(c: Term) -> str:
+    """A condition as text."""
+    if c.op == "not" and c.args[0].op == "eq":
+        return f"{show(c.args[0].args[0])} ≠ {show(c.args[0].args[1])}"
+    if c.op == "real":
+        return f"{show(c.args[0])} > -∞"
+    if c.op in ("lt", "le", "eq"):
+        return f"{show(c.args[0])} {dict(lt='<', le='≤', eq='=')[c.op]} {show(c.args[1])}"
+    return show(c)
+
+
+def owes(ctx: Context, t: Term, element: str = "real") -> list[Obligation]:
+    """What a term owes in a context, less what the context entails."""
+    found: dict[Obligation, None] = {}
+    seen: set[tuple[Term, tuple[tuple[str, Term], ...], tuple[Term, ...]]] = set()
+    guards: tuple[Term, ...] = ()
+    stack: list[tuple[Context, tuple[Term, ...], Term]] = [(ctx, guards, t)]
+
+    def demand(ctx: Context, guards: tuple[Term, ...], condition: Term) -> None:
+        if not ctx.entails(condition):
+            found[Obligation(tuple(ctx.ranges.items()), guards, condition)] = None
+
+    if element not in ("extended", "bool"):
+        demand(ctx, guards, real(t))
+    while stack:
+        ctx, guards, t = stack.pop()
+        place = (t, tuple(ctx.ranges.items()), guards)
+        if place in seen or not t.args:
+            continue
+        seen.add(place)
+        if len(seen) > LIMIT:
+            raise KernelError("the term is too large for its definedness to be computed")
+        if t.op == "mul":
+            for a in t.args:
+                demand(ctx, guards, real(a))
+        elif t.op == "inv":
+            demand(ctx, guards, real(t.args[0]))
+            demand(ctx, guards, nonzero(t.args[0]))
+        elif t.op == "log":
+            demand(ctx, guards, fn("lt", ZERO, t.args[0]))
+        elif t.op == "sqrt":
+            demand(ctx, guards, fn("le", ZERO, t.args[0]))
+        if t.op == "big":
+            name = fresh(ctx.ranges)
+            stack.append((ctx.with_index(name, t.args[0]), guards, open_body(t.args[1], idx(name))))
+        elif t.op == "ite":
+            condition, yes, no = t.args
+            stack.append((ctx, guards, condition))
+            stack.append((ctx.with_condition(condition), (*guards, condition), yes))
+            stack.append((ctx.with_condition(negate(condition)), (*guards, negate(condition)), no))
+        else:
+            stack.extend((ctx, guards, a) for a in t.args)
+    return list(found)

@@ -1,0 +1,307 @@
+"""Polynomials over opaque atoms: the normal form behind the steps `ring` and `field`.
+
+A polynomial maps monomials to rational coefficients; a monomial maps atoms to exponents. Powers of `exp`
+are monomials: for real m, `exp(c·m + c′·m′) = E(m)^c · E(m′)^c′` with E(m) = exp(m) > 0, so that their
+exponents may be any rational. Other atoms have whole exponents, negative ones only where the atom is known
+not to be zero. All of this is sound only between real values: every factor and summand is asked to be real
+(`facts.real`), and where one is not, `NotReal` is raised.
+
+Used laws: A7 (an ordered field; exp a homomorphism; log its inverse on the positives; sqrt on the
+non-negatives), and `inv(a·b) = inv a · inv b`, which holds of the total `inv` too.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+from typing import Protocol
+
+from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fn, mul, num
+
+Monomial = tuple[tuple[Term, Fraction], ...]
+Poly = dict[Monomial, Fraction]
+
+LIMIT = 20_000
+"""The most monomials that a normal form may have; a larger goal is refused, not waited for."""
+
+
+class NotReal(KernelError):
+    """A polynomial step over a value that is not known to be real."""
+
+
+class TooLarge(KernelError):
+    """A goal whose normal form passes the limit."""
+
+
+class Facts(Protocol):
+    """What the normal form asks of its surroundings."""
+
+    def real(self, t: Term) -> bool: ...
+    def nonzero(self, t: Term) -> bool: ...
+    def positive(self, t: Term) -> bool: ...
+    def nonnegative(self, t: Term) -> bool: ...
+
+
+def _mono(powers: dict[Term, Fraction]) -> Monomial:
+    return tuple(sorted(((a, e) for a, e in powers.items() if e), key=lambda p: p[0].key))
+
+
+def constant(c: Fraction) -> Poly:
+    """A constant polynomial."""
+    return {(): c} if c else {}
+
+
+def plus(p: Poly, q: Poly) -> Poly:
+    """p + q."""
+    result = dict(p)
+    for m, c in q.items():
+        total = result.get(m, Fraction(0)) + c
+        if total:
+            result[m] = total
+        else:
+            result.pop(m, None)
+    return result
+
+
+def times(p: Poly, q: Poly, facts: Facts) -> Poly:
+    """p · q; squares of square roots are folded."""
+    if len(p) * len(q) > LIMIT:
+        raise TooLarge(f"a product of {len(p)} and {len(q)} monomials")
+    result: Poly = {}
+    for m, c in p.items():
+        for n, d in q.items():
+            powers = dict(m)
+            for a, e in n:
+                powers[a] = powers.get(a, Fraction(0)) + e
+            folded: Poly = {(): c * d}
+            for a, e in list(powers.items()):
+                # sqrt(u)² = u for u ≥ 0
+                if a.op == "sqrt" and abs(e) >= 2 and facts.nonnegative(a.args[0]):
+                    k = int(e / 2)
+                    powers[a] = e - 2 * k
+                    base = to_poly(a.args[0] if k > 0 else fn("inv", a.args[0]), facts)
+                    for _ in range(abs(k)):
+                        folded = times(folded, base, facts)
+            rest = _mono(powers)
+            if len(folded) == 1 and () in folded:
+                result = _accumulate(result, rest, folded[()])
+            else:
+                result = plus(result, times({rest: Fraction(1)}, folded, facts))
+    return result
+
+
+def _accumulate(p: Poly, m: Monomial, c: Fraction) -> Poly:
+    total = p.get(m, Fraction(0)) + c
+    if total:
+        p[m] = total
+    else:
+        p.pop(m, None)
+    return p
+
+
+def power(p: Poly, n: int, facts: Facts) -> Poly:
+    """pⁿ for a natural n."""
+    result = constant(Fraction(1))
+    for _ in range(n):
+        result = times(result, p, facts)
+    return result
+
+
+def _atom(t: Term, e: int | Fraction = 1) -> Poly:
+    return {((t, Fraction(e)),): Fraction(1)}
+
+
+def is_unit(a: Term) -> bool:
+    """Whether an atom is a power of e, hence positive: these are made only for real exponents."""
+    return a.op == "exp"
+
+
+def to_poly(t: Term, facts: Facts) -> Poly:
+    """The polynomial of a term. Raises NotReal where a part is not known to be real."""
+    if t.op == "num":
+        return constant(Fraction(t.data or 0))
+    if t.op == "add":
+        result: Poly = {}
+        for a in t.args:
+            result = plus(result, to_poly(a, facts))
+        return result
+    if t.op == "mul":
+        result = constant(Fraction(1))
+        for a in t.args:
+            result = times(result, to_poly(a, facts), facts)
+        return result
+    if not facts.real(t):
+        raise NotReal(f"{t} is not known to be real")
+    if t.op == "exp" and facts.real(t.args[0]):
+        return _exp(to_poly(t.args[0], facts), facts)
+    if t.op == "inv" and facts.real(t.args[0]):
+        return _inv(to_poly(t.args[0], facts), facts)
+    if t.op == "log" and facts.real(t.args[0]):
+        return _log(to_poly(t.args[0], facts), facts)
+    if t.op == "sqrt" and facts.real(t.args[0]):
+        return _sqrt(to_poly(t.args[0], facts), facts)
+    return _atom(t)
+
+
+def _exp(p: Poly, facts: Facts) -> Poly:
+    powers: dict[Term, Fraction] = {}
+    result = constant(Fraction(1))
+    for m, c in p.items():
+        if len(m) == 1 and m[0][1] == 1 and m[0][0].op == "log" and c.denominator == 1:
+            # exp(c·log u) = u^c for u > 0
+            u = m[0][0].args[0]
+            if facts.positive(u):
+                base = to_poly(u if c > 0 else fn("inv", u), facts)
+                result = times(result, power(base, abs(int(c)), facts), facts)
+                continue
+        powers[fn("exp", term_of_monomial(m))] = c
+    return times(result, {_mono(powers): Fraction(1)}, facts)
+
+
+def _content(p: Poly) -> tuple[Fraction, dict[Term, Fraction], Poly]:
+    """p = coefficient · powers of e · rest, with a rest that any multiple of p by such shares."""
+    common: dict[Term, Fraction] = {}
+    atoms = {a for m in p for a, _ in m if is_unit(a)}
+    for a in atoms:
+        least = min(dict(m).get(a, Fraction(0)) for m in p)
+        if least:
+            common[a] = least
+    stripped: Poly = {}
+    for m, c in p.items():
+        powers = dict(m)
+        for a, e in common.items():
+            powers[a] = powers.get(a, Fraction(0)) - e
+        stripped[_mono(powers)] = c
+    lead = stripped[min(stripped, key=_order)]
+    return lead, common, {m: c / lead for m, c in stripped.items()}
+
+
+def _inv(p: Poly, facts: Facts) -> Poly:
+    if not p:
+        return {}  # inv 0 = 0
+    coefficient, common, rest = _content(p)
+    powers = {a: -e for a, e in common.items()}
+    if len(rest) == 1:
+        for a, e in next(iter(rest)):
+            if is_unit(a) or facts.nonzero(a):
+                powers[a] = powers.get(a, Fraction(0)) - e
+            else:
+                flipped = a.args[0] if a.op == "inv" else fn("inv", a)  # inv(inv a) = a
+                powers[flipped] = powers.get(flipped, Fraction(0)) + e
+        return times({(): 1 / coefficient}, {_mono(powers): Fraction(1)}, facts)
+    powers[fn("inv", to_term(rest))] = Fraction(1)
+    return {_mono(powers): 1 / coefficient}
+
+
+def _log(p: Poly, facts: Facts) -> Poly:
+    if not p:
+        return {}  # log 0 = 0
+    coefficient, common, rest = _content(p)
+    if coefficient > 0 and common and (rest == {(): Fraction(1)} or facts.positive(to_term(rest))):
+        # log(E(m)^e · u) = e·m + log u for u > 0
+        inner = to_term({m: c * coefficient for m, c in rest.items()})
+        result = {} if inner == ONE else _atom(fn("log", inner))
+        for a, e in common.items():
+            scaled = times(constant(e), to_poly(a.args[0], facts), facts)
+            result = plus(result, scaled)
+        return result
+    if p == constant(Fraction(1)):
+        return {}
+    return _atom(fn("log", to_term(p)))
+
+
+def _sqrt(p: Poly, facts: Facts) -> Poly:
+    if not p or p == constant(Fraction(1)):
+        return p
+    if set(p) == {()}:
+        c = p[()]
+        root = Fraction(isqrt(c.numerator), isqrt(c.denominator)) if c > 0 else Fraction(0)
+        if root and root * root == c:
+            return constant(root)
+    return _atom(fn("sqrt", to_term(p)))
+
+
+def _order(m: Monomial) -> tuple[int, list[tuple[str, Fraction]]]:
+    return (len(m), [(a.key, e) for a, e in m])
+
+
+def term_of_monomial(m: Monomial) -> Term:
+    """A monomial written as a product; its powers of e come as one `exp`, last."""
+    factors: list[Term] = []
+    exponent: Poly = {}
+    for a, e in m:
+        if is_unit(a):
+            exponent = plus(exponent, _scaled_exponent(a.args[0], e))
+        else:
+            factors.extend([a if e > 0 else fn("inv", a)] * abs(int(e)))
+    if exponent:
+        factors.append(fn("exp", to_term(exponent)))
+    return mul(*factors)
+
+
+def _scaled_exponent(t: Term, c: Fraction) -> Poly:
+    # The exponent of an E-atom is a monomial written as a term; it is read back as it was written.
+    powers: dict[Term, Fraction] = {}
+    for a in t.args if t.op == "mul" else (t,):
+        if a.op == "num":
+            c *= Fraction(a.data or 0)
+            continue
+        if a.op == "inv" and a.args[0].op != "add":
+            powers[a.args[0]] = powers.get(a.args[0], Fraction(0)) - 1
+        else:
+            powers[a] = powers.get(a, Fraction(0)) + 1
+    return {tuple(sorted(powers.items(), key=lambda p: p[0].key)): c}
+
+
+def to_term(p: Poly) -> Term:
+    """The canonical term of a polynomial."""
+    parts = []
+    for m in sorted(p, key=_order):
+        body = term_of_monomial(m)
+        c = p[m]
+        if body == ONE:
+            parts.append(num(c))
+        elif c == 1:
+            parts.append(body)
+        else:
+            parts.append(mul(num(c), *(body.args if body.op == "mul" else (body,))))
+    return add(*parts) if parts else ZERO
+
+
+def normal(t: Term, facts: Facts) -> Term:
+    """The canonical term of the polynomial of a term."""
+    return to_term(to_poly(t, facts))
+
+
+def vanishes(p: Poly, facts: Facts) -> bool:
+    """Whether a polynomial is zero once its inverses of non-zero terms are multiplied out.
+
+    For u ≠ 0, Σ_k P_k·inv(u)^k = 0 iff Σ_k P_k·u^(K−k) = 0; likewise for negative powers of an atom.
+    """
+    for _ in range(64):
+        if not p:
+            return True
+        chosen: Term | None = None
+        for m in p:
+            for a, e in m:
+                if is_unit(a):
+                    continue
+                inverted = (a.op == "inv" and e > 0 and facts.nonzero(a.args[0])) or e < 0
+                if inverted and (chosen is None or (-a.weight, a.key) < (-chosen.weight, chosen.key)):
+                    chosen = a
+        if chosen is None:
+            return False
+        split: dict[int, Poly] = {}
+        flipped = any(dict(m).get(chosen, Fraction(0)) < 0 for m in p)
+        for m, c in p.items():
+            powers = dict(m)
+            e = powers.pop(chosen, Fraction(0))
+            split.setdefault(int(-e if flipped else e), {})[_mono(powers)] = c
+        base = _atom(chosen) if flipped else to_poly(chosen.args[0], facts)
+        if flipped and chosen.op == "inv":
+            base = _atom(chosen)
+        top = max(split)
+        p = {}
+        for k, part in split.items():
+            p = plus(p, times(part, power(base, top - k, facts), facts))
+    return False

@@ -1,0 +1,279 @@
+"""Terms: what an array program computes at one index, for sizes that are symbols.
+
+Values are the reals with minus infinity, and truth values. Every operation is total:
+
+- `add` is −∞ if a summand is; `mul` is 0 if a factor is −∞ (an arbitrary choice that no rule but
+  those that prove their factors real may use); `max` takes −∞ as least;
+- `inv 0 = 0`, `log t = 0` for t ≤ 0, `sqrt t = 0` for t < 0, all three 0 at −∞; `exp(−∞) = 0`;
+- `big ⊕ n t` is t(0) ⊕ … ⊕ t(n−1); over no index it is the unit: 0, 1, −∞ for sum, prod, max;
+- `read A i j` is an element of an input; outside the input's range it is arbitrary.
+
+Bound variables are de Bruijn indices, so that equality of terms is equality up to renaming:
+
+>>> x = big("sum", size("n"), read("A", bound(0)))
+>>> show(x)
+'Σ_{i0<n} A[i0]'
+>>> show(open_body(x.args[1], idx("k")))
+'A[k]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Union
+
+Data = Union[str, int, Fraction, None]
+
+NUMERIC = {"num", "bot", "size", "idx", "b", "read", "add", "mul", "inv", "exp", "log", "sqrt", "max", "big", "ite",
+           "apply"}  # fmt: skip
+LOGICAL = {"true", "false", "lt", "le", "eq", "and", "or", "not", "holds"}
+MONOIDS = {"sum": "add", "prod": "mul", "max": "max"}
+
+
+class KernelError(Exception):
+    """A step, program or certificate that the kernel does not accept."""
+
+
+class Term:
+    """An operation, its datum (a name, a number, a monoid) and its arguments. Immutable."""
+
+    __slots__ = ("_hash", "_key", "args", "data", "loose", "op", "weight")
+
+    def __init__(self, op: str, data: Data = None, args: tuple[Term, ...] = ()) -> None:
+        self.op, self.data, self.args = op, data, args
+        self._hash = hash((op, data, args))
+        self._key: str | None = None
+        # `loose` is one more than the largest bound variable that is free here.
+        if op == "b":
+            if not isinstance(data, int):
+                raise KernelError("a bound variable has a number")
+            self.loose = data + 1
+        elif op == "big":
+            self.loose = max(args[0].loose, args[1].loose - 1, 0)
+        else:
+            self.loose = max((a.loose for a in args), default=0)
+        self.weight = 1 + sum(a.weight for a in args)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Term) or self._hash != other._hash:
+            return False
+        return self.op == other.op and self.data == other.data and self.args == other.args
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return show(self)
+
+    @property
+    def key(self) -> str:
+        """A text that determines the term: the order in which sums and products are written."""
+        if self._key is None:
+            self._key = f"{self.op}{'' if self.data is None else ':' + str(self.data)}" + (
+                "(" + ",".join(a.key for a in self.args) + ")" if self.args else ""
+            )
+        return self._key
+
+
+def num(value: int | Fraction) -> Term:
+    """A rational number."""
+    return Term("num", Fraction(value))
+
+
+ZERO, ONE, MINUS = num(0), num(1), num(-1)
+BOT, TRUE, FALSE = Term("bot"), Term("true"), Term("false")
+UNITS = {"sum": ZERO, "prod": ONE, "max": BOT}
+
+
+def size(name: str) -> Term:
+    """A size symbol: any natural number."""
+    return Term("size", name)
+
+
+def idx(name: str) -> Term:
+    """A free index variable."""
+    return Term("idx", name)
+
+
+def bound(k: int) -> Term:
+    """The variable of the k-th binder outwards."""
+    return Term("b", k)
+
+
+def read(array: str, *indices: Term) -> Term:
+    """An element of an input array."""
+    return Term("read", array, indices)
+
+
+def add(*args: Term) -> Term:
+    """A sum of any number of terms."""
+    return args[0] if len(args) == 1 else Term("add", None, args) if args else ZERO
+
+
+def mul(*args: Term) -> Term:
+    """A product of any number of terms."""
+    return args[0] if len(args) == 1 else Term("mul", None, args) if args else ONE
+
+
+def sub(a: Term, b: Term) -> Term:
+    """a + (−1)·b."""
+    return add(a, mul(MINUS, b))
+
+
+def fn(op: str, *args: Term) -> Term:
+    """Any other operation on its arguments."""
+    return Term(op, None, args)
+
+
+def maximum(*args: Term) -> Term:
+    """The larger of terms; −∞ for none."""
+    return args[0] if len(args) == 1 else Term("max", None, args) if args else BOT
+
+
+def big(monoid: str, n: Term, body: Term) -> Term:
+    """⊕ over indices below n; in the body the index is bound variable 0."""
+    return Term("big", monoid, (n, body))
+
+
+def combine(monoid: str, *args: Term) -> Term:
+    """⊕ of terms."""
+    return {"sum": add, "prod": mul, "max": maximum}[monoid](*args)
+
+
+def rebuild(t: Term, args: Iterable[Term]) -> Term:
+    """The same operation on other arguments."""
+    return Term(t.op, t.data, tuple(args))
+
+
+def open_body(body: Term, value: Term, depth: int = 0) -> Term:
+    """The body of a binder with its variable replaced by a term that has no loose variables."""
+    if value.loose:
+        raise KernelError("only closed terms are put for bound variables")
+    seen: dict[tuple[Term, int], Term] = {}
+
+    def go(t: Term, k: int) -> Term:
+        if t.loose <= k:
+            return t
+        if t.op == "b":
+            if not isinstance(t.data, int):
+                raise KernelError("a bound variable has a number")
+            return value if t.data == k else bound(t.data - 1)
+        found = seen.get((t, k))
+        if found is None:
+            if t.op == "big":
+                found = Term("big", t.data, (go(t.args[0], k), go(t.args[1], k + 1)))
+            else:
+                found = rebuild(t, (go(a, k) for a in t.args))
+            seen[t, k] = found
+        return found
+
+    return go(body, depth)
+
+
+def close_body(t: Term, name: str) -> Term:
+    """The body of a binder over the free index `name` of a term."""
+    seen: dict[tuple[Term, int], Term] = {}
+
+    def go(t: Term, k: int) -> Term:
+        if t.op == "idx":
+            return bound(k) if t.data == name else t
+        if not t.args:
+            return bound(t.data + 1) if t.op == "b" and isinstance(t.data, int) and t.data >= k else t
+        found = seen.get((t, k))
+        if found is None:
+            if t.op == "big":
+                found = Term("big", t.data, (go(t.args[0], k), go(t.args[1], k + 1)))
+            else:
+                found = rebuild(t, (go(a, k) for a in t.args))
+            seen[t, k] = found
+        return found
+
+    return go(t, 0)
+
+
+def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
+    """Free leaves (`idx`, `size`) replaced by terms without loose variables, all at once."""
+    if any(v.loose for v in leaves.values()):
+        raise KernelError("only closed terms are substituted")
+    seen: dict[Term, Term] = {}
+
+    def go(t: Term) -> Term:
+        if t.op in ("idx", "size"):
+            return leaves.get((t.op, t.data), t)
+        if not t.args:
+            return t
+        found = seen.get(t)
+        if found is None:
+            found = rebuild(t, (go(a) for a in t.args))
+            seen[t] = found
+        return found
+
+    return go(t)
+
+
+def leaves(t: Term, op: str) -> set[str]:
+    """The names of the leaves of one kind in a term."""
+    found: set[str] = set()
+    seen: set[Term] = set()
+    stack = [t]
+    while stack:
+        t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        if t.op == op:
+            found.add(str(t.data))
+        stack.extend(t.args)
+    return found
+
+
+def size_term(s: object) -> Term:
+    """A size of a core program (a natural, a symbol, `["+", s, t]`, `["*", s, t]`) as a term."""
+    if isinstance(s, bool):
+        raise KernelError(f"not a size: {s!r}")
+    if isinstance(s, int) and s >= 0:
+        return num(s)
+    if isinstance(s, str) and s:
+        return size(s)
+    if isinstance(s, (list, tuple)) and len(s) == 3 and s[0] in ("+", "*"):
+        return (add if s[0] == "+" else mul)(size_term(s[1]), size_term(s[2]))
+    raise KernelError(f"not a size: {s!r}")
+
+
+_SIGNS = {"sum": "Σ", "prod": "Π", "max": "max"}
+_INFIX = {"lt": "<", "le": "≤", "eq": "=", "and": "∧", "or": "∨"}
+
+
+def show(t: Term, depth: int = 0, tight: int = 0) -> str:
+    """A term as text for people. `tight` is how strongly the surroundings bind (0 sum, 1 product, 2 argument)."""
+    if t.op == "num":
+        text = str(t.data)
+        return f"({text})" if tight and (text.startswith("-") or "/" in text) else text
+    if t.op in ("size", "idx"):
+        return str(t.data)
+    if t.op == "b":
+        return f"i{depth - 1 - t.data}" if isinstance(t.data, int) and t.data < depth else f"^{t.data}"
+    if t.op in ("read", "holds", "apply"):
+        inner = ",".join(show(a, depth) for a in t.args)
+        return f"{t.data}({inner})" if t.op == "apply" else f"{t.data}[{inner}]" if t.args else str(t.data)
+    if t.op == "add":
+        parts = [show(a, depth, 1) for a in t.args]
+        text = " + ".join(parts)
+        return f"({text})" if tight else text
+    if t.op == "mul":
+        text = "·".join(show(a, depth, 2) for a in t.args)
+        return f"({text})" if tight > 1 else text
+    if t.op == "big":
+        text = f"{_SIGNS[str(t.data)]}_{{i{depth}<{show(t.args[0], depth)}}} {show(t.args[1], depth + 1, 1)}"
+        return f"({text})" if tight else text
+    if t.op in _INFIX:
+        return "(" + f" {_INFIX[t.op]} ".join(show(a, depth, 1) for a in t.args) + ")"
+    if t.op == "inv":
+        return f"1/{show(t.args[0], depth, 2)}"
+    if t.op == "bot":
+        return "-∞"
+    inner = ", ".join(show(a, depth) for a in t.args)
+    return f"{t.op}({inner})" if t.args else t.op

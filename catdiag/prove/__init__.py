@@ -1,0 +1,1 @@
+"""Finding proofs: what the kernel then checks. See `catdiag.prove.api` for `prove` and `equivalent`."""

@@ -1,0 +1,102 @@
+"""Solvers as functions from goals to answers, each in a child process that can be killed.
+
+Work is bounded by a resource count, so that answers do not depend on the speed of the machine; a wall-clock
+stop is kept as well, and raises `SolverInterrupted`, since running out of time is no answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from catdiag.kernel.terms import Term
+
+
+class SolverInterrupted(Exception):
+    """The solver was stopped by the clock, or died: there is no answer."""
+
+
+def term_data(t: Term) -> list[Any]:
+    """A term as nested lists."""
+    return [t.op, None if t.data is None else str(t.data), [term_data(a) for a in t.args]]
+
+
+class Z3:
+    """z3 behind a pipe. Call it with hypotheses and a goal; started at the first call, `close` ends it.
+
+    >>> from catdiag.kernel.terms import fn, num, size
+    >>> with Z3() as ask:
+    ...     ask([fn("le", num(2), size("n"))], fn("lt", num(1), size("n")))
+    True
+    """
+
+    def __init__(self, rlimit: int = 20_000_000, seconds: float = 20.0) -> None:
+        self.rlimit, self.seconds = rlimit, seconds
+        self.goals = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._answers: dict[str, str] = {}
+
+    def __enter__(self) -> Z3:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts the child process, so that it loads while other work goes on."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "catdiag.prove.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            )
+
+    def close(self) -> None:
+        """Ends the child process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            self._process = None
+
+    def __call__(self, hypotheses: Sequence[Term], goal: Term) -> bool:
+        """Whether the hypotheses entail the goal; False also where the solver cannot tell."""
+        request = {
+            "hypotheses": [term_data(h) for h in hypotheses],
+            "goal": term_data(goal),
+            "rlimit": self.rlimit,
+        }
+        text = json.dumps(request)
+        if text not in self._answers:
+            self._answers[text] = self._put(text)
+            self.goals += 1
+        return self._answers[text] == "yes"
+
+    def _put(self, text: str) -> str:
+        self.start()
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise SolverInterrupted("the solver did not start")
+        try:
+            process.stdin.write(text.encode() + b"\n")
+            process.stdin.flush()
+            with selectors.DefaultSelector() as selector:
+                selector.register(process.stdout, selectors.EVENT_READ)
+                if not selector.select(self.seconds):
+                    raise SolverInterrupted(f"no answer from z3 within {self.seconds} s")
+            reply = process.stdout.readline().decode().strip()
+        except (BrokenPipeError, SolverInterrupted) as error:
+            self.close()
+            raise SolverInterrupted(str(error) or "z3 ended") from error
+        if not reply or reply.startswith("error"):
+            self.close()
+            raise SolverInterrupted(reply or "z3 ended without an answer")
+        return reply

@@ -1,0 +1,72 @@
+"""The solver's own process: reads goals on its standard input, answers on its standard output.
+
+A line is `{"hypotheses": [term, …], "goal": term, "rlimit": n}`, terms as nested lists; the answer is
+`yes`, `no` (with a model exists) or `unknown`. Goals are built with z3's constructors, never parsed from text.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+
+def _build(z3: Any, t: Any, names: dict[str, Any]) -> Any:
+    op, data, args = t
+    if op == "num":
+        return z3.IntVal(int(data))
+    if op in ("size", "idx"):
+        return names.setdefault(f"{op} {data}", z3.Int(f"{op} {data}"))
+    if op in ("true", "false"):
+        return z3.BoolVal(op == "true")
+    parts = [_build(z3, a, names) for a in args]
+    if op == "add":
+        return z3.Sum(parts)
+    if op == "mul":
+        return z3.Product(parts)
+    if op == "and":
+        return z3.And(parts)
+    if op == "or":
+        return z3.Or(parts)
+    if op == "not":
+        return z3.Not(parts[0])
+    left, right = parts
+    if op == "lt":
+        return left < right
+    if op == "le":
+        return left <= right
+    if op == "eq":
+        return left == right
+    raise ValueError(f"no integer condition: {op}")
+
+
+def answer(request: dict[str, Any]) -> str:
+    """Whether the hypotheses entail the goal over naturals (sizes) and integers (indices)."""
+    import z3
+
+    names: dict[str, Any] = {}
+    solver = z3.Solver()
+    solver.set("rlimit", int(request["rlimit"]))
+    solver.set("random_seed", 0)
+    for h in request["hypotheses"]:
+        solver.add(_build(z3, h, names))
+    solver.add(z3.Not(_build(z3, request["goal"], names)))
+    for name, symbol in names.items():
+        if name.startswith("size "):
+            solver.add(symbol >= 0)
+    result = solver.check()
+    return "yes" if result == z3.unsat else "no" if result == z3.sat else "unknown"
+
+
+def main() -> None:
+    """Answers lines until the input ends."""
+    for line in sys.stdin:
+        try:
+            reply = answer(json.loads(line))
+        except ValueError as error:
+            reply = f"error {error}"
+        print(reply, flush=True)
+
+
+if __name__ == "__main__":
+    main()
