@@ -1,0 +1,1 @@
+"""What a diagram costs: transfers, memory, the optimum of one under the other, hardware and plans."""

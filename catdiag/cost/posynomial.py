@@ -1,0 +1,500 @@
+"""Posynomial programs, and certificates of their optima checked without trusting whoever found them.
+
+A *posynomial* is a sum of monomials ``c * g1**e1 * g2**e2 ...`` in tile sizes ``g``, with rational
+exponents ``e`` and coefficients ``c > 0`` in the other sizes. A :class:`Problem` asks for the least
+``transfers`` over real tiles of at least one with every branch of ``memory`` at most ``capacity``. Both are
+counted in the same unit (values, or bytes if the coefficients carry the width of an element).
+
+Nothing here searches. A :class:`Certificate` states an optimum and why it is one: *reductions* (each maps a
+feasible point to another that costs no more) and a *proof* of what is left: :class:`Weights` (the dual of a
+geometric program: Duffin, Peterson, Zener, *Geometric Programming*, 1967, chapter 3), :class:`Shifted` or
+:class:`Monotone` (both derived here). :func:`check_certificate` replays it with fractions and identities of
+algebraic functions. The inequalities that the statement rests on besides (that a block fits, that a tile is
+at least one and at most its axis) are not decided but handed back by :func:`requirements`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeAlias
+
+import sympy
+from sympy import Expr, Symbol
+
+Powers: TypeAlias = tuple[tuple[Symbol, Fraction], ...]
+"""A monomial with coefficient one: pairs of a tile and its non-zero exponent, ordered by name."""
+Tiles: TypeAlias = tuple[tuple[Powers, Expr], ...]
+"""Sizes of independent monomials of tiles."""
+
+
+class CertificateError(ValueError):
+    """A certificate does not show what it claims; the message says where it fails."""
+
+
+def powers(exponents: Mapping[Symbol, Fraction | int]) -> Powers:
+    """The monomial with these exponents, in the one order that makes equal monomials equal."""
+    kept = ((v, Fraction(e)) for v, e in exponents.items() if e)
+    return tuple(sorted(kept, key=lambda pair: (pair[0].name, str(pair[0].sort_key()))))
+
+
+def times(*factors: tuple[Powers, Fraction | int]) -> Powers:
+    """The product of monomials, each raised to an exponent."""
+    total: dict[Symbol, Fraction] = {}
+    for monomial, exponent in factors:
+        for variable, e in monomial:
+            total[variable] = total.get(variable, Fraction(0)) + e * exponent
+    return powers(total)
+
+
+def number(fraction: Fraction | int) -> sympy.Rational:
+    """A fraction as sympy's."""
+    return sympy.Rational(fraction.numerator, fraction.denominator)
+
+
+def power(base: Expr, exponent: Fraction | int) -> Expr:
+    """``base ** exponent`` as a sympy expression, the exponent staying exact."""
+    return base ** number(exponent)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One monomial of a posynomial: its coefficient (free of tiles) and its powers of tiles."""
+
+    coefficient: Expr
+    powers: Powers = ()
+
+    @property
+    def exponents(self) -> dict[Symbol, Fraction]:
+        """The exponent of each tile that occurs."""
+        return dict(self.powers)
+
+    @property
+    def expr(self) -> Expr:
+        """The term as a sympy expression."""
+        return sympy.Mul(self.coefficient, *(power(v, e) for v, e in self.powers))
+
+
+@dataclass(frozen=True)
+class Posynomial:
+    """A sum of terms; :func:`collect` makes one in which no two have the same powers."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def constant(self) -> Expr:
+        """The part that no tile changes."""
+        return sympy.Add(*(t.coefficient for t in self.terms if not t.powers))
+
+    @property
+    def varying(self) -> tuple[Term, ...]:
+        """The terms that some tile changes."""
+        return tuple(t for t in self.terms if t.powers)
+
+    @property
+    def variables(self) -> frozenset[Symbol]:
+        """The tiles that occur."""
+        return frozenset(v for t in self.terms for v, _ in t.powers)
+
+    @property
+    def expr(self) -> Expr:
+        """The posynomial as a sympy expression."""
+        return sympy.Add(*(t.expr for t in self.terms))
+
+
+def collect(terms: Iterable[Term]) -> Posynomial:
+    """Merge terms with the same powers. Unmerged, ``2*d*g`` and ``3*g`` would be two monomials, and the dual
+    needlessly of a higher degree of difficulty.
+
+    Raises ``ValueError`` where a merged coefficient is negative.
+    """
+    merged: dict[Powers, Expr] = {}
+    for term in terms:
+        merged[term.powers] = merged.get(term.powers, sympy.Integer(0)) + term.coefficient
+    kept = [Term(sympy.factor(coefficient), monomial) for monomial, coefficient in merged.items()]
+    for term in kept:
+        if term.coefficient.is_negative:
+            raise ValueError(f"the coefficient {term.coefficient} is negative: not a posynomial")
+    return Posynomial(tuple(term for term in kept if term.coefficient != 0))
+
+
+def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
+    """Read an expression as a posynomial in ``variables``; raises ``ValueError`` where it is none.
+
+    >>> g, d, s = sympy.symbols("g d s", positive=True)
+    >>> [(t.coefficient, t.exponents) for t in posynomial(g * (2 * d + s) + 3 * g + d / g**2, [g]).terms]
+    [(2*d + s + 3, {g: Fraction(1, 1)}), (d, {g: Fraction(-2, 1)})]
+    """
+    terms = []
+    for summand in sympy.Add.make_args(sympy.expand(sympy.sympify(expression))):
+        coefficient, rest = summand.as_independent(*variables, as_Add=False)
+        exponents: dict[Symbol, Fraction] = {}
+        for factor in sympy.Mul.make_args(rest):
+            base, exponent = factor.as_base_exp()
+            if factor == 1:
+                continue
+            if base not in variables or not exponent.is_Rational:
+                raise ValueError(f"{summand} is not a monomial in {', '.join(map(str, variables))}: {factor}")
+            exponents[base] = exponents.get(base, Fraction(0)) + Fraction(int(exponent.p), int(exponent.q))
+        terms.append(Term(coefficient, powers(exponents)))
+    return collect(terms)
+
+
+def dominates(larger: Posynomial, smaller: Posynomial) -> bool:
+    """Whether ``larger >= smaller`` is shown for all sizes and tiles of at least one: writing each symbol as
+    one plus something non-negative leaves no negative coefficient (sufficient, not necessary)."""
+    difference = sympy.expand(larger.expr - smaller.expr)
+    if difference == 0:
+        return True
+    symbols = sorted(difference.free_symbols, key=sympy.default_sort_key)
+    if not symbols or not difference.is_polynomial(*symbols):
+        return all(bool(a.is_positive) for a in sympy.Add.make_args(difference))
+    shifted = sympy.Poly(difference.subs({v: 1 + v for v in symbols}, simultaneous=True), *symbols)
+    return all(bool(c.is_nonnegative) for c in shifted.coeffs())
+
+
+def vanishes(expression: Expr) -> bool:
+    """Whether an algebraic function is shown to be zero, exactly: each root becomes a new symbol subject to
+    its defining equation, and the numerator is reduced modulo these. Roots of products are split only at
+    factors known to be positive. ``False`` means "not shown".
+
+    >>> x = sympy.Symbol("x", positive=True)
+    >>> r = sympy.sqrt(x**2 + x)
+    >>> vanishes((r + x) * (r - x) / x - 1), vanishes(r - x)
+    (True, False)
+    """
+    expression = sympy.sympify(expression)
+    # One degree for all roots, so that a square root and a cube root of the same thing are seen as related.
+    degree = math.lcm(*(int(p.exp.q) for p in expression.atoms(sympy.Pow) if p.exp.is_Rational))
+    names: dict[Expr, Symbol] = {}
+
+    def root(base: Expr, exponent: sympy.Rational) -> Expr:
+        if exponent.q > 1:
+            base, exponent = names.setdefault(base, sympy.Dummy(positive=True)), exponent * degree
+        return base**exponent
+
+    def split(base: Expr, exponent: sympy.Rational) -> Expr:
+        rest, result = sympy.Integer(1), sympy.Integer(1)
+        for side, sign in zip(sympy.fraction(sympy.together(base)), (1, -1), strict=True):
+            constant, factors = sympy.factor_list(side)
+            primes = sympy.factorrat(constant).items() if constant.is_Rational else [(constant, 1)]
+            for piece, count in [*factors, *((sympy.sympify(prime), n) for prime, n in primes)]:
+                if piece.is_positive:
+                    result *= root(piece, sign * count * exponent)
+                else:
+                    rest *= piece ** (sign * count)
+        return result * root(rest, exponent) if rest != 1 else result
+
+    flat = expression.replace(lambda e: e.is_Pow and e.exp.is_Rational, lambda e: split(e.base, e.exp))
+    numerator = sympy.expand(sympy.fraction(sympy.together(flat))[0])
+    for base, name in reversed(names.items()):  # an outer root may contain inner ones, which were met first
+        equation = sympy.fraction(sympy.together(name**degree - base))[0]
+        numerator = sympy.fraction(sympy.together(sympy.rem(numerator, equation, name)))[0]
+    return bool(sympy.expand(numerator) == 0)
+
+
+def combination(rows: Sequence[Powers], target: Powers) -> tuple[Fraction, ...] | None:
+    """Exponents with which the monomials ``rows`` multiply to ``target``; ``None`` where there are none."""
+    variables = sorted({v for row in (*rows, target) for v, _ in row}, key=sympy.default_sort_key)
+    system = [[dict(row).get(v, Fraction(0)) for row in (*rows, target)] for v in variables]
+    reduced, pivots = echelon(system)
+    if len(rows) in pivots:
+        return None
+    solution = {pivot: row[-1] for row, pivot in zip(reduced, pivots, strict=False)}
+    return tuple(solution.get(i, Fraction(0)) for i in range(len(rows)))
+
+
+def echelon(matrix: Sequence[Sequence[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
+    """The reduced row echelon form over the rationals and its pivot columns."""
+    rows: list[list[Fraction]] = [list(row) for row in matrix]
+    pivots: list[int] = []
+    for column in range(len(rows[0]) if rows else 0):
+        at = len(pivots)
+        found = next((i for i in range(at, len(rows)) if rows[i][column]), None)
+        if found is None:
+            continue
+        rows[at], rows[found] = rows[found], rows[at]
+        rows[at] = [e / rows[at][column] for e in rows[at]]
+        for i, row in enumerate(rows):
+            if i != at and row[column]:
+                rows[i] = [e - row[column] * p for e, p in zip(row, rows[at], strict=True)]
+        pivots.append(column)
+    return rows, pivots
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Least ``transfers``, real tiles from one to their ``bounds``, each ``memory`` at most ``capacity``."""
+
+    transfers: Posynomial
+    memory: tuple[Posynomial, ...]
+    capacity: Expr
+    bounds: tuple[tuple[Symbol, Expr], ...] = ()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Set ``variable`` to one and multiply each other tile ``u`` by ``variable ** into[u]``: no worse."""
+
+    variable: Symbol
+    into: Powers = ()
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Set ``variable``, which no memory depends on, to its bound."""
+
+    variable: Symbol
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Forget branch ``branch`` of the memory, which branch ``by`` dominates."""
+
+    branch: int
+    by: int
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of the varying transfers (summing to one) and of the varying memory terms, in their order. With
+    terms ``u_i`` and weights ``delta_i``, ``sum u_i >= prod (u_i / delta_i)**delta_i``; likewise for the
+    memory with ``lambda = sum mu_k``; where all exponents of tiles cancel, the product bounds every point.
+    """
+
+    transfers: tuple[Fraction, ...]
+    memory: tuple[Fraction, ...]
+
+    @property
+    def multiplier(self) -> Fraction:
+        """``lambda``: minus the elasticity of the varying transfers in the capacity left to tiles."""
+        return sum(self.memory, Fraction(0))
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """Transfers ``A/x + B/y + C/(x*y)`` under ``alpha*x*y + beta*x + gamma*y <= S``, x and y monomials.
+
+    With ``u = 1/x``, ``v = 1/y`` the constraint is ``alpha + beta*v + gamma*u <= S*u*v``. Hence ``C*u*v`` is
+    at least ``C/S`` times its left side, so with ``A' = A + C*gamma/S``, ``B' = B + C*beta/S`` transfers are
+    at least ``C*alpha/S + A'*u + B'*v``. The constraint is also ``U*V >= alpha*S + beta*gamma`` where
+    ``U = S*u - beta > 0``, ``V = S*v - gamma > 0``, and ``A'*U + B'*V >= 2*sqrt(A'*B'*U*V)``. So transfers
+    are at least ``(C*alpha + A'*beta + B'*gamma + 2*root) / S``, ``root**2 = A'*B'*(alpha*S + beta*gamma)``.
+    """
+
+    x: Powers
+    y: Powers
+    root: Expr
+
+
+@dataclass(frozen=True)
+class Monotone:
+    """Transfers fall and every memory grows with one monomial, which each branch caps at its root. Feasible
+    then means at most the least root, where the transfers are the greatest of those at the roots."""
+
+    monomial: Powers
+    roots: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The claim that ``value`` is the optimum of ``problem``, attained at ``tiles``, and why. ``tiles`` gives
+    monomials of tiles and their sizes: where only a product is determined, the product. With no ``proof`` the
+    reductions alone must leave a constant."""
+
+    problem: Problem
+    value: Expr
+    tiles: Tiles
+    proof: Weights | Shifted | Monotone | None
+    reductions: tuple[Fold | Fill | Drop, ...] = ()
+
+
+def reduce(problem: Problem, step: Fold | Fill | Drop) -> Problem:
+    """The problem after one reduction; raises ``CertificateError`` where the step is not sound."""
+    if isinstance(step, Drop):
+        if step.branch == step.by or not dominates(problem.memory[step.by], problem.memory[step.branch]):
+            raise CertificateError(f"branch {step.by} of the memory is not shown to dominate {step.branch}")
+        return replace(problem, memory=tuple(b for i, b in enumerate(problem.memory) if i != step.branch))
+    if isinstance(step, Fill):
+        bound = dict(problem.bounds).get(step.variable)
+        if bound is None:
+            raise CertificateError(f"{step.variable} has no bound to go to")
+        if any(step.variable in b.variables for b in problem.memory):
+            raise CertificateError(f"memory depends on {step.variable}")
+        if any(t.exponents.get(step.variable, 0) > 0 for t in problem.transfers.terms):
+            raise CertificateError(f"transfers grow with {step.variable}")
+        return replace(problem, transfers=_set(problem.transfers, step.variable, bound))
+    targets = dict(step.into)
+    if step.variable in targets or any(e < 0 for e in targets.values()):
+        raise CertificateError(f"{step.variable} cannot be folded into {step.into}")
+    for term in (t for p in (problem.transfers, *problem.memory) for t in p.terms):
+        e = term.exponents
+        if sum((r * e.get(u, Fraction(0)) for u, r in step.into), Fraction(0)) > e.get(step.variable, 0):
+            raise CertificateError(f"folding {step.variable} away may raise {term.expr}")
+    return Problem(
+        _set(problem.transfers, step.variable, sympy.Integer(1)),
+        tuple(_set(b, step.variable, sympy.Integer(1)) for b in problem.memory),
+        problem.capacity,
+        # A tile that takes another in may leave its range, so its bound may not be used any more.
+        tuple((v, b) for v, b in problem.bounds if v not in targets),
+    )
+
+
+def _set(p: Posynomial, variable: Symbol, size: Expr) -> Posynomial:
+    terms = []
+    for term in p.terms:
+        e = term.exponents.get(variable, Fraction(0))
+        rest = tuple(pair for pair in term.powers if pair[0] != variable)
+        terms.append(Term(term.coefficient * power(size, e), rest))
+    return collect(terms)
+
+
+def _same(left: Expr, right: Expr, what: str) -> None:
+    if not vanishes(left - right):
+        raise CertificateError(f"{what}: {left} is not shown to equal {right}")
+
+
+def reduced(certificate: Certificate) -> Problem:
+    """What is left of a certificate's problem after its reductions, each of them checked."""
+    problem = certificate.problem
+    for step in certificate.reductions:
+        problem = reduce(problem, step)
+    return problem
+
+
+def check_certificate(certificate: Certificate) -> bool:
+    """``True`` where a certificate shows its claim under :func:`requirements`; else ``CertificateError``."""
+    problem, proof, bounds = reduced(certificate), certificate.proof, dict(certificate.problem.bounds)
+    keys = [key for key, _ in certificate.tiles]
+    for i, key in enumerate(keys):
+        if combination(keys[:i], key) is not None:
+            raise CertificateError(f"the size of the tile {key} is stated twice")
+    for step in certificate.reductions:
+        if not isinstance(step, Drop):
+            size = sympy.Integer(1) if isinstance(step, Fold) else bounds[step.variable]
+            if dict(certificate.tiles).get(powers({step.variable: 1})) != size:
+                raise CertificateError(f"the reductions set {step.variable} to {size}, the tiles do not")
+    if proof is None:
+        if problem.transfers.varying or any(b.varying for b in problem.memory):
+            raise CertificateError("tiles are left, and no proof about them")
+        _same(problem.transfers.constant, certificate.value, "the value and the constant left")
+        return True
+    if isinstance(proof, Monotone):
+        return _check_monotone(problem, proof, certificate)
+    if len(problem.memory) != 1:
+        raise CertificateError("the proof is about one branch of the memory, and there are several")
+    bound = _weighted(problem, proof) if isinstance(proof, Weights) else _shifted(problem, proof)
+    _same(certificate.value, problem.transfers.constant + bound, "the value and the dual value")
+    _same(value_at(problem.transfers, certificate.tiles), certificate.value, "transfers at the tiles")
+    _same(value_at(problem.memory[0], certificate.tiles), problem.capacity, "memory at the tiles")
+    return True
+
+
+def value_at(p: Posynomial, tiles: Tiles) -> Expr:
+    """A posynomial at sizes of monomials; raises ``CertificateError`` if they do not determine it."""
+    summands, keys = [], [key for key, _ in tiles]
+    for term in p.terms:
+        exponents = combination(keys, term.powers)
+        if exponents is None:
+            raise CertificateError(f"the tiles do not determine {term.expr}")
+        sizes = (power(size, e) for (_, size), e in zip(tiles, exponents, strict=True))
+        summands.append(sympy.Mul(term.coefficient, *sizes))
+    return sympy.Add(*summands)
+
+
+def _weighted(problem: Problem, proof: Weights) -> Expr:
+    transfers, memory = problem.transfers.varying, problem.memory[0].varying
+    if len(proof.transfers) != len(transfers) or len(proof.memory) != len(memory):
+        raise CertificateError("there must be one weight for each varying term")
+    if any(w < 0 for w in (*proof.transfers, *proof.memory)) or sum(proof.transfers) != 1:
+        raise CertificateError("weights must be non-negative, and those of transfers sum to one")
+    weighted = [*zip(transfers, proof.transfers, strict=True), *zip(memory, proof.memory, strict=True)]
+    if unbalanced := times(*((term.powers, weight) for term, weight in weighted)):
+        raise CertificateError(f"the exponents do not balance: {unbalanced} is left")
+    room = problem.capacity - problem.memory[0].constant
+    scales = [1] * len(transfers) + [number(proof.multiplier) / room] * len(memory)
+    scaled = zip(scales, weighted, strict=True)
+    return sympy.Mul(*(power(scale * t.coefficient / number(w), w) for scale, (t, w) in scaled if w))
+
+
+def two_tiles(problem: Problem, x: Powers, y: Powers) -> tuple[Expr, ...]:
+    """``(A', B', C, alpha, beta, gamma, S)`` of :class:`Shifted`; raises where that is not the form."""
+    if len(problem.memory) != 1:
+        raise CertificateError("two tiles need one branch of memory")
+    found = []
+    for terms, keys in (
+        (problem.transfers.varying, (times((x, -1)), times((y, -1)), times((x, -1), (y, -1)))),
+        (problem.memory[0].varying, (times((x, 1), (y, 1)), x, y)),
+    ):
+        by_powers = {t.powers: t.coefficient for t in terms}
+        if not set(by_powers) <= set(keys) or len(set(keys)) != 3:
+            raise CertificateError("terms other than those of two tiles and their product")
+        found += [by_powers.get(key, sympy.Integer(0)) for key in keys]
+    a, b, c, alpha, beta, gamma = found
+    if (alpha, beta) == (0, 0) or (alpha, gamma) == (0, 0):
+        raise CertificateError("memory does not limit both tiles")
+    room = problem.capacity - problem.memory[0].constant
+    return a + c * gamma / room, b + c * beta / room, c, alpha, beta, gamma, room
+
+
+def _shifted(problem: Problem, proof: Shifted) -> Expr:
+    a, b, c, alpha, beta, gamma, room = two_tiles(problem, proof.x, proof.y)
+    _same(proof.root**2, a * b * (alpha * room + beta * gamma), "the square of the root")
+    return (c * alpha + a * beta + b * gamma + 2 * proof.root) / room
+
+
+def _check_monotone(problem: Problem, proof: Monotone, certificate: Certificate) -> bool:
+    limiting = [b for b in problem.memory if b.varying]
+    if not len(limiting) == len(proof.roots) == len(proof.values) or not limiting:
+        raise CertificateError("there must be one root and one value for each branch that limits the tile")
+    for p, sign in ((problem.transfers, -1), *((b, 1) for b in limiting)):
+        steps = [combination([proof.monomial], t.powers) for t in p.varying]
+        if not steps or any(s is None or s[0] * sign <= 0 for s in steps):
+            raise CertificateError(f"{p.expr} is not monotone in {proof.monomial}")
+    for branch, root, value in zip(limiting, proof.roots, proof.values, strict=True):
+        _same(value_at(branch, ((proof.monomial, root),)), problem.capacity, "memory at the root")
+        _same(value_at(problem.transfers, ((proof.monomial, root),)), value, "transfers at the root")
+    if certificate.value != sympy.Max(*proof.values):
+        raise CertificateError(f"{certificate.value} is not the greatest of {proof.values}")
+    if dict(certificate.tiles).get(proof.monomial) != sympy.Min(*proof.roots):
+        raise CertificateError("the tile is not the least of the roots")
+    return True
+
+
+def settled(tiles: Tiles) -> Tiles:
+    """The same tiles, each size that of one tile, times powers of others only where these are left free."""
+    variables = [v for v, _ in powers({v: 1 for key, _ in tiles for v, _ in key})]
+    identity = [[Fraction(i == j) for j in range(len(tiles))] for i in range(len(tiles))]
+    keys = [[dict(key).get(v, Fraction(0)) for v in variables] for key, _ in tiles]
+    rows, _ = echelon([key + unit for key, unit in zip(keys, identity, strict=True)])
+    given = [size for _, size in tiles]
+    shares = (zip(given, row[len(variables) :], strict=True) for row in rows)
+    sizes = (sympy.Mul(*(power(size, e) for size, e in share if e)) for share in shares)
+    found = (powers(dict(zip(variables, row, strict=False))) for row in rows)
+    return tuple(zip(found, sizes, strict=True))
+
+
+def requirements(certificate: Certificate) -> tuple[sympy.core.relational.Relational, ...]:
+    """Inequalities under which a checked certificate gives the optimum, those known to be true left out.
+    Where monomials share a tile that stays free, they are those for that tile being one: sufficient."""
+    problem, needed = reduced(certificate), []
+    for term in (t for p in (certificate.problem.transfers, *certificate.problem.memory) for t in p.terms):
+        unsure = (f for f in sympy.Mul.make_args(term.coefficient) if not f.is_positive)
+        needed.append(sympy.Gt(sympy.Mul(*unsure), 0))
+    if any(isinstance(step, Drop) for step in certificate.reductions):  # `dominates` takes sizes to be >= 1
+        sizes = {v for b in certificate.problem.memory for t in b.terms for v in t.coefficient.free_symbols}
+        needed += [sympy.Ge(v, 1) for v in sorted(sizes, key=str)]
+    for branch in problem.memory:
+        needed.append((sympy.Gt if branch.varying else sympy.Ge)(problem.capacity, branch.constant))
+    bounds, tiles = dict(certificate.problem.bounds), settled(certificate.tiles)
+    for key, size in tiles:
+        others = {v for other, _ in tiles if other != key for v, _ in other}
+        if any(v in others or e < 0 for v, e in key):
+            key = key[:1]
+        needed.append(sympy.Ge(size, 1))
+        if all(v in bounds for v, _ in key):
+            needed.append(sympy.Le(size, sympy.Mul(*(power(bounds[v], e) for v, e in key))))
+    return tuple(dict.fromkeys(n for n in needed if n != sympy.true))
