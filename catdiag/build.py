@@ -124,6 +124,8 @@ def _arranged(
                 * bool(lacking)
             )
             raise AxisError(f"{which} has axes [{' '.join(array.axes)}], declared [{' '.join(ty.names)}]: {detail}")
+        if ty.element not in ("real", array.type.element):
+            raise TypeMismatch(f"the result of {title} is {array.type}, declared {ty}")
         layout = [array.type.axis(n) or Axis(n) for n in ty.names]
         for have, want in zip(layout, ty.axes, strict=True):
             # A declared name that no input has takes the size that was computed for it.
@@ -250,8 +252,8 @@ def all(array: Operand, axes: str) -> Traced:
 def mean(array: Operand, axes: str) -> Traced:
     """The mean over one or several axes: the sum divided by the size.
 
-    >>> algorithm("x")(lambda a: mean(a, "x"))([1, 2, 6])
-    array(3.)
+    >>> float(algorithm("x")(lambda a: mean(a, "x"))([1, 2, 6]))
+    3.0
 
     Raises AxisError for an axis that the array lacks.
     """
@@ -313,7 +315,7 @@ def sigmoid(a: Operand) -> Any:
     >>> sigmoid(0)
     0.5
     """
-    return _scalar("sigmoid", lambda v: 0.5 + 0.5 * math.tanh(v / 2), a)
+    return _scalar("sigmoid", lambda v: 1 / (1 + math.exp(-v)) if v >= 0 else math.exp(v) / (1 + math.exp(v)), a)
 
 
 def abs(a: Operand) -> Any:

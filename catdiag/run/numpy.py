@@ -18,8 +18,9 @@ from catdiag.boxes import Box, Call, Const, Einsum, Fold, Generic, Group, Index,
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError, TypeMismatch
 from catdiag.interpret import interpret
+from catdiag.run.named import Named, contract
 from catdiag.run.sizes import local_sizes, solve, tile_lengths
-from catdiag.types import ArrayType, Axis, show_size, size_symbols, size_value
+from catdiag.types import ArrayType, Size, show_size, size_symbols, size_value
 
 Array = NDArray[Any]
 Functions = Mapping[str, Callable[..., Any]]
@@ -71,34 +72,6 @@ def run(
 # -- values -------------------------------------------------------------------------------------------
 
 
-class Named:
-    """An array (or a Python number) and the names of its axes."""
-
-    __slots__ = ("data", "names")
-
-    def __init__(self, data: Any, names: tuple[str, ...]) -> None:
-        self.data, self.names = data, names
-
-    def over(self, order: Sequence[str]) -> Any:
-        """The data with axes in the given order, of length 1 where this array has none of that name."""
-        if self.names == order or not self.names:
-            return self.data
-        own = [n for n in order if n in self.names]
-        data = self.data
-        if tuple(own) != self.names:
-            data = data.transpose([self.names.index(n) for n in own])
-        if len(own) == len(order):
-            return data
-        return data[tuple(slice(None) if n in self.names else None for n in order)]
-
-    def cut(self, axis: str, start: int, stop: int) -> Named:
-        """The part from `start` to `stop` of an axis, as a view; all of it for an array without the axis."""
-        if axis not in self.names:
-            return self
-        where = self.names.index(axis)
-        return Named(self.data[(slice(None),) * where + (slice(start, stop),)], self.names)
-
-
 def _array(value: Any, name: str) -> Array:
     try:
         array = np.asarray(value)
@@ -144,22 +117,28 @@ def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
     data = np.asarray(value.over(order))
     if len(value.names) == len(order):
         return data
-    lengths = dict(zip(value.names, np.shape(value.data), strict=True))
-    shape = [lengths[n] if n in lengths else length(ty.axis(n), sizes) for n in order]
-    return np.broadcast_to(data, shape)
+    lengths = {a.name: a.size for a in ty.axes}
+    known = value.lengths()
+    return np.broadcast_to(data, [known[n] if n in known else length(lengths[n], sizes) for n in order])
 
 
-def length(axis: Axis | None, sizes: Mapping[str, int]) -> int:
-    """The length of an axis, given the sizes. Raises SizeError for a size that is not known."""
-    assert axis is not None
-    if axis.name in sizes:
-        return sizes[axis.name]
-    return _size(axis.size, sizes)
+def _filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list[Named]:
+    """The outputs of a body with all the axes that the types of the box say: what lacks one is repeated."""
+    filled = []
+    for value, ty in zip(values, box.cod, strict=True):
+        if len(value.names) < len(ty.axes) or not set(ty.names) <= set(value.names):
+            order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
+            value = Named(conform(value, ty, sizes), order)
+        filled.append(value)
+    return filled
 
 
-def _size(size: Any, sizes: Mapping[str, int]) -> int:
+def length(size: Size, sizes: Mapping[str, int]) -> int:
+    """The number that a size is. Raises SizeError where no input shows it."""
     missing = [s for s in sorted(size_symbols(size)) if s not in sizes]
     if missing:
+        if show_size(size) in sizes:
+            return sizes[show_size(size)]
         raise SizeError(
             f"size {show_size(size)} is needed and no input shows {', '.join(missing)}: "
             f"give it, as in run(diagram, arrays, sizes={{{missing[0]!r}: 4}})"
@@ -175,8 +154,8 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "max": np.maximum, "min": np.minimum,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,
-    # Halves of tanh: no overflow for large arguments of either sign.
-    "sigmoid": lambda a: np.tanh(np.asarray(a) * 0.5) * 0.5 + 0.5,
+    # Written so that nothing overflows and small values keep their digits.
+    "sigmoid": lambda a: np.exp(-np.logaddexp(0, -np.asarray(a))),
 }  # fmt: skip
 _REDUCERS: dict[str, np.ufunc] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -206,23 +185,24 @@ class _Runner:
         if isinstance(op, Const):
             return [Named(_constant(op.value), ())]
         if isinstance(op, SizeOf):
-            return [Named(_size(op.size, sizes), ())]
+            return [Named(length(op.size, sizes), ())]
         if isinstance(op, Index):
-            axis = box.cod[0].axis(op.axis)
-            return [Named(np.arange(length(axis, sizes)), (op.axis,))]
+            return [Named(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))]
         if isinstance(op, Rename):
             return [_rename(op, box, args[0], sizes)]
         if isinstance(op, Call):
-            return self.diagram(op.body, args, sizes)
+            return _filled(self.diagram(op.body, args, sizes), box, sizes)
         if isinstance(op, Fold):
-            return self.fold(op, box, args, sizes)
+            return _filled(self.fold(op, box, args, sizes), box, sizes)
         if isinstance(op, Group):
             return self.group(op, box, args, sizes)
         return self.generic(op, box, args, sizes)
 
     def real(self, data: Any) -> Any:
         """Floating results in the floating type of this run; integers and truth values as they are."""
-        kind = getattr(data, "dtype", self.kind)
+        if isinstance(data, np.integer):
+            return int(data)  # a Python number takes the type of the arrays that it meets, NumPy's does not
+        kind = data.dtype
         return data.astype(self.kind) if kind != self.kind and kind.kind == "f" else data
 
     def map(self, fn: str, args: tuple[Named, ...], box: Box) -> Named:
@@ -252,15 +232,13 @@ class _Runner:
     def einsum(self, box: Box, args: tuple[Named, ...]) -> Named:
         """The sum of products."""
         kept = set(box.cod[0].names)
-        summed = {n for ty in box.dom for n in ty.names if n not in kept}
-        order = _order(args, box.cod[0].names, summed)
-        labels = {n: k for k, n in enumerate(dict.fromkeys(n for a in args for n in a.names))}
-        operands: list[Any] = []
-        for a in args:
-            data = np.asarray(a.data)
-            operands += [data if data.dtype.kind == "f" else data.astype(self.kind), [labels[n] for n in a.names]]
-        result = np.einsum(*operands, [labels[n] for n in order], optimize=len(args) > 1)
-        return Named(self.real(result), order)
+        typed = {n for ty in box.dom for n in ty.names}
+        operands = [Named(np.asarray(a.data), a.names) for a in args]
+        if any(a.data.dtype.kind == "f" for a in operands):
+            operands = [Named(a.data.astype(self.kind, copy=False), a.names) for a in operands]
+        further = {n for a in args for n in a.names if n not in typed}
+        result = contract(operands, [*kept, *further])
+        return Named(self.real(result.data), result.names)
 
     # -- loops -----------------------------------------------------------------------------------------
 
@@ -320,7 +298,7 @@ class _Runner:
         """A user's box: its function on arrays in the layout of the types, at every index of further axes."""
         call = self.function(op.name, box)
         further = _order(args, (), {n for ty in (*box.dom, *box.cod) for n in ty.names})
-        lengths = {n: k for a in args for n, k in zip(a.names, np.shape(a.data), strict=True)}
+        lengths = {n: k for a in args for n, k in a.lengths().items()}
         outputs: list[Named] = []
         for place in np.ndindex(*(lengths[n] for n in further)):
             parts = list(args)
@@ -332,7 +310,7 @@ class _Runner:
             if len(results) != len(box.cod):
                 raise TypeMismatch(f"{op.name!r} has {len(box.cod)} outputs, its function gave {len(results)}")
             for k, (result, ty) in enumerate(zip(map(np.asarray, results), box.cod, strict=True)):
-                shape = tuple(lengths[a.name] if a.name in lengths else length(a, sizes) for a in ty.axes)
+                shape = tuple(lengths[a.name] if a.name in lengths else length(a.size, sizes) for a in ty.axes)
                 if result.shape != shape:
                     raise SizeError(
                         f"the function of {op.name!r} gave shape {result.shape}: expected {shape}, for {ty}"
@@ -359,7 +337,7 @@ def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Nam
     new = [a for a in box.cod[0].axes if a.name not in kept]
     if not new:
         return Named(array.data, renamed)
-    shape = [*(length(a, sizes) for a in new), *np.shape(array.data)]
+    shape = [*(length(a.size, sizes) for a in new), *np.shape(array.data)]
     return Named(np.broadcast_to(array.data, shape), (*(a.name for a in new), *renamed))
 
 
@@ -376,6 +354,6 @@ def _order(
 def _axis_length(axis: str, box: Box, args: Sequence[Named], sizes: Mapping[str, int]) -> int:
     for array in args:
         if axis in array.names:
-            return int(array.data.shape[array.names.index(axis)])
-    found = next((a for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis), Axis(axis))
-    return length(found, sizes)
+            return array.lengths()[axis]
+    found = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
+    return length(next(found, axis), sizes)

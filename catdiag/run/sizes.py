@@ -58,10 +58,11 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
             break
         waiting = held
     for axis, length, name in held:
-        # The parts are unknown, the whole is not: it is known by the name of the axis.
-        if sizes.setdefault(axis.name, length) != length:
+        # The parts are unknown, the whole is not.
+        whole = show_size(axis.size)
+        if sizes.setdefault(whole, length) != length:
             raise SizeError(
-                f"input {name} has length {length} along axis {axis.name!r}: expected {sizes[axis.name]}, "
+                f"input {name} has length {length} along axis {axis.name!r}: expected {sizes[whole]}, "
                 "as on another input"
             )
     return sizes
@@ -112,28 +113,35 @@ def local_sizes(sizes: Mapping[str, int], cuts: Mapping[str, tuple[str, int]]) -
     return {**sizes, **dict(cuts.values())}
 
 
-def tile_symbols(diagram: Diagram) -> tuple[str, ...]:
-    """The symbols of the stream blocks and groups of a diagram, in order, bodies included."""
-    found: dict[str, None] = {}
+def tile_bounds(diagram: Diagram) -> dict[str, Size]:
+    """The symbols of the stream blocks and groups of a diagram, bodies included, each with the size it divides up."""
+    found: dict[str, Size] = {}
     stack = [diagram]
     while stack:
         for box in stack.pop().boxes:
-            if isinstance(box.op, Fold):
-                found[box.op.block] = None
-                stack.append(box.op.step)
-            elif isinstance(box.op, Group):
-                found.update(dict.fromkeys(symbol for _, symbol in box.op.tiles))
-                stack.append(box.op.body)
-            elif isinstance(box.op, Call):
-                stack.append(box.op.body)
-    return tuple(found)
+            op = box.op
+            pairs: tuple[tuple[str, str], ...] = ()
+            if isinstance(op, Fold):
+                pairs = ((op.axis, op.block),)
+                stack.append(op.step)
+            elif isinstance(op, Group):
+                pairs = op.tiles
+                stack.append(op.body)
+            elif isinstance(op, Call):
+                stack.append(op.body)
+            for axis, symbol in pairs:
+                own = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
+                size = next(own, axis)
+                # A block of a tile is a part of what the tile is a part of.
+                found.setdefault(symbol, found.get(size, size) if isinstance(size, str) else size)
+    return found
 
 
 def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
     """The lengths of blocks and tiles, checked. Raises SizeError for a symbol that is none, or a length below 1."""
     if not tiles:
         return {}
-    known = tile_symbols(diagram)
+    known = tile_bounds(diagram)
     for symbol, value in tiles.items():
         if symbol not in known:
             raise SizeError(f"no tile is called {symbol!r}: this diagram has {', '.join(known) or 'no tiles'}")

@@ -1,0 +1,255 @@
+"""Hypothesis strategies for tests of what one builds on diagrams.
+
+    from hypothesis import given, strategies as st
+    import catdiag as cd
+
+    @given(st.data())
+    def test_my_rewrite_keeps_meaning(data):
+        f = data.draw(cd.testing.diagrams())
+        arrays = data.draw(cd.testing.arrays_for(f))
+        numpy.testing.assert_allclose(my_rewrite(f)(*arrays), f(*arrays))
+
+Hypothesis is imported when a strategy is made: `pip install 'catdiag[test]'` installs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from catdiag import build
+from catdiag.diagram import Diagram
+from catdiag.errors import CatdiagError
+from catdiag.run.sizes import tile_bounds
+from catdiag.trace import _RUNNING, Trace, Traced
+from catdiag.types import ArrayType, Axis, size_symbols, size_value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from hypothesis.strategies import SearchStrategy
+
+_NAMES = ("q", "x", "d", "h")
+# Values of random programs stay below this, for axes of up to _LONGEST indices and inputs of up to _LARGEST.
+_BOUND, _LONGEST, _LARGEST = 1e6, 8, 4.0
+
+
+def _strategies() -> Any:
+    try:
+        from hypothesis import strategies
+    except ImportError as error:
+        raise CatdiagError("catdiag.testing needs hypothesis: pip install 'catdiag[test]'") from error
+    return strategies
+
+
+def axes(names: tuple[str, ...] = _NAMES, composite: bool = False) -> SearchStrategy[Axis]:
+    """Axes of the given names; with `composite`, also integers, products and coproducts."""
+    st = _strategies()
+    named: SearchStrategy[Axis] = st.sampled_from([Axis(n) for n in names])
+    if not composite:
+        return named
+    integers = st.integers(1, 4).map(lambda n: Axis(str(n), n))
+    leaves = named | integers
+    pairs = st.tuples(leaves, leaves)
+    several: SearchStrategy[Axis] = leaves | pairs.map(lambda p: p[0] * p[1]) | pairs.map(lambda p: p[0] + p[1])
+    return several
+
+
+def array_types(
+    names: tuple[str, ...] = _NAMES,
+    max_axes: int = 3,
+    elements: tuple[str, ...] = ("real",),
+    composite: bool = False,
+) -> SearchStrategy[ArrayType]:
+    """Array types of at most `max_axes` different axes."""
+    st = _strategies()
+    several = st.lists(axes(names, composite), max_size=max_axes, unique_by=lambda a: a.name)
+    return st.builds(lambda a, e: ArrayType(tuple(a), e), several, st.sampled_from(elements))  # type: ignore[no-any-return]
+
+
+def diagrams(
+    max_inputs: int = 3,
+    max_boxes: int = 8,
+    max_outputs: int = 2,
+    names: tuple[str, ...] = _NAMES,
+    inputs: tuple[ArrayType, ...] | None = None,
+) -> SearchStrategy[Diagram]:
+    """Random programs of scalar functions, reductions, einsums, renamings, constants, positions and sizes.
+
+    At the arrays of `arrays_for` every value is defined and at most a million, and no function is near an
+    edge of its domain, so that two ways of computing agree up to rounding. `inputs` fixes the input types.
+    """
+    st = _strategies()
+
+    def program(draw: Callable[[Any], Any]) -> Diagram:
+        dom = inputs
+        if dom is None:
+            dom = tuple(draw(st.lists(array_types(names), min_size=1, max_size=max_inputs)))
+        trace = Trace(dom)
+        token = _RUNNING.set(trace)
+        try:
+            # Each array with a bound on its absolute values.
+            made = [(a, _LARGEST) for a in trace.inputs]
+            for _ in range(draw(st.integers(1, max_boxes))):
+                step = draw(st.sampled_from(_STEPS))(draw, st, trace, made)
+                if step is not None and step[1] <= _BOUND:
+                    made.append(step)
+            count = draw(st.integers(1, max_outputs))
+            # The later an array was made, the more of the program it is likely to need.
+            outputs = [made[-1][0]] + [draw(st.sampled_from(made))[0] for _ in range(count - 1)]
+            return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(dom))), "random")
+        finally:
+            _RUNNING.reset(token)
+
+    return st.composite(program)()  # type: ignore[no-any-return]
+
+
+_Made = list[tuple[Traced, float]]
+_Step = tuple[Traced, float] | None
+
+
+def _pick(draw: Any, st: Any, made: _Made) -> tuple[Traced, float]:
+    back: int = draw(st.integers(0, len(made) - 1))
+    return made[-1 - back]
+
+
+def _known(made: _Made) -> list[str]:
+    """The axes that arrays have, in order. Parts of products are not among them: no shape need show their size."""
+    return list(dict.fromkeys(n for a, _ in made for n in a.axes))
+
+
+def _binary(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    (a, m), (b, n) = _pick(draw, st, made), _pick(draw, st, made)
+    results: dict[str, Callable[[], tuple[Traced, float]]] = {
+        "add": lambda: (a + b, m + n),
+        "sub": lambda: (a - b, m + n),
+        "mul": lambda: (a * b, m * n),
+        "div": lambda: (a / (1 + b * b), m),
+        "max": lambda: (build.maximum(a, b), max(m, n)),
+        "min": lambda: (build.minimum(a, b), max(m, n)),
+    }
+    return results[draw(st.sampled_from(sorted(results)))]()
+
+
+def _unary(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    a, m = _pick(draw, st, made)
+    results: dict[str, Callable[[], tuple[Traced, float]]] = {
+        "neg": lambda: (-a, m),
+        "abs": lambda: (abs(a), m),
+        "tanh": lambda: (build.tanh(a), 1.0),
+        "sigmoid": lambda: (build.sigmoid(a), 1.0),
+        "log": lambda: (build.log(1 + a * a), m),
+        "sqrt": lambda: (build.sqrt(1 + a * a), m + 1),
+    }
+    if m <= 4:
+        results["exp"] = lambda: (build.exp(a), 55.0)
+    return results[draw(st.sampled_from(sorted(results)))]()
+
+
+def _constant(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    a, m = _pick(draw, st, made)
+    value = draw(st.fractions(-3, 3, max_denominator=4))
+    return (a * value, 3 * m) if draw(st.booleans()) else (a + value, m + 3)
+
+
+def _position(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    a, m = _pick(draw, st, made)
+    known = _known(made)
+    if not known:
+        return None
+    name = draw(st.sampled_from(known))
+    if draw(st.booleans()):
+        return a + build.size(name), m + _LONGEST
+    return a + build.index(name), m + _LONGEST
+
+
+def _choice(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    (a, m), (b, n) = _pick(draw, st, made), _pick(draw, st, made)
+    known = _known(made)
+    if not known:
+        return None
+    # Positions are compared and not values: rounding must not decide between branches.
+    one, two = (build.index(draw(st.sampled_from(known))) for _ in range(2))
+    return build.where(one <= two, a, b), max(m, n)
+
+
+def _reduction(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    a, m = _pick(draw, st, made)
+    if not a.axes:
+        return None
+    name = draw(st.sampled_from(a.axes))
+    monoid = draw(st.sampled_from(["sum", "max", "min", "mean", "softmax"]))
+    result = getattr(build, monoid)(a, name)
+    bounds = {"sum": m * _LONGEST, "softmax": 1.0}
+    return result, bounds.get(monoid, m)
+
+
+def _einsum(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    chosen = [_pick(draw, st, made) for _ in range(draw(st.integers(1, 3)))]
+    union = list(dict.fromkeys(n for a, _ in chosen for n in a.axes))
+    kept = draw(st.lists(st.sampled_from(union), unique=True)) if union else []
+    bound = float(_LONGEST ** (len(union) - len(kept)))
+    for _, m in chosen:
+        bound *= m
+    if bound > _BOUND:
+        return None
+    return trace.einsum([a for a, _ in chosen], tuple(kept)), bound
+
+
+def _renaming(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    a, m = _pick(draw, st, made)
+    if not a.axes:
+        return None
+    name = draw(st.sampled_from(a.axes))
+    other = f"{name}_2"  # the same old name gives the same new one, so that a name has one size
+    if not other.isidentifier() or other in a.axes:
+        return trace.rename(a, {}, draw(st.permutations(a.type.axes))), m
+    return a.rename(**{name: other}), m
+
+
+_STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _renaming)
+
+
+def sizes_for(diagram: Diagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:
+    """A size for every symbol of a diagram's types; block and tile lengths are not among them."""
+    st = _strategies()
+    symbols = {s for ty in (*diagram.dom, *diagram.cod) for a in ty.axes for s in size_symbols(a.size)}
+    lengths = st.integers(min_size, min(max_size, _LONGEST))
+    return st.fixed_dictionaries(dict.fromkeys(sorted(symbols), lengths))  # type: ignore[no-any-return]
+
+
+def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> SearchStrategy[tuple[np.ndarray, ...]]:
+    """Arrays for the inputs of a diagram: quarters between −4 and 4, zeros and equal values among them.
+
+    Without `sizes`, these are drawn too. Integers and truth values where the input's type says so, and minus
+    infinity too where it is extended.
+    """
+    import numpy as np
+
+    st = _strategies()
+    if sizes is None:
+        return sizes_for(diagram).flatmap(lambda s: arrays_for(diagram, s))
+    quarters = st.integers(-16, 16).map(lambda n: n / 4)
+    values = {
+        "real": (quarters, np.float64),
+        "extended": (quarters | st.just(-np.inf), np.float64),
+        "int": (st.integers(-4, 4), np.int64),
+        "bool": (st.booleans(), np.bool_),
+    }
+
+    def filled(ty: ArrayType) -> Any:
+        shape = tuple(size_value(a.size, dict(sizes)) for a in ty.axes)
+        element, dtype = values[ty.element]
+        count = int(np.prod(shape, dtype=np.int64))
+        flat = st.lists(element, min_size=count, max_size=count)
+        return flat.map(lambda v: np.array(v, dtype).reshape(shape))
+
+    return st.tuples(*map(filled, diagram.dom))  # type: ignore[no-any-return]
+
+
+def tiles_for(diagram: Diagram, sizes: Mapping[str, int]) -> SearchStrategy[dict[str, int]]:
+    """Lengths for the stream blocks and groups of a diagram, from 1 to a little more than their axis."""
+    st = _strategies()
+    bounds = tile_bounds(diagram)
+    return st.fixed_dictionaries(  # type: ignore[no-any-return]
+        {symbol: st.integers(1, 1 + size_value(size, dict(sizes))) for symbol, size in bounds.items()}
+    )
