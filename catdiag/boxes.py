@@ -8,13 +8,13 @@ What an operation means is said once, in `kernel/meaning.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from catdiag.errors import AxisError, TypeMismatch
-from catdiag.types import ArrayType, Axis, Size, Ty
+from catdiag.types import ArrayType, Axis, Size, Ty, show_size
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -131,15 +131,53 @@ class Group:
 Op = Map | Reduce | Einsum | Rename | Index | SizeOf | Const | Call | Generic | Fold | Group
 
 
+def bodies(op: Op) -> tuple[Diagram, ...]:
+    """The diagrams inside an operation: of a named diagram, a loop or a group; none for any other.
+
+    >>> bodies(Map("exp"))
+    ()
+    """
+    if isinstance(op, (Call, Group)):
+        return (op.body,)
+    if isinstance(op, Fold):
+        return (op.unit, op.step, op.merge, op.state)
+    return ()
+
+
+def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
+    """The operation with other diagrams inside, in the order of `bodies`."""
+    if isinstance(op, (Call, Group)):
+        return replace(op, body=new[0])
+    if isinstance(op, Fold):
+        return replace(op, unit=new[0], step=new[1], merge=new[2], state=new[3])
+    return op
+
+
+def without_bodies(op: Op) -> tuple[Hashable, ...]:
+    """What an operation says beside its bodies; two operations are equal when this and their bodies are."""
+    if isinstance(op, Call):
+        return (Call, op.name)
+    if isinstance(op, Group):
+        return (Group, op.tiles)
+    if isinstance(op, Fold):
+        return (Fold, op.axis, op.block, op.components)
+    return (op,)
+
+
 @dataclass(frozen=True, eq=False)
 class Box:
-    """An operation with its types. Two boxes are equal when operation, domain and codomain are."""
+    """An operation with its types. Two boxes are equal when operation, domain and codomain are.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> eval(repr(Box(Map("exp"), X, X))) == Box(Map("exp"), X, X, line="somewhere:1")
+    True
+    """
 
     op: Op
     dom: Ty
     cod: Ty
     line: str | None = field(default=None, repr=False)
-    _hash: list[int] = field(default_factory=list, repr=False)
+    _hash: int | None = field(default=None, init=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -149,9 +187,15 @@ class Box:
         return self.op == other.op and self.dom == other.dom and self.cod == other.cod
 
     def __hash__(self) -> int:
-        if not self._hash:
-            self._hash.append(hash((self.op, self.dom, self.cod)))
-        return self._hash[0]
+        known = self._hash
+        if known is None:
+            known = hash((self.op, self.dom, self.cod))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def __reduce__(self) -> tuple[type[Box], tuple[Op, Ty, Ty, str | None]]:
+        # A hash of strings differs between processes, so that it must not travel with a pickle.
+        return Box, (self.op, self.dom, self.cod, self.line)
 
     @property
     def name(self) -> str:
@@ -174,14 +218,24 @@ class Box:
         return type(op).__name__.lower()
 
 
-def union(types: Sequence[ArrayType]) -> tuple[Axis, ...]:
-    """The axes of several arrays, in order of first appearance. Raises AxisError where one name has two sizes."""
+def union(types: Sequence[ArrayType], line: str | None = None) -> tuple[Axis, ...]:
+    """The axes of several arrays, in order of first appearance. Raises AxisError where one name has two sizes.
+
+    >>> q, x = Axis("q"), Axis("x")
+    >>> union([ArrayType((q, x)), ArrayType((x,))]) == (q, x)
+    True
+    """
     found: dict[str, Axis] = {}
-    for ty in types:
+    for k, ty in enumerate(types):
         for axis in ty.axes:
             known = found.setdefault(axis.name, axis)
             if known.size != axis.size:
-                raise AxisError(f"axis {axis.name!r} has size {known.size} in one array and {axis.size} in another")
+                first = next(j for j, t in enumerate(types) if t.axis(axis.name) is not None)
+                raise AxisError(
+                    f"axis {axis.name!r} has size {show_size(known.size)} in array {first} {types[first]} and "
+                    f"{show_size(axis.size)} in array {k} {ty}: one name has one size, so rename one of the two",
+                    line,
+                )
     return tuple(found.values())
 
 
@@ -200,16 +254,19 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
     >>> str(map_box("add", [ArrayType((q,)), ArrayType((x,))]).cod)
     '[q x]'
 
-    Raises TypeMismatch for a wrong number of inputs, AxisError for one name with two sizes.
+    Raises TypeMismatch for an unknown function or a wrong number of inputs, AxisError for one name with two sizes.
     """
     element = "real"
     if not fn.startswith("apply:"):
+        if fn not in SCALARS:
+            known = ", ".join(SCALARS)
+            raise TypeMismatch(f"unknown scalar function {fn!r}: expected 'apply:NAME' or one of {known}", line)
         arity, element = SCALARS[fn]
         if len(inputs) != arity:
             raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
         if element == "same":
             element = _joined(inputs[1:] if fn == "where" else inputs)
-    return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs), element)), line)
+    return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs, line), element)), line)
 
 
 def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None) -> Box:
@@ -226,7 +283,7 @@ def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None
 
 def einsum_box(inputs: Sequence[ArrayType], output: Sequence[str], line: str | None = None) -> Box:
     """The sum of products with the named axes left; raises AxisError for an output axis that no input has."""
-    axes = {a.name: a for a in union(inputs)}
+    axes = {a.name: a for a in union(inputs, line)}
     missing = next((n for n in output if n not in axes), None)
     if missing is not None:
         raise AxisError(f"axis {missing!r} of the result is on no input (these have {', '.join(axes) or 'none'})", line)
@@ -234,13 +291,28 @@ def einsum_box(inputs: Sequence[ArrayType], output: Sequence[str], line: str | N
 
 
 def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Box:
-    """New names for axes of an array (sizes stay), then a layout; axes new in the layout are repeated along."""
+    """New names for axes of an array (sizes stay), then a layout; axes new in the layout are repeated along.
+
+    >>> q, x = Axis("q"), Axis("x")
+    >>> str(rename_box(ArrayType((q, x)), {"x": "y"}, [Axis("h"), Axis("y", "x"), q]).cod)
+    '[h y q]'
+
+    Raises AxisError for an axis that the array lacks, two axes of one name, and a layout that drops an axis
+    or changes a size.
+    """
     for old in pairs:
         if array.axis(old) is None:
             raise AxisError(f"cannot rename axis {old!r}: the array has {' '.join(array.names) or 'no axes'}")
-    axes = tuple(Axis(pairs[a.name], a.size) if a.name in pairs else a for a in array.axes)
-    out = ArrayType(axes if layout is None else tuple(layout), array.element)
-    return Box(Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
+    renamed = ArrayType(tuple(replace_name(a, pairs) for a in array.axes), array.element)
+    out = renamed if layout is None else ArrayType(tuple(layout), array.element)
+    box = Box(Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
+    check_box(box)
+    return box
+
+
+def replace_name(axis: Axis, pairs: Mapping[str, str]) -> Axis:
+    """The axis under its new name, of the size it had."""
+    return Axis(pairs[axis.name], axis.size) if axis.name in pairs else axis
 
 
 def index_box(axis: Axis) -> Box:
@@ -261,3 +333,86 @@ def const_box(value: Fraction | None) -> Box:
 def call_box(name: str, body: Diagram) -> Box:
     """A diagram as one named box."""
     return Box(Call(name, body), body.dom, body.cod)
+
+
+def check_box(b: Box) -> None:
+    """Raises TypeMismatch or AxisError unless the operation of a box can have its types, weaved or not.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> check_box(Box(Reduce("sum", "x"), X, Ty(ArrayType())))
+    >>> check_box(Box(Reduce("sum", "x"), X, X))
+    Traceback (most recent call last):
+    ...
+    catdiag.errors.TypeMismatch: sum[x] from [x] cannot give [x]: expected the axes none, in any order
+    ...
+
+    The bodies of a box are compared with its types, but not looked into: that is `catdiag.diagram.check`.
+    """
+    op = b.op
+    if isinstance(op, Generic):
+        return
+    if isinstance(op, Call):
+        _expect(b, op.body.dom, op.body.cod)
+    elif isinstance(op, Group):
+        tiles = dict(op.tiles)
+        _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, tiles))
+    elif isinstance(op, Fold):
+        _check_fold(b, op)
+    else:
+        _check_axes(b)
+
+
+def _check_axes(b: Box) -> None:
+    op = b.op
+    if len(b.cod) != 1:
+        raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
+    arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
+    if isinstance(op, Map):
+        arity = None if op.fn.startswith("apply:") else SCALARS[op.fn][0]
+    elif isinstance(op, Einsum):
+        arity = None
+    if arity is not None and len(b.dom) != arity:
+        raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {arity}", b.line)
+    have = {a.name: a.size for a in union(list(b.dom), b.line)}
+    out = {a.name: a.size for a in b.cod[0].axes}
+    free = isinstance(op, (Rename, Index, SizeOf, Const))  # may have axes that no input has: the array is repeated
+    if isinstance(op, Reduce):
+        if op.axis not in have:
+            raise AxisError(f"{b.name} takes {b.dom}, which lacks axis {op.axis!r}", b.line)
+        del have[op.axis]
+    elif isinstance(op, Rename):
+        pairs = dict(op.pairs)
+        have = {pairs.get(name, name): size for name, size in have.items()}
+    elif isinstance(op, Index):
+        if op.axis not in out:
+            raise AxisError(f"{b.name} gives {b.cod}, which lacks axis {op.axis!r}", b.line)
+    elif isinstance(op, Einsum):
+        have = {name: size for name, size in have.items() if name in out}
+    shared_fit = all(out[name] == size for name, size in have.items() if name in out)
+    if not shared_fit or have.keys() - out.keys() or (out.keys() - have.keys() and not free):
+        wanted = " ".join(f"{n}:{show_size(s)}" if s != n else n for n, s in have.items()) or "none"
+        raise TypeMismatch(
+            f"{b.name} from {b.dom} cannot give {b.cod}: expected the axes {wanted}, "
+            + ("in any order, and any new ones" if free else "in any order"),
+            b.line,
+        )
+
+
+def _local(ty: Ty, sizes: Mapping[str, str]) -> Ty:
+    """The object with the local sizes that bodies of loops and groups see."""
+    return Ty(*(ArrayType(tuple(Axis(a.name, sizes.get(a.name, a.size), a.kind, a.parts) for a in t.axes), t.element)
+                for t in ty))  # fmt: skip
+
+
+def _expect(b: Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty: ty) -> None:
+    if local(b.dom) != dom or local(b.cod) != cod:
+        raise TypeMismatch(f"{b.name}: {local(b.dom)} → {local(b.cod)} has a body {dom} → {cod}", b.line)
+
+
+def _check_fold(b: Box, op: Fold) -> None:
+    states, block = b.cod, _local(b.dom, {op.axis: op.block})
+    expected = {"unit": Ty(), "step": states @ block, "merge": states @ states, "state": block}
+    for part, dom in expected.items():
+        body: Diagram = getattr(op, part)
+        if body.dom != dom or body.cod != states:
+            raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)

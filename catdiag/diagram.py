@@ -26,11 +26,12 @@ does not see it, the live range of arrays does.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.boxes import Box, Call, Generic
+from catdiag.boxes import Box, Call, Generic, bodies, check_box
 from catdiag.errors import AxisError, TypeMismatch
 from catdiag.types import ArrayType, Axis, Ty
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A box at work: the wires it reads. Its outputs are the next free wire numbers."""
 
@@ -46,7 +47,7 @@ class Node:
     inputs: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Graph:
     """The flat form of a diagram: nodes in stored order, and the wires that leave it."""
 
@@ -63,31 +64,43 @@ class Graph:
 
 
 _BOX, _WIRING, _SEQ, _PAR, _GRAPH = range(5)
+# How large a diagram may be for its `repr` to be an expression that rebuilds it.
+_REPR_BOXES, _REPR_WIRES, _REPR_NESTING = 500, 500, 20
 
 
 class Diagram:
-    """A morphism `dom → cod`. Make one with `@cd.algorithm`, `cd.box`, `id`, `swap`, `copy`, `discard`, `>>` and `@`."""
+    """A morphism `dom → cod`. Make one with `@cd.algorithm`, `cd.box`, `id`, `swap`, `copy`, `discard`, `>>` and `@`.
 
-    __slots__ = ("_canon", "_graph", "_kind", "_parts", "cod", "dom", "names", "title")
+    `repr` is an expression that rebuilds the diagram under the names of `catdiag.types`, `catdiag.boxes` and
+    `catdiag.diagram`; past 500 boxes or wires, those in bodies included, it is a description in `<…>` instead.
+    """
 
-    def __init__(self, kind: int, parts: Any, dom: Ty, cod: Ty, names: tuple[str, ...] = (), title: str = "") -> None:
-        self._kind, self._parts = kind, parts
+    __slots__ = ("_canon", "_graph", "_kind", "_left", "_right", "cod", "dom", "names", "title")
+
+    def __init__(
+        self, kind: int, left: Any, right: Any, dom: Ty, cod: Ty, names: tuple[str, ...] = (), title: str = ""
+    ) -> None:
+        self._kind, self._left, self._right = kind, left, right
         self.dom, self.cod = dom, cod
         self.names, self.title = names, title
-        self._graph: Graph | None = parts if kind == _GRAPH else None
+        self._graph: Graph | None = left if kind == _GRAPH else None
         self._canon: Any = None
 
     # -- composition -------------------------------------------------------------------------
 
     def __rshift__(self, other: Diagram) -> Diagram:
         """First this, then `other`. Raises TypeMismatch, naming both types and the wire."""
-        if self.cod != other.dom:
+        if not isinstance(other, Diagram):
+            return NotImplemented
+        if self.cod is not other.dom and self.cod != other.dom:
             _mismatch(self.cod, other.dom)
-        return Diagram(_SEQ, (self, other), self.dom, other.cod, self.names)
+        return Diagram(_SEQ, self, other, self.dom, other.cod, self.names)
 
     def __matmul__(self, other: Diagram) -> Diagram:
         """This beside `other`."""
-        return Diagram(_PAR, (self, other), self.dom @ other.dom, self.cod @ other.cod)
+        if not isinstance(other, Diagram):
+            return NotImplemented
+        return Diagram(_PAR, self, other, self.dom @ other.dom, self.cod @ other.cod)
 
     # -- the flat form -----------------------------------------------------------------------
 
@@ -109,37 +122,56 @@ class Diagram:
         return self.names if len(self.names) == len(self.dom) else tuple(f"in{k}" for k in range(len(self.dom)))
 
     def __len__(self) -> int:
+        """How many boxes there are."""
         return len(self.graph.nodes)
+
+    def __bool__(self) -> bool:
+        """True: a diagram without boxes is a diagram too."""
+        return True
 
     # -- equality in the category -------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        """Equality up to interchange, symmetry and the comonoid laws. Equality of meaning is `cd.prove`."""
+        """Equality up to interchange, symmetry and the comonoid laws. Equality of meaning is `cd.prove`.
+
+        Linear time where every box reaches an output. Raises EqualityUndecided where parts that reach none
+        are too hard to tell apart.
+        """
         if self is other:
             return True
         if not isinstance(other, Diagram):
             return NotImplemented
         from catdiag.isomorphism import isomorphic
 
-        return self.dom == other.dom and self.cod == other.cod and isomorphic(self, other)
+        return isomorphic(self, other)
 
     def __hash__(self) -> int:
         from catdiag.isomorphism import fingerprint
 
-        return hash((self.dom, self.cod, fingerprint(self)))
+        return fingerprint(self)
+
+    def __reduce__(self) -> tuple[Callable[..., Diagram], tuple[Graph, Ty, tuple[str, ...], str]]:
+        return of_graph, (self.graph, self.cod, self.names, self.title)
 
     def __repr__(self) -> str:
-        if self._kind == _BOX and isinstance(self._parts.op, Generic):
-            return f"box({self._parts.op.name!r}, {self.dom!r}, {self.cod!r})"
-        return f"<diagram {self}>"
+        boxes, wires, nesting = _extent(self)
+        if boxes > _REPR_BOXES or wires > _REPR_WIRES or nesting > _REPR_NESTING:
+            return f"<diagram {self}>"
+        named = f", names={self.names!r}" if self.names else ""
+        named += f", title={self.title!r}" if self.title else ""
+        if self._kind == _BOX and isinstance(self._left.op, Generic) and not named:
+            return f"box({self._left.op.name!r}, {self.dom!r}, {self.cod!r})"
+        if not self.graph.nodes and not named:
+            return f"wiring({self.dom!r}, {list(self.graph.outputs)!r})"
+        return f"of_graph({self.graph!r}{named})"
 
     def __str__(self) -> str:
-        return f"{self.title + ': ' if self.title else ''}{self.dom} → {self.cod}"
+        return f"{self.title + ': ' if self.title else ''}{_short(self.dom)} → {_short(self.cod)}"
 
     # -- readings, thin: each imports its room when called --------------------------------------
 
-    def weave(self, axis: Axis | str, inputs: Iterable[int | str] | None = None) -> Diagram:
-        """The diagram mapped over one more axis, in front of the others: on all outputs and the given inputs (all, if None).
+    def weave(self, axis: Axis | str, inputs: Iterable[int | str] | str | None = None) -> Diagram:
+        """The diagram mapped over one more axis, put in front on all outputs and the given inputs (all, if None).
 
         Raises AxisError if a wire has an axis of that name already, or no input of that name or position exists.
         """
@@ -176,13 +208,18 @@ class Diagram:
 
 
 def _mismatch(cod: Ty, dom: Ty) -> None:
-    if len(cod) != len(dom):
-        detail = f"{len(cod)} wires meet {len(dom)}"
-    else:
-        k = next(k for k, (a, b) in enumerate(zip(cod, dom, strict=True)) if a != b)
+    pairs = zip(cod, dom, strict=False)
+    k = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(cod), len(dom)))
+    if k < min(len(cod), len(dom)):
         detail = f"wire {k} carries {cod[k]} and is read as {dom[k]}"
-        if cod[k].names == dom[k].names:
+        if str(cod[k]) == str(dom[k]):
             detail += f" (axes {list(cod[k].axes)} against {list(dom[k].axes)})"
+    elif k < len(cod):
+        detail = f"wire {k}, which carries {cod[k]}, is not taken (discard it, or add an identity beside)"
+    else:
+        detail = f"wire {k}, to be read as {dom[k]}, is not given"
+    if len(cod) != len(dom):
+        detail += f"; {len(cod)} wires meet {len(dom)}"
     raise TypeMismatch(f"cannot compose: the first gives {_short(cod)}, the second takes {_short(dom)}; {detail}")
 
 
@@ -190,62 +227,106 @@ def _short(ty: Ty) -> str:
     return str(ty) if len(ty) <= 8 else f"{ty[:3]} @ … ({len(ty)} wires)"
 
 
+def _extent(diagram: Diagram) -> tuple[int, int, int]:
+    """Boxes, wires and depth of nesting, bodies included; counting stops where `repr` has its answer."""
+    boxes, wires, nesting = 0, 0, 0
+    stack = [(diagram, 0)]
+    while stack and boxes <= _REPR_BOXES and nesting <= _REPR_NESTING:
+        item, depth = stack.pop()
+        boxes += len(item)
+        wires += len(item.dom) + len(item.cod)
+        nesting = max(nesting, depth)
+        if boxes <= _REPR_BOXES:
+            for b in item.boxes:
+                wires += len(b.dom) + len(b.cod)
+                stack += [(body, depth + 1) for body in bodies(b.op)]
+    return boxes, wires, nesting
+
+
 def _flatten(diagram: Diagram) -> Graph:
     nodes: list[Node] = []
     count = len(diagram.dom)
-    # `todo` holds diagrams, ("feed", wires) that hands wires to the next diagram, and ("join", n).
-    todo: list[Any] = [diagram]
-    values: list[list[int]] = [list(range(count))]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, tuple):
-            if item[0] == "feed":
-                values.append(item[1])
+
+    def put(item: Diagram, wires: tuple[int, ...]) -> tuple[int, ...]:
+        """The outputs of a diagram that is a box, wiring or flat, put at the end of the nodes."""
+        nonlocal count
+        if item._kind == _BOX:
+            nodes.append(Node(item._left, wires))
+            start = count
+            count += item.cod._length
+            return (start,) if count == start + 1 else tuple(range(start, count))
+        if item._kind == _WIRING:
+            return tuple([wires[k] for k in item._left])
+        names = list(wires)
+        for node in item.graph.nodes:
+            nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+            names.extend(range(count, count + node.box.cod._length))
+            count += node.box.cod._length
+        return tuple([names[w] for w in item.graph.outputs])
+
+    # A frame is a row of diagrams that `>>` or `@` joins, at work: in sequence `wires` are those between
+    # the last and the next, side by side `wires` are the inputs and `done` the outputs of those before.
+    frames: list[_Frame] = []
+    result: tuple[int, ...] | None = None
+    frame = _Frame(_SEQ, [diagram], tuple(range(count)))
+    while True:
+        if result is not None:
+            frame.take(result)
+            result = None
+        items, place, seq = frame.items, frame.place, frame.kind == _SEQ
+        wires, start, done = frame.wires, frame.start, frame.done
+        inner: _Frame | None = None
+        while place < len(items):
+            item = items[place]
+            place += 1
+            if seq:
+                feed = wires
             else:
-                parts = values[-item[1] :]
-                del values[-item[1] :]
-                values.append([w for part in parts for w in part])
+                feed = wires[start : start + item.dom._length]
+                start += item.dom._length
+            if item._graph is None and item._kind in (_SEQ, _PAR):
+                inner = _Frame(item._kind, _row(item), feed)
+                break
+            if seq:
+                wires = put(item, feed)
+            else:
+                done.extend(put(item, feed))
+        frame.place, frame.wires, frame.start = place, wires, start
+        if inner is not None:
+            frames.append(frame)
+            frame = inner
             continue
-        wires = values.pop()
-        kind = item._kind
-        if kind == _BOX:
-            nodes.append(Node(item._parts, tuple(wires)))
-            values.append(list(range(count, count + len(item.cod))))
-            count += len(item.cod)
-        elif kind == _WIRING:
-            values.append([wires[k] for k in item._parts])
-        elif kind == _SEQ:
-            todo.append(item._parts[1])
-            todo.append(item._parts[0])
-            values.append(wires)
-        elif kind == _GRAPH:
-            names = list(wires)
-            for node in item._parts.nodes:
-                nodes.append(Node(node.box, tuple(names[w] for w in node.inputs)))
-                names.extend(range(count, count + len(node.box.cod)))
-                count += len(node.box.cod)
-            values.append([names[w] for w in item._parts.outputs])
+        result = wires if seq else tuple(done)
+        if not frames:
+            return Graph(diagram.dom, tuple(nodes), result)
+        frame = frames.pop()
+
+
+class _Frame:
+    __slots__ = ("done", "items", "kind", "place", "start", "wires")
+
+    def __init__(self, kind: int, items: list[Diagram], wires: tuple[int, ...]) -> None:
+        self.kind, self.items, self.wires = kind, items, wires
+        self.place, self.start = 0, 0
+        self.done: list[int] = []
+
+    def take(self, result: tuple[int, ...]) -> None:
+        if self.kind == _SEQ:
+            self.wires = result
         else:
-            leaves = _beside(item)
-            ends = [0]
-            for leaf in leaves:
-                ends.append(ends[-1] + len(leaf.dom))
-            todo.append(("join", len(leaves)))
-            for k in range(len(leaves) - 1, -1, -1):
-                todo.append(leaves[k])
-                todo.append(("feed", wires[ends[k] : ends[k + 1]]))
-    return Graph(diagram.dom, tuple(nodes), tuple(values.pop()))
+            self.done.extend(result)
 
 
-def _beside(diagram: Diagram) -> list[Diagram]:
-    """The diagrams that nested `@` put side by side."""
+def _row(diagram: Diagram) -> list[Diagram]:
+    """The diagrams that nested `>>`, or nested `@`, join."""
     found: list[Diagram] = []
     stack = [diagram]
+    kind = diagram._kind
     while stack:
         item = stack.pop()
-        if item._kind == _PAR:
-            stack.append(item._parts[1])
-            stack.append(item._parts[0])
+        if item._kind == kind and item._graph is None:
+            stack.append(item._right)
+            stack.append(item._left)
         else:
             found.append(item)
     return found
@@ -260,7 +341,7 @@ def _ty(ty: Ty | ArrayType) -> Ty:
 
 def of_box(b: Box) -> Diagram:
     """A box as a diagram."""
-    return Diagram(_BOX, b, b.dom, b.cod)
+    return Diagram(_BOX, b, None, b.dom, b.cod)
 
 
 def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), title: str = "") -> Diagram:
@@ -268,7 +349,7 @@ def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), t
     if cod is None:
         types = graph.wire_types()
         cod = Ty(*(types[w] for w in graph.outputs))
-    return Diagram(_GRAPH, graph, graph.dom, cod, names, title)
+    return Diagram(_GRAPH, graph, None, graph.dom, cod, names, title)
 
 
 def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
@@ -282,18 +363,18 @@ def call(name: str, body: Diagram) -> Diagram:
 
 
 def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
-    """The structural diagram whose k-th output is input `sources[k]`: all identities, swaps, copies and discards are such."""
+    """The diagram whose k-th output is input `sources[k]`: identities, swaps, copies and discards are such."""
     dom = _ty(dom)
     for k in sources:
         if not 0 <= k < len(dom):
             raise TypeMismatch(f"wiring reads wire {k} of {len(dom)}")
-    return Diagram(_WIRING, tuple(sources), dom, Ty(*(dom[k] for k in sources)))
+    return Diagram(_WIRING, tuple(sources), None, dom, Ty(*(dom[k] for k in sources)))
 
 
 def id(ty: Ty | ArrayType) -> Diagram:
     """The identity."""
     ty = _ty(ty)
-    return Diagram(_WIRING, range(len(ty)), ty, ty)
+    return Diagram(_WIRING, range(len(ty)), None, ty, ty)
 
 
 def swap(left: Ty | ArrayType, right: Ty | ArrayType) -> Diagram:
@@ -338,14 +419,57 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False) -> D
             continue
         outputs = [names[w] for w in graph.outputs]
         if not frames:
-            return of_graph(
-                Graph(diagram.dom, tuple(nodes), tuple(outputs)), diagram.cod, diagram.names, diagram.title
-            )
+            return of_graph(Graph(diagram.dom, tuple(nodes), tuple(outputs)), diagram.cod, diagram.names, diagram.title)
         frames[-1][2].extend(outputs)
 
 
 def check_axis_free(diagram: Diagram, axis: Axis) -> None:
     """Raises AxisError if a wire of the diagram has an axis of that name."""
+    seen: set[int] = set()
     for ty in diagram.graph.wire_types():
-        if ty.axis(axis.name) is not None:
-            raise AxisError(f"axis {axis.name!r} is on a wire {ty} of the diagram already: rename one of the two")
+        if builtins.id(ty) not in seen:
+            seen.add(builtins.id(ty))
+            if ty.axis(axis.name) is not None:
+                raise AxisError(f"axis {axis.name!r} is on a wire {ty} of the diagram already: rename one of the two")
+
+
+def check(diagram: Diagram) -> None:
+    """Raises TypeMismatch unless the diagram is well formed, bodies included: what `of_graph` takes on trust.
+
+    Each node reads wires that exist when it runs and have the types of its box, each box has types that its
+    operation can have, and the outputs have the types of the codomain.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> check(box("f", X, X) >> copy(X))
+    >>> check(of_graph(Graph(X, (Node(Box(Generic("f"), X, X), (7,)),), (1,))))
+    Traceback (most recent call last):
+    ...
+    catdiag.errors.TypeMismatch: node 0, f, reads wire 7: only 1 are there by then
+    ...
+    """
+    seen: set[int] = set()
+    stack = [diagram]
+    while stack:
+        item = stack.pop()
+        if builtins.id(item) in seen:
+            continue
+        seen.add(builtins.id(item))
+        types = list(item.dom)
+        for place, node in enumerate(item.graph.nodes):
+            b = node.box
+            wrong = next((w for w in node.inputs if not 0 <= w < len(types)), None)
+            if wrong is not None:
+                raise TypeMismatch(f"node {place}, {b.name}, reads wire {wrong}: only {len(types)} are there by then")
+            found = Ty(*(types[w] for w in node.inputs))
+            if found != b.dom:
+                raise TypeMismatch(f"node {place}, {b.name}, takes {_short(b.dom)} and reads {_short(found)}")
+            if builtins.id(b) not in seen:
+                seen.add(builtins.id(b))
+                check_box(b)
+                stack += bodies(b.op)
+            types.extend(b.cod)
+        if not all(0 <= w < len(types) for w in item.graph.outputs):
+            raise TypeMismatch(f"the outputs read wires {item.graph.outputs}: there are {len(types)}")
+        leaving = Ty(*(types[w] for w in item.graph.outputs))
+        if leaving != item.cod:
+            raise TypeMismatch(f"the outputs carry {_short(leaving)} where the diagram gives {_short(item.cod)}")

@@ -7,10 +7,11 @@ ends in the line of the user's file, found by walking up to the first frame outs
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).resolve().parent)
+_PACKAGE = str(Path(__file__).resolve().parent) + os.sep
 
 
 def user_line() -> str | None:
@@ -22,7 +23,11 @@ def user_line() -> str | None:
     frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith(_PACKAGE) and not filename.startswith("<frozen"):
+        # The `__init__` of a dataclass is in no file; it runs among the names of the module that defined it.
+        ours = filename.startswith((_PACKAGE, "<frozen")) or (
+            filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("catdiag.")
+        )
+        if not ours:
             text = linecache.getline(filename, frame.f_lineno).strip()
             return f"{filename}:{frame.f_lineno}" + (f": {text}" if text else "")
         if frame.f_back is None:

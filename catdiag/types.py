@@ -23,13 +23,14 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Union, overload
+from typing import TypeAlias, TypeVar, overload
 
-from catdiag.errors import AxisError
+from catdiag.errors import AxisError, SizeError
 
-Size = Union[int, str, tuple[str, "Size", "Size"]]
+R = TypeVar("R")
+Size: TypeAlias = "int | str | tuple[str, Size, Size]"
 """An integer, a symbol, or `("+", s, t)` / `("*", s, t)`."""
 
 ELEMENTS = ("real", "extended", "int", "bool")
@@ -37,11 +38,18 @@ ELEMENTS = ("real", "extended", "int", "bool")
 
 
 def show_size(size: Size) -> str:
-    """A size as text: `b*g`, `x + y`."""
-    if isinstance(size, tuple):
-        op, left, right = size
-        return f"{show_size(left)}{op if op == '*' else f' {op} '}{show_size(right)}"
-    return str(size)
+    """A size as text, with brackets where a sum is a factor.
+
+    >>> show_size(("+", "x", ("*", "b", ("+", "g", 1))))
+    'x + b*(g + 1)'
+    """
+
+    def join(op: str, left: tuple[str, bool], right: tuple[str, bool]) -> tuple[str, bool]:
+        if op == "+":
+            return f"{left[0]} + {right[0]}", True
+        return "*".join(f"({text})" if is_sum else text for text, is_sum in (left, right)), False
+
+    return _fold(size, lambda leaf: (str(leaf), False), join)[0]
 
 
 def size_symbols(size: Size) -> set[str]:
@@ -50,25 +58,64 @@ def size_symbols(size: Size) -> set[str]:
     >>> sorted(size_symbols(("+", "x", ("*", 2, "y"))))
     ['x', 'y']
     """
-    if isinstance(size, tuple):
-        return size_symbols(size[1]) | size_symbols(size[2])
-    return {size} if isinstance(size, str) else set()
+    found: set[str] = set()
+    stack: list[Size] = [size]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, tuple):
+            stack += (item[1], item[2])
+        elif isinstance(item, str):
+            found.add(item)
+    return found
 
 
-def size_value(size: Size, sizes: dict[str, int]) -> int:
-    """The number that a size is, given what its symbols are."""
-    if isinstance(size, tuple):
-        left, right = size_value(size[1], sizes), size_value(size[2], sizes)
-        return left + right if size[0] == "+" else left * right
-    return size if isinstance(size, int) else sizes[size]
+def size_value(size: Size, sizes: Mapping[str, int]) -> int:
+    """The number that a size is, given what its symbols are. Raises SizeError for a symbol that is not given.
+
+    >>> size_value(("+", "x", ("*", 2, "y")), {"x": 1, "y": 3})
+    7
+    """
+
+    def value(leaf: int | str) -> int:
+        if isinstance(leaf, int):
+            return leaf
+        if leaf not in sizes:
+            raise SizeError(f"size {leaf!r} is not given: expected a number for it beside {', '.join(sizes) or 'none'}")
+        return sizes[leaf]
+
+    def join(op: str, left: int, right: int) -> int:
+        return left + right if op == "+" else left * right
+
+    return _fold(size, value, join)
 
 
-@dataclass(frozen=True, eq=True)
+def _fold(size: Size, leaf: Callable[[int | str], R], join: Callable[[str, R, R], R]) -> R:
+    """A size read from its leaves up, without recursion."""
+    todo: list[tuple[Size, bool]] = [(size, False)]
+    done: list[R] = []
+    while todo:
+        item, ready = todo.pop()
+        if not isinstance(item, tuple):
+            done.append(leaf(item))
+        elif ready:
+            right, left = done.pop(), done.pop()
+            done.append(join(item[0], left, right))
+        else:
+            todo += ((item, True), (item[2], False), (item[1], False))
+    return done[0]
+
+
+@dataclass(frozen=True)
 class Axis:
     """A named axis. Its size is a symbol, by default its own name, or an integer.
 
-    An integer axis may be named by its size, `Axis("3", 3)`. Products and coproducts are axes too, made by `*` and `+`; `kind` tells which, `parts` are their
-    factors or terms. Raises AxisError for a name that is no identifier or a negative size.
+    An integer axis may be named by its size, `Axis("3", 3)`. Products and coproducts are axes too, made by
+    `*` and `+`; `kind` tells which, `parts` are their factors or terms. Axes are equal when names, sizes
+    and parts are. Raises AxisError for a name that is no identifier or a negative size.
+
+    >>> x = Axis("x")
+    >>> eval(repr((x + one) * Axis("head", 32))) == (x + one) * Axis("head", 32)
+    True
     """
 
     name: str
@@ -77,8 +124,10 @@ class Axis:
     parts: tuple[Axis, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.size == "" and self.kind == "name":
+        if self.size == "":
             object.__setattr__(self, "size", self.name)
+        if self.kind not in ("name", "product", "coproduct"):
+            raise AxisError(f"unknown kind of axis {self.kind!r}: expected 'name', 'product' or 'coproduct'")
         if self.kind == "name" and not (self.name.isidentifier() or self.name == str(self.size)):
             raise AxisError(f"{self.name!r} cannot name an axis: expected an identifier, such as 'q' or 'head_dim'")
         if isinstance(self.size, int) and self.size < 0:
@@ -96,29 +145,44 @@ class Axis:
     def __repr__(self) -> str:
         if self.kind == "name":
             return f"Axis({self.name!r})" if self.size == self.name else f"Axis({self.name!r}, {self.size!r})"
-        return f"{self.kind}({', '.join(map(repr, self.parts))})"
+        if self == (product if self.kind == "product" else coproduct)(*self.parts):
+            return f"{self.kind}({', '.join(map(repr, self.parts))})"
+        return f"Axis({self.name!r}, {self.size!r}, {self.kind!r}, {self.parts!r})"
 
 
 def product(*axes: Axis) -> Axis:
-    """The product axis `(a b)`: `a` is the slow index, `b` the fast one. Units and nesting are kept flat."""
+    """The product axis `(a b)`: `a` is the slow index, `b` the fast one. Units and nesting are kept flat.
+
+    >>> a, b, c = Axis("a"), Axis("b"), Axis("c")
+    >>> str(product(a, b, c)), (a * b) * c == a * (b * c), a * one == a == one * a
+    ('(a b c)', True, True)
+    """
     parts = tuple(p for axis in axes for p in (axis.parts if axis.kind == "product" else (axis,)))
     if len(parts) == 1:
         return parts[0]
-    size: Size = 1
-    for k, part in enumerate(parts):
-        size = part.size if k == 0 else ("*", size, part.size)
-    return Axis("(" + " ".join(p.name for p in parts) + ")", size, "product", parts)
+    return Axis("(" + " ".join(p.name for p in parts) + ")", _combined("*", parts, 1), "product", parts)
 
 
 def coproduct(*axes: Axis) -> Axis:
-    """The coproduct axis `a+b`: the indices of `a`, then those of `b`."""
+    """The coproduct axis `a+b`: the indices of `a`, then those of `b`. Units and nesting are kept flat.
+
+    >>> a, b, c = Axis("a"), Axis("b"), Axis("c")
+    >>> str(coproduct(a, b, c)), (a + b) + c == a + (b + c), a + zero == a == zero + a
+    ('a+b+c', True, True)
+    """
     parts = tuple(p for axis in axes for p in (axis.parts if axis.kind == "coproduct" else (axis,)))
     if len(parts) == 1:
         return parts[0]
-    size: Size = 0
-    for k, part in enumerate(parts):
-        size = part.size if k == 0 else ("+", size, part.size)
-    return Axis("+".join(p.name for p in parts) or "0", size, "coproduct", parts)
+    return Axis("+".join(p.name for p in parts) or "0", _combined("+", parts, 0), "coproduct", parts)
+
+
+def _combined(op: str, parts: tuple[Axis, ...], unit: int) -> Size:
+    """The size of a product or coproduct, as a tree of logarithmic depth that depends on the flat parts only."""
+    level: list[Size] = [part.size for part in parts]
+    while len(level) > 1:
+        odd = level[len(level) - len(level) % 2 :]
+        level = [(op, left, right) for left, right in zip(level[::2], level[1::2], strict=False)] + odd
+    return level[0] if level else unit
 
 
 one = product()
@@ -204,6 +268,8 @@ class Ty:
     def __matmul__(self, other: ArrayType | Ty) -> Ty:
         if isinstance(other, ArrayType):
             other = Ty(other)
+        if not isinstance(other, Ty):
+            return NotImplemented
         if self._length == 0:
             return other
         if other._length == 0:
@@ -233,12 +299,19 @@ class Ty:
             return True
         if not isinstance(other, Ty):
             return NotImplemented
-        return self._length == other._length and self.arrays == other.arrays
+        if self._length != other._length:
+            return False
+        mine, theirs = self._arrays or self.arrays, other._arrays or other.arrays
+        return mine is theirs or mine == theirs
 
     def __hash__(self) -> int:
         if self._hash is None:
             self._hash = hash(self.arrays)
         return self._hash
+
+    def __reduce__(self) -> tuple[type[Ty], tuple[ArrayType, ...]]:
+        # A hash of strings differs between processes, so that it must not travel with a pickle.
+        return Ty, self.arrays
 
     def __str__(self) -> str:
         return " @ ".join(map(str, self.arrays)) or "1"
