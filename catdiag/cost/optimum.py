@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeAlias
@@ -285,11 +285,23 @@ def _solve(problem: Problem, whole: Problem, steps: _Steps, groups: Sequence[Sym
     for i, j in itertools.permutations(range(len(problem.memory)), 2):
         if dominates(problem.memory[j], problem.memory[i]):
             return then(Drop(i, j))
+    limiting = [branch for branch in problem.memory if branch.varying]
+    given, restore = problem, {}
+    if problem.capacity.is_Symbol and len(limiting) == 1:
+        # Name the room for tiles: known to be positive, roots of its powers simplify.
+        room, constant = sympy.Dummy(positive=True), limiting[0].constant
+        given, restore = replace(problem, capacity=room + constant), {room: problem.capacity - constant}
     for attempt in (_constant, _by_weights, _by_root, _by_shift):
-        found = attempt(problem, groups)
+        found = attempt(given, groups)
         if found is not None:
             value, tiles, proof = found
-            return Certificate(whole, value, (*_settled(steps, whole), *tiles), proof, steps)
+            if isinstance(proof, Shifted):
+                proof = replace(proof, root=proof.root.subs(restore))
+            elif isinstance(proof, Monotone):
+                roots, values = (tuple(e.subs(restore) for e in es) for es in (proof.roots, proof.values))
+                proof = replace(proof, roots=roots, values=values)
+            sizes = tuple((key, size.subs(restore)) for key, size in tiles)
+            return Certificate(whole, value.subs(restore), (*_settled(steps, whole), *sizes), proof, steps)
     if len(problem.memory) > 1:
         return f"{len(problem.memory)} branches of the memory, none dominating, over several tiles"
     for fold in _folds(problem, groups):

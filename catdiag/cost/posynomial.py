@@ -131,10 +131,8 @@ def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
     for summand in sympy.Add.make_args(sympy.expand(sympy.sympify(expression))):
         coefficient, rest = summand.as_independent(*variables, as_Add=False)
         exponents: dict[Symbol, Fraction] = {}
-        for factor in sympy.Mul.make_args(rest):
+        for factor in sympy.Mul.make_args(rest) if rest != 1 else ():
             base, exponent = factor.as_base_exp()
-            if factor == 1:
-                continue
             if base not in variables or not exponent.is_Rational:
                 raise ValueError(f"{summand} is not a monomial in {', '.join(map(str, variables))}: {factor}")
             exponents[base] = exponents.get(base, Fraction(0)) + Fraction(int(exponent.p), int(exponent.q))
@@ -157,8 +155,8 @@ def dominates(larger: Posynomial, smaller: Posynomial) -> bool:
 
 def vanishes(expression: Expr) -> bool:
     """Whether an algebraic function is shown to be zero, exactly: each root becomes a new symbol subject to
-    its defining equation, and the numerator is reduced modulo these. Roots of products are split only at
-    factors known to be positive. ``False`` means "not shown".
+    its defining equation, and the numerator is reduced modulo these. Roots are taken to be real, and split
+    only at factors that are then positive. ``False`` means "not shown".
 
     >>> x = sympy.Symbol("x", positive=True)
     >>> r = sympy.sqrt(x**2 + x)
@@ -176,7 +174,7 @@ def vanishes(expression: Expr) -> bool:
         return base**exponent
 
     def split(base: Expr, exponent: sympy.Rational) -> Expr:
-        rest, result = sympy.Integer(1), sympy.Integer(1)
+        unsure, result = [], sympy.Integer(1)
         for side, sign in zip(sympy.fraction(sympy.together(base)), (1, -1), strict=True):
             constant, factors = sympy.factor_list(side)
             primes = sympy.factorrat(constant).items() if constant.is_Rational else [(constant, 1)]
@@ -184,8 +182,11 @@ def vanishes(expression: Expr) -> bool:
                 if piece.is_positive:
                     result *= root(piece, sign * count * exponent)
                 else:
-                    rest *= piece ** (sign * count)
-        return result * root(rest, exponent) if rest != 1 else result
+                    unsure.append((piece, sign * count))
+        if len(unsure) == 1 and unsure[0][1] % 2:  # an odd power that has a real root: positive itself
+            return result * root(unsure[0][0], unsure[0][1] * exponent)
+        rest = sympy.Mul(*(piece**count for piece, count in unsure))
+        return result * root(rest, exponent) if unsure else result
 
     flat = expression.replace(lambda e: e.is_Pow and e.exp.is_Rational, lambda e: split(e.base, e.exp))
     numerator = sympy.expand(sympy.fraction(sympy.together(flat))[0])
@@ -322,10 +323,9 @@ def reduce(problem: Problem, step: Fold | Fill | Drop) -> Problem:
         bound = dict(problem.bounds).get(step.variable)
         if bound is None:
             raise CertificateError(f"{step.variable} has no bound to go to")
-        if any(step.variable in b.variables for b in problem.memory):
-            raise CertificateError(f"memory depends on {step.variable}")
-        if any(t.exponents.get(step.variable, 0) > 0 for t in problem.transfers.terms):
-            raise CertificateError(f"transfers grow with {step.variable}")
+        grows = any(t.exponents.get(step.variable, 0) > 0 for t in problem.transfers.terms)
+        if grows or any(step.variable in b.variables for b in problem.memory):
+            raise CertificateError(f"memory depends on {step.variable}, or transfers grow with it")
         return replace(problem, transfers=_set(problem.transfers, step.variable, bound))
     targets = dict(step.into)
     if step.variable in targets or any(e < 0 for e in targets.values()):
@@ -344,16 +344,15 @@ def reduce(problem: Problem, step: Fold | Fill | Drop) -> Problem:
 
 
 def _set(p: Posynomial, variable: Symbol, size: Expr) -> Posynomial:
-    terms = []
-    for term in p.terms:
-        e = term.exponents.get(variable, Fraction(0))
-        rest = tuple(pair for pair in term.powers if pair[0] != variable)
-        terms.append(Term(term.coefficient * power(size, e), rest))
-    return collect(terms)
+    sizes = [power(size, term.exponents.get(variable, 0)) for term in p.terms]
+    rests = [tuple(pair for pair in term.powers if pair[0] != variable) for term in p.terms]
+    return collect(Term(t.coefficient * e, rest) for t, e, rest in zip(p.terms, sizes, rests, strict=True))
 
 
-def _same(left: Expr, right: Expr, what: str) -> None:
-    if not vanishes(left - right):
+def _same(left: Expr, right: Expr, what: str, problem: Problem, branch: Posynomial = Posynomial(())) -> None:
+    free = sympy.Dummy(positive=True)  # the room for tiles, positive by `requirements`
+    room = {problem.capacity: free + branch.constant} if problem.capacity.is_Symbol else {}
+    if not vanishes((left - right).subs(room)):
         raise CertificateError(f"{what}: {left} is not shown to equal {right}")
 
 
@@ -369,9 +368,8 @@ def check_certificate(certificate: Certificate) -> bool:
     """``True`` where a certificate shows its claim under :func:`requirements`; else ``CertificateError``."""
     problem, proof, bounds = reduced(certificate), certificate.proof, dict(certificate.problem.bounds)
     keys = [key for key, _ in certificate.tiles]
-    for i, key in enumerate(keys):
-        if combination(keys[:i], key) is not None:
-            raise CertificateError(f"the size of the tile {key} is stated twice")
+    if any(combination(keys[:i], key) is not None for i, key in enumerate(keys)):
+        raise CertificateError("the size of a tile is stated twice")
     for step in certificate.reductions:
         if not isinstance(step, Drop):
             size = sympy.Integer(1) if isinstance(step, Fold) else bounds[step.variable]
@@ -380,16 +378,18 @@ def check_certificate(certificate: Certificate) -> bool:
     if proof is None:
         if problem.transfers.varying or any(b.varying for b in problem.memory):
             raise CertificateError("tiles are left, and no proof about them")
-        _same(problem.transfers.constant, certificate.value, "the value and the constant left")
+        _same(problem.transfers.constant, certificate.value, "the value and the constant left", problem)
         return True
     if isinstance(proof, Monotone):
         return _check_monotone(problem, proof, certificate)
     if len(problem.memory) != 1:
         raise CertificateError("the proof is about one branch of the memory, and there are several")
+    branch, tiles = problem.memory[0], certificate.tiles
     bound = _weighted(problem, proof) if isinstance(proof, Weights) else _shifted(problem, proof)
-    _same(certificate.value, problem.transfers.constant + bound, "the value and the dual value")
-    _same(value_at(problem.transfers, certificate.tiles), certificate.value, "transfers at the tiles")
-    _same(value_at(problem.memory[0], certificate.tiles), problem.capacity, "memory at the tiles")
+    claimed = problem.transfers.constant + bound
+    _same(certificate.value, claimed, "the value and the dual value", problem, branch)
+    _same(value_at(problem.transfers, tiles), certificate.value, "transfers at the tiles", problem, branch)
+    _same(value_at(branch, tiles), problem.capacity, "memory at the tiles", problem, branch)
     return True
 
 
@@ -430,7 +430,7 @@ def two_tiles(problem: Problem, x: Powers, y: Powers) -> tuple[Expr, ...]:
         (problem.memory[0].varying, (times((x, 1), (y, 1)), x, y)),
     ):
         by_powers = {t.powers: t.coefficient for t in terms}
-        if not set(by_powers) <= set(keys) or len(set(keys)) != 3:
+        if not set(by_powers) <= set(keys) or len(set(keys)) != 3 or len(by_powers) != len(terms):
             raise CertificateError("terms other than those of two tiles and their product")
         found += [by_powers.get(key, sympy.Integer(0)) for key in keys]
     a, b, c, alpha, beta, gamma = found
@@ -442,7 +442,8 @@ def two_tiles(problem: Problem, x: Powers, y: Powers) -> tuple[Expr, ...]:
 
 def _shifted(problem: Problem, proof: Shifted) -> Expr:
     a, b, c, alpha, beta, gamma, room = two_tiles(problem, proof.x, proof.y)
-    _same(proof.root**2, a * b * (alpha * room + beta * gamma), "the square of the root")
+    square = a * b * (alpha * room + beta * gamma)
+    _same(proof.root**2, square, "the square of the root", problem, problem.memory[0])
     return (c * alpha + a * beta + b * gamma + 2 * proof.root) / room
 
 
@@ -455,12 +456,12 @@ def _check_monotone(problem: Problem, proof: Monotone, certificate: Certificate)
         if not steps or any(s is None or s[0] * sign <= 0 for s in steps):
             raise CertificateError(f"{p.expr} is not monotone in {proof.monomial}")
     for branch, root, value in zip(limiting, proof.roots, proof.values, strict=True):
-        _same(value_at(branch, ((proof.monomial, root),)), problem.capacity, "memory at the root")
-        _same(value_at(problem.transfers, ((proof.monomial, root),)), value, "transfers at the root")
-    if certificate.value != sympy.Max(*proof.values):
-        raise CertificateError(f"{certificate.value} is not the greatest of {proof.values}")
-    if dict(certificate.tiles).get(proof.monomial) != sympy.Min(*proof.roots):
-        raise CertificateError("the tile is not the least of the roots")
+        at = ((proof.monomial, root),)
+        _same(value_at(branch, at), problem.capacity, "memory at the root", problem, branch)
+        _same(value_at(problem.transfers, at), value, "transfers at the root", problem, branch)
+    tile = dict(certificate.tiles).get(proof.monomial)
+    if (certificate.value, tile) != (sympy.Max(*proof.values), sympy.Min(*proof.roots)):
+        raise CertificateError("the value is not the greatest of the values, or the tile not the least root")
     return True
 
 
@@ -487,13 +488,12 @@ def requirements(certificate: Certificate) -> tuple[sympy.core.relational.Relati
     if any(isinstance(step, Drop) for step in certificate.reductions):  # `dominates` takes sizes to be >= 1
         sizes = {v for b in certificate.problem.memory for t in b.terms for v in t.coefficient.free_symbols}
         needed += [sympy.Ge(v, 1) for v in sorted(sizes, key=str)]
-    for branch in problem.memory:
-        needed.append((sympy.Gt if branch.varying else sympy.Ge)(problem.capacity, branch.constant))
+    for b in problem.memory:
+        needed.append((sympy.Gt if b.varying else sympy.Ge)(problem.capacity, b.constant))
     bounds, tiles = dict(certificate.problem.bounds), settled(certificate.tiles)
     for key, size in tiles:
         others = {v for other, _ in tiles if other != key for v, _ in other}
-        if any(v in others or e < 0 for v, e in key):
-            key = key[:1]
+        key = key[:1] if any(v in others or e < 0 for v, e in key) else key
         needed.append(sympy.Ge(size, 1))
         if all(v in bounds for v, _ in key):
             needed.append(sympy.Le(size, sympy.Mul(*(power(bounds[v], e) for v, e in key))))
