@@ -1,0 +1,1 @@
+"""Rewrites of diagrams: finding them here, proving them in `derivation`."""

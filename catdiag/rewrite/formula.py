@@ -1,0 +1,197 @@
+"""Formulas for people: what a wire is, in the names of the user's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Rename, SizeOf
+from catdiag.rewrite.terms import Terms
+from catdiag.types import show_size
+
+if TYPE_CHECKING:
+    from catdiag.rewrite.cascade import Cascade, Component
+
+_INFIX = {
+    "add": (" + ", 2), "sub": (" - ", 2), "mul": ("·", 3), "div": ("/", 3), "eq": (" = ", 1), "ne": (" ≠ ", 1),
+    "lt": (" < ", 1), "le": (" ≤ ", 1), "and": (" ∧ ", 0), "or": (" ∨ ", 0),
+}  # fmt: skip
+_BIG = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
+_UNITS = {"sum": "0", "prod": "1", "max": "-∞", "any": "false", "all": "true"}
+_ATOM = 9
+_LONG = 12  # a text above this length is worth a name of its own where it is used twice
+
+Text = tuple[str, int]
+"""A formula and how tightly it binds."""
+
+
+@dataclass(frozen=True)
+class ComponentFound:
+    """One component of the state in formulas; `′` marks what belongs to the longer list, or to the neighbour."""
+
+    name: str
+    monoid: str
+    unit: str
+    element: str
+    repair: str | None
+    step: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What streaming found: the components, the formulas of the results, and names for shared parts."""
+
+    components: tuple[ComponentFound, ...]
+    finish: tuple[str, ...]
+    shared: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for c in self.components:
+            lines.append(f"{c.name} = {c.element}")
+            lines.append(f"  empty: {c.unit}")
+            if c.repair is not None:
+                lines.append(f"  repair: {c.repair}")
+            lines.append(f"  step: {c.step}")
+            lines.append(f"  merge: {c.merge}")
+        for k, text in enumerate(self.finish, 1):
+            lines.append(f"result{k if len(self.finish) > 1 else ''} = {text}")
+        lines.extend(f"with {name} = {text}" for name, text in self.shared)
+        return "\n".join(lines)
+
+
+class Printer:
+    """Formulas of the wires of a `Terms` graph.
+
+    >>> from catdiag.types import ArrayType, Axis, Ty
+    >>> terms = Terms(Ty(ArrayType((Axis("x"),)), ArrayType()))
+    >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
+    >>> Printer(terms, {0: "S", 1: "m"}).text(wire)
+    'Σ_x (S - m)·m'
+    """
+
+    def __init__(self, terms: Terms, names: Mapping[int, str]) -> None:
+        self.terms = terms
+        self.known: dict[int, Text] = {w: (n, _ATOM) for w, n in names.items()}
+        self.shared: list[tuple[str, str]] = []
+
+    def share(self, roots: Iterable[int]) -> None:
+        """Gives a name to each long part that the roots use more than once; parts that depend on no name only."""
+        roots = list(roots)
+        uses: dict[int, int] = {}
+        cone = self.terms.cone(roots, self.known)
+        for w in [*roots, *(i for v in cone if v not in self.known for i in self._inputs(v))]:
+            uses[w] = uses.get(w, 0) + 1
+        taken = {text for text, _ in self.known.values()}
+        for w in cone:
+            if uses.get(w, 0) > 1 and w not in self.known and not self.terms.late[w]:
+                text = self.text(w)
+                if len(text) > _LONG:
+                    k = len(self.shared) + 1
+                    while f"t{k}" in taken:
+                        k += 1
+                    taken.add(f"t{k}")
+                    self.shared.append((f"t{k}", text))
+                    self.known[w] = (f"t{k}", _ATOM)
+
+    def text(self, wire: int, names: Mapping[int, str] | None = None) -> str:
+        """The formula of a wire; `names` are further names, for this formula alone."""
+        return self._text(wire, names)[0]
+
+    def opened(self, wire: int, names: Mapping[int, str] | None = None) -> str:
+        """The formula of a wire that has a name itself."""
+        known = {**self.known, **{w: (n, _ATOM) for w, n in (names or {}).items()}}
+        node = self.terms.node(wire)
+        if node is None:
+            return known[wire][0]
+        return _say(node.box, [self._text(i, names) for i in node.inputs])[0]
+
+    def _inputs(self, wire: int) -> tuple[int, ...]:
+        node = self.terms.node(wire)
+        return () if node is None else node.inputs
+
+    def _text(self, wire: int, names: Mapping[int, str] | None = None) -> Text:
+        known = {**self.known, **{w: (n, _ATOM) for w, n in (names or {}).items()}}
+        for w in self.terms.cone([wire], known):
+            node = self.terms.node(w)
+            if w not in known and node is not None:
+                known[w] = _say(node.box, [known[i] for i in node.inputs])
+        return known[wire]
+
+
+def _in(text: Text, level: int) -> str:
+    return text[0] if text[1] >= level else f"({text[0]})"
+
+
+def _say(box: Box, args: Sequence[Text]) -> Text:
+    op = box.op
+    if isinstance(op, Map):
+        return _say_map(op.fn.removeprefix("apply:"), args)
+    if isinstance(op, Reduce):
+        return f"{_BIG[op.monoid]}_{op.axis} {_in(args[0], 3)}", 2
+    if isinstance(op, Einsum):
+        body = "·".join(_in(a, 3) for a in args) or "1"
+        left = box.cod[0].names
+        gone = dict.fromkeys(n for t in box.dom for n in t.names if n not in left)
+        if gone:
+            return f"Σ_{','.join(gone)} {body}", 2
+        return (body, 3) if len(args) > 1 else args[0]
+    if isinstance(op, Rename):
+        pairs = ",".join(f"{a}→{b}" for a, b in op.pairs)
+        return (f"{_in(args[0], _ATOM)}[{pairs}]", _ATOM) if pairs else args[0]
+    if isinstance(op, Index):
+        return f"index({op.axis})", _ATOM
+    if isinstance(op, SizeOf):
+        return show_size(op.size), _ATOM if not isinstance(op.size, tuple) else 2
+    if isinstance(op, Const):
+        return ("-∞", _ATOM) if op.value is None else (str(op.value), _ATOM if op.value.denominator == 1 else 3)
+    return f"{box.name}({', '.join(a[0] for a in args)})", _ATOM
+
+
+def _say_map(fn: str, args: Sequence[Text]) -> Text:
+    if fn in _INFIX:
+        sign, level = _INFIX[fn]
+        return f"{_in(args[0], level)}{sign}{_in(args[1], level + (fn in ('sub', 'div')))}", level
+    if fn == "neg":
+        return f"-{_in(args[0], 3)}", 2
+    if fn == "not":
+        return f"¬{_in(args[0], _ATOM)}", _ATOM
+    if fn == "sqrt":
+        return f"√{_in(args[0], _ATOM)}", _ATOM
+    return f"{fn}({', '.join(a[0] for a in args)})", _ATOM
+
+
+def describe(
+    cascade: Cascade, components: Sequence[Component], names: Sequence[str], input_names: Sequence[str]
+) -> Found:
+    """The formulas of a cascade: of each component, and of the results."""
+    terms = cascade.terms
+    printer = Printer(terms, dict(enumerate(input_names)))
+    printer.share([*(c.wire for c in components), *(c.scale for c in components if c.scale is not None)])
+    old = {c.wire: n for c, n in zip(components, names, strict=True)}
+    new = {w: n + "′" for w, n in old.items()}
+    found: list[ComponentFound] = []
+    for c, name in zip(components, names, strict=True):
+        factor = ""
+        repair: str | None = None
+        if c.scale is not None:
+            repair = f"exp({printer.text(c.scale, old)} - {_in(printer._text(c.scale, new), 3)})"
+            if c.guards:
+                empty = " ∨ ".join(f"{old[w]} = -∞" for w in c.guards)
+                repair = f"where({empty}, 0, {repair})"
+            factor = f"{repair}·"
+        step = _join(c.monoid, f"{factor}{name}", printer.opened(c.wire, new if c.scale is not None else old))
+        sides = (f"repair·{name}", f"repair·{name}′") if repair else (name, f"{name}′")
+        merge = _join(c.monoid, *sides)
+        found.append(ComponentFound(name, c.monoid, _UNITS[c.monoid], printer.opened(c.wire, old), repair, step, merge))
+    finish = tuple(printer.text(w, old) for w in cascade.outputs)
+    return Found(tuple(found), finish, tuple(printer.shared))
+
+
+def _join(monoid: str, left: str, right: str) -> str:
+    signs = {"sum": " + ", "prod": "·", "any": " ∨ ", "all": " ∧ "}
+    if monoid not in signs:
+        return f"{monoid}({left}, {right})"
+    return f"{left}{signs[monoid]}{f'({right})' if monoid == 'prod' and ' ' in right else right}"

@@ -1,0 +1,370 @@
+"""Grouping: a diagram that is weaved over some axes, run on tiles of them, each tile on its own.
+
+Where every box maps over an axis and every result carries it, `f` of a tile is the tile of `f`
+(naturality of weaving, Abbott and Zardini, "FlashAttention on a Napkin", section on group partition).
+What is found is proved elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Map, Op, Reduce, Rename, SizeOf, bodies
+from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.errors import AxisError, NotGroupable
+from catdiag.rewrite.stream import local_size
+from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
+
+
+def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
+    """The diagram as one `Group` box over tiles of the named axes; a diagram in groups gets the further tiles.
+
+    >>> from catdiag.boxes import map_box
+    >>> from catdiag.diagram import of_box
+    >>> grouped = find(of_box(map_box("exp", [ArrayType((Axis("q"), Axis("d")))])), ["q"])
+    >>> [box.name for box in grouped.boxes], grouped.boxes[0].op.tiles
+    (['group[q]'], (('q', 'g_q'),))
+
+    Positions along, and sizes of, a grouped axis are made outside and handed in; so is a renaming of a
+    grouped axis that only inputs go into. Raises NotGroupable, naming the box, its line and the reason;
+    AxisError for an axis that is unknown or named twice.
+    """
+    flat = inline(diagram)
+    known = _axes(flat)
+    for k, name in enumerate(axes):
+        if name not in known:
+            raise AxisError(f"no array of the diagram has axis {name!r}: expected one of {', '.join(known) or 'none'}")
+        if name in axes[:k]:
+            raise AxisError(f"axis {name!r} is named twice among the axes to group: name it once")
+    if not axes:
+        raise AxisError("no axis to group: name at least one, such as 'q'")
+    inner, outer, tiles = _opened(flat)
+    for name in axes:
+        if name in dict(tiles):
+            raise NotGroupable(f"cannot group axis {name!r}: the diagram runs in groups of it already")
+        _check_outputs(flat, name)
+    outside = _outside(inner, [known[name] for name in axes])
+    for name in axes:
+        for place, node in enumerate(inner.nodes):
+            if place not in outside:
+                _check_box(node.box, name)
+    more = tuple((name, local_size("g", name)) for name in axes)
+    return _grouped(flat, outer, inner, outside, tiles, more)
+
+
+def groupable(diagram: Diagram) -> list[str]:
+    """The axes of the results over which the whole diagram is weaved, so that `find` takes them.
+
+    >>> from catdiag.boxes import reduce_box
+    >>> from catdiag.diagram import of_box
+    >>> groupable(of_box(reduce_box("sum", "x", ArrayType((Axis("q"), Axis("x"))))))
+    ['q']
+    """
+    found = []
+    for name in dict.fromkeys(n for ty in diagram.cod for n in ty.names):
+        try:
+            find(diagram, [name])
+        except (NotGroupable, AxisError):
+            continue
+        found.append(name)
+    return found
+
+
+def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
+    """The diagram with another size for the axis of that name, inside loops and groups too.
+
+    An axis that a loop or a group inside has a local size for keeps that size in its bodies.
+
+    >>> from catdiag.boxes import map_box
+    >>> from catdiag.diagram import of_box
+    >>> resize(of_box(map_box("exp", [ArrayType((Axis("q"),))])), "q", "g_q").dom
+    Ty(ArrayType(axes=(Axis('q', 'g_q'),), element='real'))
+    """
+    known: dict[ArrayType, ArrayType] = {}
+
+    def array(ty: ArrayType) -> ArrayType:
+        if ty not in known:
+            fitted = tuple(Axis(a.name, size) if a.name == axis and a.kind == "name" else a for a in ty.axes)
+            known[ty] = ArrayType(fitted, ty.element)
+        return known[ty]
+
+    def ty(types: Ty) -> Ty:
+        return Ty(*map(array, types))
+
+    # Bodies are made before the diagrams that hold them: `order` lists each diagram after those that it is in.
+    order: list[Diagram] = []
+    todo = [diagram]
+    while todo:
+        item = todo.pop()
+        order.append(item)
+        for node in item.graph.nodes:
+            if axis not in _local_axes(node.box.op):
+                todo.extend(bodies(node.box.op))
+    made: dict[int, Diagram] = {}
+    for item in reversed(order):
+        nodes = []
+        for node in item.graph.nodes:
+            box = node.box
+            op = box.op if axis in _local_axes(box.op) else _with_bodies(box.op, made)
+            nodes.append(Node(Box(op, ty(box.dom), ty(box.cod), box.line), node.inputs))
+        graph = Graph(ty(item.dom), tuple(nodes), item.graph.outputs)
+        made[id(item)] = of_graph(graph, ty(item.cod), item.names, item.title)
+    return made[id(diagram)]
+
+
+def _local_axes(op: Op) -> tuple[str, ...]:
+    if isinstance(op, Fold):
+        return (op.axis,)
+    return tuple(name for name, _ in op.tiles) if isinstance(op, Group) else ()
+
+
+def _with_bodies(op: Op, made: dict[int, Diagram]) -> Op:
+    if isinstance(op, Fold):
+        unit, step, merge, state = (made[id(body)] for body in bodies(op))
+        return replace(op, unit=unit, step=step, merge=merge, state=state)
+    if isinstance(op, Group):
+        return replace(op, body=made[id(op.body)])
+    if isinstance(op, Call):
+        return replace(op, body=made[id(op.body)])
+    return op
+
+
+# -- what keeps a diagram from being grouped ----------------------------------------------------
+
+
+def _axes(diagram: Diagram) -> dict[str, Axis]:
+    found: dict[str, Axis] = {}
+    todo = [diagram]
+    while todo:
+        item = todo.pop()
+        for ty in item.graph.wire_types():
+            for axis in ty.axes:
+                found.setdefault(axis.name, axis)
+        todo.extend(body for box in item.boxes for body in bodies(box.op))
+    return found
+
+
+def _check_outputs(diagram: Diagram, axis: str) -> None:
+    for k, ty in enumerate(diagram.cod):
+        if ty.axis(axis) is None:
+            which = f"result {k + 1}" if len(diagram.cod) > 1 else "the result"
+            raise NotGroupable(
+                f"cannot group axis {axis!r}: {which} {ty} lacks it, and each group writes its own part of every "
+                f"result; expected one of {', '.join(ty.names) or 'no axes, since it is a scalar'}"
+            )
+
+
+def _check_box(box: Box, axis: str) -> None:
+    """Raises NotGroupable unless a box, and all inside it, maps over an axis."""
+    todo = [box]
+    while todo:
+        item = todo.pop()
+        why = _obstacle(item, axis)
+        if why is not None:
+            raise NotGroupable(
+                f"cannot group axis {axis!r}: {item.name} {why}, so that a group would need more than its own part "
+                f"of it",
+                item.line or box.line,
+            )
+        todo.extend(inner for body in bodies(item.op) for inner in body.boxes)
+
+
+def _obstacle(box: Box, axis: str) -> str | None:
+    op = box.op
+    takes = any(t.axis(axis) is not None for t in box.dom)
+    gives = all(t.axis(axis) is not None for t in box.cod)
+    compound = next((a.name for t in (*box.dom, *box.cod) for a in t.axes if _is_part(axis, a)), None)
+    if compound is not None:
+        return f"has {axis!r} as a part of its axis {compound}"
+    if isinstance(op, Reduce) and op.axis == axis:
+        return "reduces over it"
+    if isinstance(op, Einsum) and takes and not gives:
+        return "sums over it"
+    if isinstance(op, Rename) and any(axis in pair for pair in op.pairs):
+        return "gives it another name"
+    if isinstance(op, Fold) and op.axis == axis:
+        return "streams it"
+    if isinstance(op, (Index, SizeOf)) and _is_about(op, axis, axis):
+        return "reads its position or size inside a loop"
+    if isinstance(op, Generic) and (takes or any(t.axis(axis) is not None for t in box.cod)):
+        return "is uninterpreted and may mix positions along it"
+    if not isinstance(op, (Map, Rename, Index)) and takes and not gives:
+        return "drops it from a result"
+    return None
+
+
+def _is_part(name: str, axis: Axis) -> bool:
+    parts = list(axis.parts)
+    while parts:
+        part = parts.pop()
+        if part.name == name:
+            return True
+        parts.extend(part.parts)
+    return False
+
+
+def _is_about(op: Op, axis: str, size: Size) -> bool:
+    if isinstance(op, Index):
+        return op.axis == axis
+    return isinstance(op, SizeOf) and bool(size_symbols(op.size) & size_symbols(size))
+
+
+# -- the group box --------------------------------------------------------------------------------
+
+
+def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str], ...]]:
+    """What goes into the group: the body of the group box that the diagram has, or the whole diagram."""
+    groups = [n for n in diagram.graph.nodes if isinstance(n.box.op, Group)]
+    if not groups:
+        return diagram.graph, None, ()
+    op = groups[0].box.op
+    assert isinstance(op, Group)
+    first = _first_wire(diagram.graph, groups[0])
+    own = range(first, first + len(groups[0].box.cod))
+    if len(groups) > 1 or not set(diagram.graph.outputs) <= set(own):
+        raise NotGroupable(
+            "cannot group a diagram of which a part runs in groups already: group all axes at once, as 'r q'",
+            groups[-1].box.line,
+        )
+    return op.body.graph, groups[0], op.tiles
+
+
+def _first_wire(graph: Graph, node: Node) -> int:
+    count = len(graph.dom)
+    for n in graph.nodes:
+        if n is node:
+            return count
+        count += len(n.box.cod)
+    return count
+
+
+def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
+    """The places of boxes made outside: positions and sizes of the axes, and renamings that only inputs reach."""
+    found: set[int] = set()
+    given = set(range(len(graph.dom)))
+    count = len(graph.dom)
+    axes = list(axes)
+    for place, node in enumerate(graph.nodes):
+        op = node.box.op
+        outputs = range(count, count + len(node.box.cod))
+        count += len(node.box.cod)
+        about = any(_is_about(op, a.name, a.size) for a in axes)
+        renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
+        if about or (renames and set(node.inputs) <= given):
+            found.add(place)
+            given.update(outputs)
+    return found
+
+
+def _grouped(
+    diagram: Diagram,
+    outer: Node | None,
+    inner: Graph,
+    outside: set[int],
+    tiles: tuple[tuple[str, str], ...],
+    more: tuple[tuple[str, str], ...],
+) -> Diagram:
+    """The diagram with the boxes of `inner` that are not outside in one group box with the tiles of both."""
+    whole = diagram.graph
+    nodes: list[Node] = []
+    types = list(whole.dom)
+
+    def put(box: Box, inputs: Sequence[int]) -> int:
+        nodes.append(Node(box, tuple(inputs)))
+        types.extend(box.cod)
+        return len(types) - len(box.cod)
+
+    # Boxes around the old group, if there was one; then the wires outside that the inputs of `inner` are.
+    if outer is None:
+        feeds = list(range(len(whole.dom)))
+    else:
+        place = {w: w for w in range(len(whole.dom))}
+        count = len(whole.dom)
+        for node in whole.nodes:
+            if node is not outer and all(w in place for w in node.inputs):
+                first = put(node.box, [place[w] for w in node.inputs])
+                place.update((count + k, first + k) for k in range(len(node.box.cod)))
+            count += len(node.box.cod)
+        feeds = [place[w] for w in outer.inputs]
+    locals_ = dict(tiles)
+    sizes = {name: _size_of(whole, diagram, name) for name in locals_}
+
+    def full(ty: ArrayType) -> ArrayType:
+        return ArrayType(tuple(Axis(a.name, sizes[a.name]) if a.name in locals_ else a for a in ty.axes), ty.element)
+
+    types_inside = inner.wire_types()
+    where: dict[int, int] = dict(enumerate(feeds))
+    count = len(inner.dom)
+    for k, node in enumerate(inner.nodes):
+        if k in outside:
+            box = node.box
+            op_box = Box(box.op, Ty(*map(full, box.dom)), Ty(*map(full, box.cod)), box.line)
+            where[count] = put(op_box, [where[w] for w in node.inputs])
+        count += len(node.box.cod)
+    passed = sorted(w for w in where if w < len(inner.dom) or _is_read(inner, outside, w))
+    body_number = {w: k for k, w in enumerate(passed)}
+    kept: list[Node] = []
+    count, new = len(inner.dom), len(passed)
+    for k, node in enumerate(inner.nodes):
+        if k not in outside:
+            kept.append(Node(node.box, tuple(body_number[w] for w in node.inputs)))
+            for j in range(len(node.box.cod)):
+                body_number[count + j] = new + j
+            new += len(node.box.cod)
+        count += len(node.box.cod)
+    body_dom = Ty(*(types_inside[w] for w in passed))
+    names = _body_names(diagram, types, [where[w] for w in passed], nodes)
+    body = of_graph(
+        Graph(body_dom, tuple(kept), tuple(body_number[w] for w in inner.outputs)),
+        Ty(*(types_inside[w] for w in inner.outputs)),
+        names,
+        diagram.title,
+    )
+    for name, size in more:
+        body = resize(body, name, size)
+    inputs = [where[w] for w in passed]
+    box = Box(
+        Group((*tiles, *more), body), Ty(*(types[w] for w in inputs)), diagram.cod if outer is None else outer.box.cod
+    )
+    first = put(box, inputs)
+    return of_graph(
+        Graph(whole.dom, tuple(nodes), tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))),
+        diagram.cod,
+        diagram.names,
+        diagram.title,
+    )
+
+
+def _output(whole: Graph, outer: Node | None, place: int) -> int:
+    """Which result of the group box an output of the diagram is."""
+    return place if outer is None else whole.outputs[place] - _first_wire(whole, outer)
+
+
+def _is_read(graph: Graph, outside: set[int], wire: int) -> bool:
+    return wire in graph.outputs or any(wire in n.inputs for k, n in enumerate(graph.nodes) if k not in outside)
+
+
+def _size_of(graph: Graph, diagram: Diagram, name: str) -> Size:
+    for ty in (*diagram.cod, *graph.wire_types()):
+        axis = ty.axis(name)
+        if axis is not None:
+            size: Size = axis.size
+            return size
+    return name
+
+
+def _body_names(
+    diagram: Diagram, types: Sequence[ArrayType], wires: Sequence[int], nodes: Sequence[Node]
+) -> tuple[str, ...]:
+    given = diagram.input_names
+    made = [n.box.name for n in nodes for _ in n.box.cod]
+    found: list[str] = []
+    for w in wires:
+        name = (
+            given[w] if w < len(given) else "".join(c if c.isalnum() else "_" for c in made[w - len(given)]).strip("_")
+        )
+        while name in found:
+            name += "_"
+        found.append(name)
+    return tuple(found)

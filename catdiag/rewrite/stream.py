@@ -1,0 +1,433 @@
+"""Streaming: a diagram that reduces an axis, as a loop over blocks of it with a small state.
+
+`candidates` turns the components that `cascade` finds into one `Fold` box. For a component
+`A = ⊕_x b` with scale μ, a function of earlier components, the loop body is
+
+    A ← exp(μ(old) − μ(new))·A ⊕ (⊕ over the block of b, with the new statistics)
+
+which is the streaming theorem of the cascade (derived here; for a softmax followed by a contraction it is
+the update of FlashAttention-2, Dao 2023, algorithm 1). What is found is proved elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from catdiag.boxes import Box, Const, Einsum, Fold, Group, Map, Reduce, Rename, const_box, map_box
+from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.errors import AxisError, NotStreamable
+from catdiag.rewrite.cascade import MODES, Cascade, Component
+from catdiag.rewrite.terms import Terms
+from catdiag.types import ArrayType, Axis, Ty
+
+if TYPE_CHECKING:
+    from catdiag.rewrite.formula import Found
+
+
+def local_size(prefix: str, axis: str) -> str:
+    """The symbol of a local size: `s_x` for the block of a stream over x, `g_q` for the tile of a group over q.
+
+    >>> local_size("s", "x"), local_size("g", "(b h)")
+    ('s_x', 'g__b_h_')
+    """
+    return f"{prefix}_{re.sub(r'[^0-9A-Za-z_]', '_', axis)}"
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A diagram with one axis streamed: boxes before, one `Fold`, boxes after."""
+
+    diagram: Diagram
+    fold: Fold
+    found: Found
+
+
+def find(diagram: Diagram, axis: str) -> Streamed:
+    """The preferred streamed form of a diagram along an axis.
+
+    >>> from catdiag.boxes import reduce_box
+    >>> from catdiag.diagram import of_box
+    >>> print(find(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))), "x").found)
+    sum1 = Σ_x in0
+      empty: 0
+      step: sum1 + Σ_x in0
+      merge: sum1 + sum1′
+    result = sum1
+
+    Raises NotStreamable, naming the reduction, its line and the reason, and AxisError for an unknown axis.
+    """
+    return next(candidates(diagram, axis))
+
+
+def candidates(diagram: Diagram, axis: str) -> Iterator[Streamed]:
+    """The streamed forms of a diagram along an axis, in order of preference.
+
+    They differ in how exponentials are stabilised: whether a repair is defined on every block is for
+    the prover to decide. Raises as `find` does.
+    """
+    flat = inline(diagram)
+    node = _group_around(flat, axis)
+    if node is not None:
+        for inner in candidates(_body(node), axis):
+            yield _in_group(flat, node, inner)
+        return
+    streamed = _axis_of(flat, axis)
+    seen: list[tuple[object, ...]] = []
+    for mode in MODES:
+        cascade = Cascade(Terms(flat.dom), streamed, mode)
+        try:
+            cascade.analyse(flat)
+        except NotStreamable:
+            if not seen:
+                raise
+            continue
+        made = _Loop(cascade, flat).streamed()
+        key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
+        if not any(key == other for other in seen):
+            seen.append(key)
+            yield made
+
+
+def _axis_of(diagram: Diagram, name: str) -> Axis:
+    axes: dict[str, Axis] = {}
+    for ty in diagram.graph.wire_types():
+        for axis in ty.axes:
+            axes.setdefault(axis.name, axis)
+    if name not in axes:
+        raise AxisError(f"no array of the diagram has axis {name!r}: expected one of {', '.join(axes) or 'none'}")
+    return axes[name]
+
+
+# -- streams inside a group -----------------------------------------------------------------------
+
+
+def _group_around(diagram: Diagram, axis: str) -> Node | None:
+    """The group box of a diagram that has one whole axis inside."""
+    for node in diagram.graph.nodes:
+        op = node.box.op
+        if isinstance(op, Group):
+            if axis in dict(op.tiles):
+                raise NotStreamable(f"cannot stream axis {axis!r}: the diagram runs in groups of it", node.box.line)
+            if any(t.axis(axis) is not None for t in op.body.graph.wire_types()):
+                return node
+    return None
+
+
+def _body(node: Node) -> Diagram:
+    assert isinstance(node.box.op, Group)
+    return node.box.op.body
+
+
+def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
+    op = node.box.op
+    assert isinstance(op, Group)
+    box = Box(replace(op, body=inner.diagram), node.box.dom, node.box.cod, node.box.line)
+    graph = diagram.graph
+    nodes = tuple(Node(box, n.inputs) if n is node else n for n in graph.nodes)
+    made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
+    return Streamed(made, inner.fold, inner.found)
+
+
+# -- bodies ---------------------------------------------------------------------------------------
+
+
+class Emitter:
+    """A diagram under construction from wires of a `Terms` graph, with a local size for the streamed axis."""
+
+    def __init__(
+        self, terms: Terms, dom: Sequence[ArrayType], local: Axis | None = None, real: Collection[int] = ()
+    ) -> None:
+        self.terms = terms
+        self.real = real
+        self.dom = tuple(dom)
+        self.types = list(dom)
+        self.nodes: list[Node] = []
+        self.local = local
+        self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
+
+    def fit(self, ty: ArrayType) -> ArrayType:
+        """A type with the local size of the streamed axis."""
+        return ty if self.local is None else localised(ty, self.local)
+
+    def add(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first output of a box, which is made once for the same inputs."""
+        key = (box, tuple(inputs))
+        if key not in self._known:
+            self._known[key] = len(self.types)
+            self.nodes.append(Node(box, tuple(inputs)))
+            self.types.extend(box.cod)
+        return self._known[key]
+
+    def map(self, fn: str, *wires: int) -> int:
+        """A scalar function."""
+        return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
+
+    def cast(self, wire: int, ty: ArrayType) -> int:
+        """The wire with the layout and element type of `ty`."""
+        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
+
+    def emit(self, wire: int, env: dict[int, int], result: ArrayType | None = None) -> int:
+        """The wire that carries a wire of the terms, what is known being in `env`; `result` forces its type."""
+        for w in self.terms.cone([wire], env):
+            if w in env:
+                continue
+            node = self.terms.node(w)
+            assert node is not None, "every input wire is in the environment"
+            inputs = [env[i] for i in node.inputs]
+            dom = [self.types[i] for i in inputs]
+            cod = [self.fit(t) for t in node.box.cod]
+            if len(cod) == 1 and w not in self.real:
+                cod = [ArrayType(cod[0].axes, _element(node.box, dom))] if w != wire or result is None else [result]
+            first = self.add(Box(node.box.op, Ty(*dom), Ty(*cod), node.box.line), inputs)
+            start = self.terms.first[self.terms.maker[w]]
+            for k in range(len(cod)):
+                env.setdefault(start + k, first + k)
+        return env[wire] if result is None else self.cast(env[wire], result)
+
+    def diagram(self, outputs: Sequence[int], names: tuple[str, ...]) -> Diagram:
+        """The diagram made so far, without boxes that reach no output."""
+        needed = set(outputs)
+        count = len(self.types)
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            count -= len(node.box.cod)
+            if any(w in needed for w in range(count, count + len(node.box.cod))):
+                needed.update(node.inputs)
+                kept.append(node)
+        number = {w: w for w in range(len(self.dom))}
+        old, new, nodes = len(self.dom), len(self.dom), []
+        alive = {id(node) for node in kept}
+        for node in self.nodes:
+            if id(node) in alive:
+                nodes.append(Node(node.box, tuple(number[w] for w in node.inputs)))
+                number.update((old + k, new + k) for k in range(len(node.box.cod)))
+                new += len(node.box.cod)
+            old += len(node.box.cod)
+        graph = Graph(Ty(*self.dom), tuple(nodes), tuple(number[w] for w in outputs))
+        return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names)
+
+
+def localised(ty: ArrayType, local: Axis) -> ArrayType:
+    """A type with another size for the axis of that name."""
+    if ty.axis(local.name) is None:
+        return ty
+    return ArrayType(tuple(local if a.name == local.name else a for a in ty.axes), ty.element)
+
+
+def _element(box: Box, dom: Sequence[ArrayType]) -> str:
+    """The element type of a box's result, given its inputs': minus infinity travels where numbers do."""
+    declared = box.cod[0].element
+    if all(a.element == b.element for a, b in zip(dom, box.dom, strict=True)):
+        return declared
+    op = box.op
+    extended = any(t.element == "extended" for t in dom)
+    if isinstance(op, Map) and not op.fn.startswith("apply:"):
+        made = map_box(op.fn, dom).cod[0].element
+        return made if made == "extended" and declared in ("real", "int") else declared
+    if isinstance(op, (Reduce, Einsum)) and extended and declared in ("real", "int"):
+        return "extended"
+    return declared
+
+
+class _Loop:
+    """The loop of a cascade: its inputs, its four bodies, and the diagram around it."""
+
+    def __init__(self, cascade: Cascade, diagram: Diagram) -> None:
+        self.cascade, self.source = cascade, diagram
+        self.terms = cascade.terms
+        self.axis = cascade.axis
+        self.block = local_size("s", cascade.axis)
+        self.local = replace(cascade.streamed, size=self.block, kind="name", parts=())
+        self.components = _in_order(cascade)
+        self.names = component_names(self.components, diagram.input_names)
+        self.states = [self._state_type(c) for c in self.components]
+        self.inputs = self._boundary()
+
+    def _state_type(self, c: Component) -> ArrayType:
+        ty = self.terms.types[c.wire]
+        return ArrayType(ty.axes, "extended" if c.monoid == "max" else ty.element)
+
+    def _outside(self, wire: int) -> bool:
+        """Whether a wire is made before the loop: an input, or early and not of the axis, or needing all of it."""
+        terms = self.terms
+        if terms.node(wire) is None or wire in self.cascade.outside:
+            return True
+        return not terms.late[wire] and not self.cascade.has_axis(wire) and not terms.is_const(wire)
+
+    def _boundary(self) -> list[int]:
+        components = {c.wire for c in self.components}
+        found: set[int] = set()
+        for c in self.components:
+            node = self.terms.node(c.wire)
+            assert node is not None
+            roots = [*node.inputs] + ([] if c.scale is None else [c.scale])
+            todo, seen = roots, set()
+            while todo:
+                w = todo.pop()
+                if w in seen or w in components:
+                    continue
+                seen.add(w)
+                inner = self.terms.node(w)
+                if self._outside(w):
+                    found.add(w)
+                elif inner is not None:
+                    todo.extend(inner.inputs)
+        return sorted(found)
+
+    # -- the four bodies ------------------------------------------------------------------------
+
+    def _emitter(self, dom: Sequence[ArrayType]) -> Emitter:
+        return Emitter(self.terms, [localised(t, self.local) for t in dom], self.local, self.cascade.safe)
+
+    def unit(self) -> Diagram:
+        """The state of the empty list."""
+        emitter = self._emitter([])
+        outputs = []
+        for c, ty in zip(self.components, self.states, strict=True):
+            if c.monoid in ("any", "all"):
+                ends = [emitter.add(const_box(Fraction(k)), ()) for k in (0, 1)]
+                wire = emitter.map("lt", *(ends if c.monoid == "all" else ends[::-1]))
+            else:
+                value = None if c.monoid == "max" else Fraction(1 if c.monoid == "prod" else 0)
+                wire = emitter.add(Box(Const(value), Ty(), Ty(ArrayType((), ty.element))), ())
+            outputs.append(emitter.cast(wire, ty))
+        return emitter.diagram(outputs, ())
+
+    def state(self) -> Diagram:
+        """Each component of a list, with the statistics of that list."""
+        emitter = self._emitter([self.terms.types[w] for w in self.inputs])
+        env = {w: k for k, w in enumerate(self.inputs)}
+        outputs = [emitter.emit(c.wire, env, ty) for c, ty in zip(self.components, self.states, strict=True)]
+        return emitter.diagram(outputs, self.input_names())
+
+    def step(self) -> Diagram:
+        """One turn of the loop: the new maxima, the elements at the new statistics, then the accumulators."""
+        count = len(self.states)
+        emitter = self._emitter([*self.states, *(self.terms.types[w] for w in self.inputs)])
+        streamed = {w: count + k for k, w in enumerate(self.inputs)}
+        old = {**{c.wire: k for k, c in enumerate(self.components)}, **streamed}
+        new = dict(streamed)
+        outputs = []
+        for k, c in enumerate(self.components):
+            before = self._repaired(emitter, c, k, dict(old), new)
+            node = self.terms.node(c.wire)
+            assert node is not None
+            inputs = [emitter.emit(i, new) for i in node.inputs]
+            ty = self.states[k]
+            dom = Ty(*(emitter.types[i] for i in inputs))
+            element = _element(node.box, list(dom)) if c.monoid == "max" else ty.element
+            block = emitter.add(Box(node.box.op, dom, Ty(ArrayType(ty.axes, element)), node.box.line), inputs)
+            new[c.wire] = self._combined(emitter, c, before, block, ty)
+            outputs.append(new[c.wire])
+        return emitter.diagram(outputs, (*self.names, *self.input_names()))
+
+    def merge(self) -> Diagram:
+        """The state of two neighbouring lists put together."""
+        count = len(self.states)
+        emitter = self._emitter([*self.states, *self.states])
+        left = {c.wire: k for k, c in enumerate(self.components)}
+        right = {c.wire: count + k for k, c in enumerate(self.components)}
+        new: dict[int, int] = {}
+        outputs = []
+        for k, c in enumerate(self.components):
+            parts = [self._repaired(emitter, c, side[c.wire], dict(side), new) for side in (left, right)]
+            new[c.wire] = self._combined(emitter, c, parts[0], parts[1], self.states[k])
+            outputs.append(new[c.wire])
+        return emitter.diagram(outputs, (*self.names, *(f"{n}′" for n in self.names)))
+
+    def _repaired(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+        if c.scale is None:
+            return value
+        change = emitter.map("sub", emitter.emit(c.scale, old), emitter.emit(c.scale, new))
+        rho = emitter.map("exp", change)
+        if c.guards:
+            bottom = emitter.add(const_box(None), ())
+            empty = [emitter.map("eq", old[w], bottom) for w in c.guards]
+            guard = empty[0]
+            for other in empty[1:]:
+                guard = emitter.map("or", guard, other)
+            rho = emitter.map("where", guard, emitter.add(const_box(Fraction(0)), ()), rho)
+        return emitter.map("mul", value, rho)
+
+    def _combined(self, emitter: Emitter, c: Component, left: int, right: int, ty: ArrayType) -> int:
+        fn = {"sum": "add", "prod": "mul", "max": "max", "any": "or", "all": "and"}[c.monoid]
+        dom = Ty(emitter.types[left], emitter.types[right])
+        made = map_box(fn, list(dom))
+        if made.cod[0].names == ty.names:
+            return emitter.add(Box(made.op, dom, Ty(ty)), (left, right))
+        return emitter.cast(emitter.add(made, (left, right)), ty)
+
+    # -- the diagram around it ------------------------------------------------------------------
+
+    def input_names(self) -> tuple[str, ...]:
+        """A name for each input of the loop: the user's, or one made from the box that makes it."""
+        given = self.source.input_names
+        taken = {*given, *self.names}
+        found = []
+        for w in self.inputs:
+            node = self.terms.node(w)
+            if node is None:
+                found.append(given[w])
+                continue
+            base = re.sub(r"\W+", "_", node.box.name).strip("_") or "value"
+            name, k = base, 1
+            while name in taken:
+                k += 1
+                name = f"{base}{k}"
+            taken.add(name)
+            found.append(name)
+        return tuple(found)
+
+    def streamed(self) -> Streamed:
+        """The whole: boxes before, the loop, boxes after."""
+        from catdiag.rewrite.formula import describe
+
+        fold = Fold(self.axis, self.block, self.unit(), self.step(), self.merge(), self.state(), self.names)
+        terms = self.terms
+        emitter = Emitter(terms, terms.dom.arrays)
+        env = {w: w for w in range(len(terms.dom))}
+        before = [emitter.emit(w, env) for w in self.inputs]
+        dom = Ty(*(emitter.types[w] for w in before))
+        first = emitter.add(Box(fold, dom, Ty(*self.states)), before)
+        for k, c in enumerate(self.components):
+            ty = terms.types[c.wire]
+            env[c.wire] = emitter.cast(first + k, ty)
+        outputs = [
+            emitter.cast(emitter.emit(w, env), ty) for w, ty in zip(self.cascade.outputs, self.source.cod, strict=True)
+        ]
+        made = emitter.diagram(outputs, self.source.names)
+        made.title = self.source.title
+        return Streamed(made, fold, describe(self.cascade, self.components, self.names, self.source.input_names))
+
+
+def component_names(components: Sequence[Component], taken: Sequence[str]) -> tuple[str, ...]:
+    """A name for each component, by its monoid and place: `max1`, `sum2`."""
+    found: list[str] = []
+    for k, c in enumerate(components, 1):
+        name = f"{c.monoid}{k}"
+        while name in taken or name in found:
+            name += "_"
+        found.append(name)
+    return tuple(found)
+
+
+def _in_order(cascade: Cascade) -> list[Component]:
+    """The components, each after those that its elements and its repair are made of; else in order of the wires."""
+    terms, components = cascade.terms, cascade.components
+    reads: dict[int, set[int]] = {}
+    for w, c in components.items():
+        node = terms.node(w)
+        assert node is not None
+        roots = [*node.inputs, *c.guards] + ([] if c.scale is None else [c.scale])
+        reads[w] = {v for v in terms.cone(roots, components) if v in components}
+    done: list[int] = []
+    waiting = sorted(components)
+    while waiting:
+        ready = next(w for w in waiting if reads[w] <= set(done))
+        done.append(ready)
+        waiting.remove(ready)
+    return [components[w] for w in done]
