@@ -53,17 +53,46 @@ def algorithm(signature: str, name: str | None = None) -> Callable[[Callable[...
             raise SignatureError(f'cd.algorithm("{signature}") takes a function, not {function!r}')
         title = name if name is not None else getattr(function, "__name__", "algorithm").replace("<lambda>", "lambda")
         inputs, names = _parameters(function, parsed.inputs, signature, title)
-        trace = Trace(inputs, [a for ty in declared or () for a in ty.axes])
-        token = _RUNNING.set(trace)
-        try:
-            results = _results(trace, function(*trace.inputs), title)
-            if declared is not None:
-                results = _arranged(trace, results, declared, signature, title)
-        finally:
-            _RUNNING.reset(token)
-        return trace.diagram(results, names, title)
+        further = [a for ty in declared or () for a in ty.axes]
+
+        def arranged(trace: Trace, results: list[Traced]) -> list[Traced]:
+            return results if declared is None else _arranged(trace, results, declared, signature, title)
+
+        return _traced(inputs, function, names, title, further, arranged)
 
     return build
+
+
+def program(
+    inputs: Sequence[ArrayType], function: Callable[..., Any], names: tuple[str, ...] = (), title: str = ""
+) -> Diagram:
+    """The diagram of a function over arrays of the given types: what `algorithm` does without a signature.
+
+    Axes may have sizes under other names, as those in the body of a loop over blocks do.
+
+    >>> block = ArrayType((Axis("x", "s_x"),))
+    >>> print(program([block], lambda a: sum(a, "x")))
+    [x] → []
+    """
+    return _traced(inputs, function, names, title, (), lambda trace, results: results)
+
+
+def _traced(
+    inputs: Sequence[ArrayType],
+    function: Callable[..., Any],
+    names: tuple[str, ...],
+    title: str,
+    further: Sequence[Axis],
+    arranged: Callable[[Trace, list[Traced]], list[Traced]],
+) -> Diagram:
+    """The diagram of a function; `further` are axes that it may name and that no input need have."""
+    trace = Trace(inputs, further)
+    token = _RUNNING.set(trace)
+    try:
+        results = arranged(trace, _results(trace, function(*trace.inputs), title or "the function"))
+    finally:
+        _RUNNING.reset(token)
+    return trace.diagram(results, names, title)
 
 
 def _parameters(
@@ -448,20 +477,11 @@ def softmax(array: Operand, axis: str) -> Traced:
     given = trace.numeric(trace.lift(array))
     found = _names(trace, "softmax", given, axis)
 
-    def body() -> Diagram:
-        inner = Trace([given.type])
-        token = _RUNNING.set(inner)
-        try:
-            (a,) = inner.inputs
-            top = a
-            for one in found:
-                top = inner.reduce("max", top, one.name)
-            e = exp(a - top)
-            total = e
-            for one in found:
-                total = inner.reduce("sum", total, one.name)
-            return inner.diagram([e / total], ("a",), "softmax")
-        finally:
-            _RUNNING.reset(token)
+    over = " ".join(a.name for a in found)
 
-    return trace.call("softmax", trace.memo(("softmax", given.type, axis), body), [given])[0]
+    def body(a: Traced) -> Traced:
+        e: Traced = exp(a - max(a, over))
+        return e / sum(e, over)
+
+    make = lambda: program([given.type], body, ("a",), "softmax")  # noqa: E731
+    return trace.call("softmax", trace.memo(("softmax", given.type, over), make), [given])[0]

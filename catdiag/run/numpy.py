@@ -295,30 +295,22 @@ class _Runner:
         return self.functions[name]
 
     def generic(self, op: Generic, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
-        """A user's box: its function on arrays in the layout of the types, at every index of further axes."""
-        call = self.function(op.name, box)
-        further = _order(args, (), {n for ty in (*box.dom, *box.cod) for n in ty.names})
-        lengths = {n: k for a in args for n, k in a.lengths().items()}
+        """A user's box: its function on arrays in the layout of the box's types; weaved axes come in front."""
+        arrays = [conform(a, ty, sizes) for a, ty in zip(args, box.dom, strict=True)]
+        lengths = {a.name: k for ty, v in zip(box.dom, arrays, strict=True)
+                   for a, k in zip(ty.axes, v.shape, strict=True)}  # fmt: skip
+        results = self.function(op.name, box)(*arrays)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        if len(results) != len(box.cod):
+            raise TypeMismatch(f"{op.name!r} has {len(box.cod)} outputs, its function gave {len(results)}", box.line)
         outputs: list[Named] = []
-        for place in np.ndindex(*(lengths[n] for n in further)):
-            parts = list(args)
-            for name, k in zip(further, place, strict=True):
-                parts = [Named(p.data.take(k, p.names.index(name)), tuple(n for n in p.names if n != name))
-                         if name in p.names else p for p in parts]  # fmt: skip
-            results = call(*(conform(p, ty, sizes) for p, ty in zip(parts, box.dom, strict=True)))
-            results = results if isinstance(results, (tuple, list)) else (results,)
-            if len(results) != len(box.cod):
-                raise TypeMismatch(f"{op.name!r} has {len(box.cod)} outputs, its function gave {len(results)}")
-            for k, (result, ty) in enumerate(zip(map(np.asarray, results), box.cod, strict=True)):
-                shape = tuple(lengths[a.name] if a.name in lengths else length(a.size, sizes) for a in ty.axes)
-                if result.shape != shape:
-                    raise SizeError(
-                        f"the function of {op.name!r} gave shape {result.shape}: expected {shape}, for {ty}"
-                    )
-                if len(outputs) == k:
-                    full = (*(lengths[n] for n in further), *shape)
-                    outputs.append(Named(np.empty(full, self.real(result).dtype), (*further, *ty.names)))
-                outputs[k].data[place] = result
+        for result, ty in zip(map(np.asarray, results), box.cod, strict=True):
+            shape = tuple(lengths[a.name] if a.name in lengths else length(a.size, sizes) for a in ty.axes)
+            if result.shape != shape:
+                raise SizeError(
+                    f"the function of {op.name!r} gave shape {result.shape}: expected {shape}, for {ty}", box.line
+                )
+            outputs.append(Named(self.real(result), ty.names))
         return outputs
 
 
