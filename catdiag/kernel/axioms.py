@@ -276,6 +276,24 @@ def compare(ctx: Context, t: Term) -> Term:
     raise KernelError(f"{t} is not decided by its form")
 
 
+def flatten(ctx: Context, t: Term) -> Term:
+    """A7: products in a product and sums in a sum are written as one. −∞ in an inner product makes it 0, and the outer 0."""
+    if t.op not in ("add", "mul"):
+        raise KernelError(f"{t} is no product or sum")
+    args = [b for a in t.args for b in (a.args if a.op == t.op else (a,))]
+    return rebuild(t, args)
+
+
+def exp_add(ctx: Context, t: Term, chosen: Any) -> Term:
+    """A7: exp(a + b) = exp a · exp b, −∞ included (there both sides are 0)."""
+    if t.op != "exp" or t.args[0].op != "add":
+        raise KernelError(f"{t} is no exponential of a sum")
+    first, rest = _positions(t.args[0].args, chosen)
+    if not first or not rest:
+        raise KernelError("one of the two parts is empty")
+    return mul(fn("exp", add(*first)), fn("exp", add(*rest)))
+
+
 def positive_part(ctx: Context, t: Term) -> Term:
     """A7: exp is monotone, so exp(max(a, b)) = max(exp a, exp b)."""
     if t.op != "exp" or t.args[0].op != "max":
@@ -286,12 +304,12 @@ def positive_part(ctx: Context, t: Term) -> Term:
 RULES: dict[str, Rule] = {
     "ring": ring, "split": split, "nest": nest, "empty": empty, "single": single, "part": part, "pull": pull,
     "push": push, "scale": scale, "swap": swap, "constant": constant, "collapse": collapse, "lattice": lattice,
-    "bottom": bottom, "decide": decide, "compare": compare, "exp_max": positive_part,
+    "bottom": bottom, "decide": decide, "compare": compare, "exp_add": exp_add, "flatten": flatten, "exp_max": positive_part,
 }  # fmt: skip
 AXIOMS = {
     "ring": "A7", "split": "A5", "nest": "A4", "empty": "A5", "single": "A5", "part": "A3", "pull": "A3", "push": "A3",
     "scale": "A3", "swap": "A4", "constant": "A8", "collapse": "A6", "lattice": "A3", "bottom": "A7", "decide": "A7",
-    "compare": "A7", "exp_max": "A7", "field": "A7",
+    "compare": "A7", "exp_add": "A7", "flatten": "A7", "exp_max": "A7", "field": "A7",
 }  # fmt: skip
 
 

@@ -37,6 +37,7 @@ from catdiag.kernel.polynomial import to_poly, vanishes
 from catdiag.kernel.terms import (
     ONE,
     ZERO,
+    Data,
     KernelError,
     Term,
     add,
@@ -112,7 +113,7 @@ class Checker:
         """Checks a proof that two terms are equal in a context. Raises KernelError if it is none."""
         if "cases" in proof:
             name = proof["cases"]
-            zero = {("size", name): ZERO}
+            zero = no_size(name)
             none = ctx.with_condition(fn("eq", size(name), ZERO))
             self.equation(none, substitute(left, zero), substitute(right, zero), proof["zero"])
             self.equation(ctx.with_condition(fn("le", ONE, size(name))), left, right, proof["more"])
@@ -150,7 +151,7 @@ class Checker:
     def _meets(self, ctx: Context, condition: Term, proof: Json) -> bool:
         if "cases" in proof:
             name = proof["cases"]
-            zero = {("size", name): ZERO}
+            zero = no_size(name)
             none = Context(
                 self.ask, {i: substitute(n, zero) for i, n in ctx.ranges.items()}, ctx.facts, ctx.elements
             ).with_condition(fn("eq", size(name), ZERO))
@@ -179,11 +180,20 @@ class Checker:
         """Checks the folds and groups of a program, inner ones first; takes their proofs from the front of `proofs`."""
         for node in program["nodes"]:
             if node["op"] == "fold":
-                if not proofs:
-                    raise KernelError("a fold without a proof")
-                self._fold(node, assume, proofs.pop(0), scope)
+                self._fold(node, assume, self.fold_proof(proofs), scope)
             elif node["op"] == "group":
                 self._group(node, assume, proofs, scope)
+
+    def fold_proof(self, proofs: list[Json]) -> Json:
+        """The proof of the next fold."""
+        if not proofs:
+            raise KernelError("a fold without a proof")
+        return proofs.pop(0)
+
+    def item(self, proof: Json, name: str, key: int | str) -> Json:
+        """A part of a proof; nothing where it has none."""
+        found: Json = proof.get(name, {}).get(str(key), {})
+        return found
 
     def _local(self, name: Any, scope: set[str]) -> str:
         if not isinstance(name, str) or not name.isidentifier() or name in scope:
@@ -208,12 +218,12 @@ class Checker:
             found = inputs_of(arrays, {block: length})
             if start is None:
                 return found
-            moved = {("idx", axis): add(start, idx(axis))}
+            moved: dict[tuple[str, Data], Term] = {("idx", axis): add(start, idx(axis))}
             return [
                 Wire(substitute(w.term, moved), w.axes, w.element) if axis in dict(w.axes) else w for w in found
             ]
 
-        whole, first, second = state(add(a, b)), state(a), state(b, a)
+        whole, first, second, empty = state(add(a, b)), state(a), state(b, a), state(ZERO)
         if any(axis in dict(w.axes) for w in whole):
             raise KernelError(f"a component of the state has the streamed axis {axis!r}")
         unit = evaluate(node["unit"], [], {}, ask)
@@ -227,14 +237,13 @@ class Checker:
         for j, of_list in enumerate(whole):
             ranges = dict(of_list.axes)
             ctx = Context(self.ask, ranges, assume, elements)
-            none = {("size", "%a"): ZERO, ("size", "%b"): ZERO}
-            self.equation(ctx, substitute(state(ZERO)[j].term, none), unit[j].term, _item(proof, "unit", j))
+            self.equation(ctx, empty[j].term, unit[j].term, self.item(proof, "unit", j))
             self._all_met(ctx, owes(ctx, unit[j].term, of_list.element), proof, f"unit {j}")
             ctx = Context(self.ask, ranges, assume + some_b, elements)
-            self.equation(ctx, of_list.term, step[j].term, _item(proof, "step", j))
+            self.equation(ctx, of_list.term, step[j].term, self.item(proof, "step", j))
             self._all_met(ctx, owes(ctx, step[j].term, of_list.element), proof, f"step {j}")
             ctx = Context(self.ask, ranges, assume + some_both, elements)
-            self.equation(ctx, of_list.term, merge[j].term, _item(proof, "merge", j))
+            self.equation(ctx, of_list.term, merge[j].term, self.item(proof, "merge", j))
             self._all_met(ctx, owes(ctx, merge[j].term, of_list.element), proof, f"merge {j}")
         self.axioms.add("A10")
         self._tiling()
@@ -242,7 +251,7 @@ class Checker:
 
     def _all_met(self, ctx: Context, owed: Sequence[Obligation], proof: Json, name: str) -> None:
         for k, obligation in enumerate(owed):
-            if not self.discharge(ctx, obligation, proof.get("defined", {}).get(f"{name} {k}", {})):
+            if not self.discharge(ctx, obligation, self.item(proof, "defined", f"{name} {k}")):
                 raise KernelError(f"not defined on every block: {obligation}")
 
     def _group(self, node: Json, assume: tuple[Fact, ...], proofs: list[Json], scope: set[str]) -> None:
@@ -256,7 +265,9 @@ class Checker:
         arrays = _fresh_arrays(body)
         whole_sizes = {local: size(f"%n {axis}") for axis, local in tiles.items()}
         tile_sizes = {local: size(f"%l {axis}") for axis, local in tiles.items()}
-        move = {("idx", axis): add(size(f"%o {axis}"), idx(axis)) for axis in tiles}
+        move: dict[tuple[str, Data], Term] = {
+            ("idx", axis): add(size(f"%o {axis}"), idx(axis)) for axis in tiles
+        }
         elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
         ask = self.accept(assume + local_facts, elements)
         whole = evaluate(arrays, inputs_of(arrays, whole_sizes), whole_sizes, ask)
@@ -334,14 +345,19 @@ class Checker:
             ctx = Context(self.ask, dict(wire.axes), facts, names)
             defined += [o for o in owes(ctx, wire.term, wire.element) if o not in defined]
         facts += tuple(o.fact() for o in defined)
-        facts += self._derived_facts(defined, facts, names, proof)
+        facts += self.derived_facts(defined, facts, names, proof)
+        # What the right side owes and the left side does not give becomes a condition of the theorem.
         newly: list[Obligation] = []
+        for k, wire in enumerate(rights):
+            ctx = Context(self.ask, dict(wire.axes), facts, names)
+            for n, owed in enumerate(owes(ctx, wire.term, wire.element)):
+                if not self.discharge(ctx, owed, self.item(proof, "defined", f"{k} {n}")) and owed not in newly:
+                    newly.append(owed)
+        facts += tuple(o.fact() for o in newly)
+        facts += self.derived_facts(newly, facts, names, self.item(proof, "defined", "newly"))
         for k, (x, y) in enumerate(zip(lefts, rights, strict=True)):
             ctx = Context(self.ask, dict(x.axes), facts, names)
-            self.equation(ctx, _as(x), _as(y), _item(proof, "outputs", k))
-            for n, owed in enumerate(owes(ctx, y.term, y.element)):
-                if not self.discharge(ctx, owed, proof.get("defined", {}).get(f"{k} {n}", {})) and owed not in newly:
-                    newly.append(owed)
+            self.equation(ctx, _as(x), _as(y), self.item(proof, "outputs", k))
         return Theorem(
             f"{_say(left, 'left')} = {_say(right, 'right')}",
             tuple(show_condition(c) for c in assume),
@@ -354,7 +370,7 @@ class Checker:
             or all(_as(x) == _as(y) for x, y in zip(lefts, rights, strict=True)) and not _has_loops(right),
         )
 
-    def _derived_facts(
+    def derived_facts(
         self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: dict[str, str], proof: Json
     ) -> tuple[Fact, ...]:
         """What the left side's definedness says in other words: its conditions, rewritten by given steps."""
@@ -368,6 +384,11 @@ class Checker:
         return tuple(found)
 
 
+def no_size(name: str) -> dict[tuple[str, Data], Term]:
+    """The substitution of 0 for a size symbol."""
+    return {("size", name): ZERO}
+
+
 def condition(c: Any) -> Term:
     """An assumption `[op, size, size]` with op one of lt, le, eq, as a term."""
     if not isinstance(c, (list, tuple)) or len(c) != 3 or c[0] not in ("lt", "le", "eq"):
@@ -377,11 +398,6 @@ def condition(c: Any) -> Term:
 
 def _as(wire: Wire) -> Term:
     return wire.term if wire.element == "bool" else numeric(wire.term)
-
-
-def _item(proof: Json, name: str, k: int) -> Json:
-    found = proof.get(name, ())
-    return found[k] if k < len(found) else {}
 
 
 def _fresh_arrays(program: Program) -> Json:

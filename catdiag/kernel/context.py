@@ -63,7 +63,7 @@ def arithmetic(t: Term) -> bool:
 def natural(t: Term) -> bool:
     """Whether a term is a natural number by its form."""
     if t.op == "num":
-        return isinstance(t.data, (int, type(ONE.data))) and t.data == int(t.data) and t.data >= 0  # type: ignore[arg-type,operator]
+        return isinstance(t.data, (int, type(ONE.data))) and t.data == int(t.data) and t.data >= 0  # type: ignore[arg-type]
     return t.op in ("size", "idx") or (t.op in ("add", "mul") and all(natural(a) for a in t.args))
 
 

@@ -39,6 +39,7 @@ class Term:
     """An operation, its datum (a name, a number, a monoid) and its arguments. Immutable."""
 
     __slots__ = ("_hash", "_key", "args", "data", "loose", "op", "weight")
+    weight: int
 
     def __init__(self, op: str, data: Data = None, args: tuple[Term, ...] = ()) -> None:
         self.op, self.data, self.args = op, data, args

@@ -1,0 +1,239 @@
+"""`prove`: whether two diagrams mean the same, for all sizes.
+
+It ends in one of these ways, and says which: a `Theorem` (perhaps conditional, perhaps trivial), `Refuted` with a
+counterexample, `Undecided` with the goal at which it stopped, or `Interrupted`. "Proved" is the kernel's word: the
+certificate that was found is replayed by a plain checker before a theorem is returned.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from catdiag.errors import CatdiagError, TypeMismatch
+from catdiag.types import size_symbols
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+    from catdiag.kernel.check import Theorem as Checked
+    from catdiag.kernel.context import Ask
+    from catdiag.prove.refute import Counterexample
+
+
+class Refuted(CatdiagError):
+    """Two diagrams differ: `.counterexample` has `.sizes`, `.arrays`, `.lhs` and `.rhs`."""
+
+    def __init__(self, message: str, counterexample: Counterexample) -> None:
+        super().__init__(f"{message}\n{counterexample}")
+        self.counterexample = counterexample
+
+
+class Undecided(CatdiagError):
+    """Neither a proof nor a counterexample was found: `.goal` is where the proof stopped."""
+
+    def __init__(self, message: str, goal: str) -> None:
+        super().__init__(f"{message}; it stopped at\n  {goal}")
+        self.goal = goal
+
+
+class Interrupted(CatdiagError):
+    """The solver was stopped before it answered."""
+
+
+class AssumptionError(CatdiagError, ValueError):
+    """An assumption that does not parse, or assumptions that no sizes meet."""
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """A checked equation between two diagrams, with the certificate that proves it.
+
+    `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
+    side needs beyond that; empty unless `.conditional`), `.axioms`, `.trivial`, `.seconds`, `.certificate`.
+    """
+
+    checked: Checked
+    certificate: dict[str, Any] = field(repr=False)
+    seconds: float = 0.0
+
+    @property
+    def statement(self) -> str:
+        """The equation as text."""
+        return self.checked.statement
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """What is assumed of sizes."""
+        return self.checked.hypotheses
+
+    @property
+    def defined(self) -> tuple[str, ...]:
+        """What the left side needs to be defined: a hypothesis of the theorem."""
+        return self.checked.defined
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What the right side needs beyond that."""
+        return self.checked.conditions
+
+    @property
+    def conditional(self) -> bool:
+        """Whether there are such conditions."""
+        return self.checked.conditional
+
+    @property
+    def trivial(self) -> bool:
+        """Whether the two sides are one term."""
+        return self.checked.trivial
+
+    @property
+    def axioms(self) -> tuple[str, ...]:
+        """The axioms used."""
+        return self.checked.axioms
+
+    def save(self, path: str) -> None:
+        """Writes the certificate, whole or not at all."""
+        from catdiag.files import write_whole
+
+        write_whole(path, json.dumps(self.certificate, ensure_ascii=False, indent=1) + "\n")
+
+    def __str__(self) -> str:
+        return str(self.checked)
+
+
+_COMPARISONS: dict[type, tuple[str, bool]] = {
+    ast.LtE: ("le", False), ast.Lt: ("lt", False), ast.GtE: ("le", True), ast.Gt: ("lt", True), ast.Eq: ("eq", False),
+}  # fmt: skip
+
+
+def parse_assumption(text: str) -> list[Any]:
+    """An assumption about sizes as plain data.
+
+    >>> parse_assumption("n >= 2*m + 1")
+    ['le', ['+', ['*', 2, 'm'], 1], 'n']
+
+    Raises AssumptionError for anything but one comparison of sums and products of sizes and naturals.
+    """
+
+    def fail() -> AssumptionError:
+        return AssumptionError(f"cannot read the assumption {text!r}: expected a comparison of sizes, such as 'n >= 2'")
+
+    def size(node: ast.expr) -> Any:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
+            return node.value
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+            return ["+" if isinstance(node.op, ast.Add) else "*", size(node.left), size(node.right)]
+        raise fail()
+
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise fail() from error
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARISONS:
+        raise fail()
+    op, flipped = _COMPARISONS[type(tree.ops[0])]
+    sides = [size(tree.left), size(tree.comparators[0])]
+    return [op, *(reversed(sides) if flipped else sides)]
+
+
+def statement_of(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> dict[str, Any]:
+    """The statement `f = g` as plain data: two core programs and the hypotheses, every axis at least 1 among them."""
+    from catdiag.prove.export import program
+
+    if f.dom != g.dom or f.cod != g.cod:
+        raise TypeMismatch(f"only diagrams of one type can be equal: {f.dom} → {f.cod} and {g.dom} → {g.cod}")
+    left, right = program(f), program(g)
+    for mine, theirs in zip(left["inputs"], right["inputs"], strict=True):
+        theirs["name"] = mine["name"]
+    symbols = sorted({s for ty in f.dom for a in ty.axes for s in size_symbols(a.size)})
+    hypotheses = [["le", 1, s] for s in symbols] + [parse_assumption(a) for a in assume]
+    unknown = {s for c in hypotheses for side in c[1:] for s in _mentioned(side)} - set(symbols)
+    if unknown:
+        raise AssumptionError(f"no axis has size {sorted(unknown)[0]!r}; the sizes are {', '.join(symbols) or 'none'}")
+    return {"left": left, "right": right, "assume": hypotheses}
+
+
+def _mentioned(size: Any) -> set[str]:
+    if isinstance(size, list):
+        return _mentioned(size[1]) | _mentioned(size[2])
+    return {size} if isinstance(size, str) else set()
+
+
+def certify(ask: Ask, statement: dict[str, Any]) -> Theorem:
+    """The theorem of a statement: a certificate is found, then checked afresh. Raises `find.Open` if none is found."""
+    from catdiag.kernel.check import Checker
+    from catdiag.prove.find import find
+
+    start = time.perf_counter()
+    certificate = find(ask, statement)
+    checked = Checker(ask).check(certificate)
+    return Theorem(checked, certificate, time.perf_counter() - start)
+
+
+def prove(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> Theorem:
+    """The theorem that two diagrams of one type mean the same, for all sizes and all arrays.
+
+    Every axis is taken to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`.
+    Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, TypeMismatch for different
+    types, AssumptionError for assumptions that do not parse or that no sizes meet.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
+    >>> g = cd.algorithm("x ->")(lambda A: 2 * cd.sum(A, "x"))
+    >>> cd.prove(f, g).conditional
+    False
+    """
+    from catdiag.prove.solver import Z3
+
+    with Z3() as ask:
+        return prove_with(ask, f, g, assume)
+
+
+def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> Theorem:
+    """`prove` with a solver that is running already."""
+    from catdiag.kernel.check import condition
+    from catdiag.kernel.terms import FALSE, KernelError
+    from catdiag.prove.find import Open
+    from catdiag.prove.refute import refute
+    from catdiag.prove.solver import SolverInterrupted
+
+    statement = statement_of(f, g, assume)
+    title = f"{f.title or 'left'} = {g.title or 'right'}"
+    try:
+        if assume and ask([condition(c) for c in statement["assume"]], FALSE):
+            raise AssumptionError(f"no sizes meet the assumptions {', '.join(assume)} (every axis has at least one index)")
+        return certify(ask, statement)
+    except SolverInterrupted as error:
+        raise Interrupted(f"{title} was interrupted: {error}") from error
+    except Open as error:
+        goal = error.goal
+    except KernelError as error:
+        goal = str(error)
+    counterexample = refute(statement)
+    if counterexample is not None:
+        raise Refuted(f"{title} is false", counterexample)
+    raise Undecided(f"{title} is undecided", goal)
+
+
+def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> bool | None:
+    """True where `f = g` is proved without new conditions, False where it is refuted, None where neither was found.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x")(lambda A: A + A)
+    >>> g = cd.algorithm("x")(lambda A: A * A)
+    >>> cd.equivalent(f, g)
+    False
+    """
+    try:
+        theorem = prove(f, g, assume)
+    except Refuted:
+        return False
+    except (Undecided, Interrupted):
+        return None
+    return None if theorem.conditional else True
