@@ -1,0 +1,249 @@
+"""What a diagram moves across one edge of a memory hierarchy, and how much of the lower level it takes.
+
+Two levels: a slow one that holds whole arrays (HBM), a fast one on chip (SMEM, or SMEM and registers).
+The rules, which `catdiag.run.machine` follows too, by really moving blocks:
+
+- **Kernels.** Each Group box is a kernel run once for each group; what lies between two Group boxes is a kernel
+  of one group, and so is a diagram that has none (with `fused=False`, each box of it is one). Arrays that pass
+  from one kernel to another are saved by the first and loaded by the second. Named boxes are opened first.
+- **Loads.** A group loads every array that it reads once, at its tile; an array that lacks a grouped axis is
+  loaded again by each group of that axis. An array that only loops read along their axis is streamed, block
+  by block: each block once for each loop, with `stages` buffers of a block held as long as the loop runs.
+  Any other array is loaded whole before its first use (for a loop: before it starts) and dropped after its last.
+- **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
+- **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
+- **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
+  needs its inputs and its output at once, but: a renaming or transposition is the same array; a scalar function
+  (or a product that sums over nothing) writes over its first input of the same axes that it is the last to read
+  (and, in bytes, of the same width), be it an operand's tile, not a streamed block; a reduction or contraction whose
+  one reader combines it (`add` for a sum, `max` for a maximum, …) with a loop's state or another box's result, of the
+  same axes and read for the last time, runs there, straight into that array, without a buffer of its own.
+- **Loops.** States are live from the start of a loop to its end (then as its results), whatever else they are
+  in a turn; each state ends a turn in a buffer of its own. What the loop reads of earlier results stays too.
+- **Work** of the whole run by pipeline: `tensor`, for contractions of two or more arrays, as many operations a point
+  of the index space as there are arrays (2 for a matrix product); `exp`, special functions: exp, log, sqrt, tanh,
+  sigmoid, and one reciprocal for each element of a divisor; `alu`, every other scalar operation. Making the
+  unit states of a loop counts nothing.
+
+The formulas are those of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025, section 2), with the number
+of groups rounded up and live ranges read off the order; the whole-run sums are exact where tiles do not divide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cost.amounts import ZERO, Amount, symbol
+from catdiag.cost.kernels import Account, Dtype, measure
+from catdiag.cost.live import LEVEL, REGISTERS, Kernel, Loop, Moment
+from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.cost.optimum import Optimum
+    from catdiag.diagram import Diagram
+
+Expr = Any
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one array moves in one direction in the whole run: exact, and without rounding up."""
+
+    array: str
+    direction: str
+    exact: Expr
+    relaxed: Expr
+
+
+@dataclass(frozen=True)
+class Resident:
+    """An array held at the fullest moment: operand, streamed, accumulator, temporary or output."""
+
+    array: str
+    role: str
+    values: Expr
+
+
+@dataclass(frozen=True)
+class IO:
+    """Transfers and memory as sympy expressions, in values, or in bytes where a dtype was given.
+
+    `load`, `save`, `transfers` are exact for the whole run; `relaxed` is `transfers` without rounding up;
+    `memory` (and `registers`) is the peak of a level; `residents` lists what is held at the peak (where two
+    moments can be the peak, at the first), `work` the scalar operations by pipeline, `order` the stored order.
+    `groups` and `streams` give the whole axis for each tile and block.
+    """
+
+    load: Expr
+    save: Expr
+    transfers: Expr
+    relaxed: Expr
+    memory: Expr
+    registers: Expr
+    traffic: tuple[Traffic, ...]
+    residents: tuple[Resident, ...]
+    work: Mapping[str, Expr]
+    groups: Mapping[Expr, Expr]
+    streams: Mapping[Expr, Expr]
+    order: str
+    unit: str
+    stages: int
+    accumulators: str
+    account: Account = field(repr=False, compare=False)
+
+    def optimum(self, capacity: Expr | None = None) -> Optimum:
+        """The least `relaxed` under `memory` at most the capacity (by default the symbol M, in this unit)."""
+        from catdiag.cost.optimum import CAPACITY, minimise
+
+        limit = CAPACITY if capacity is None else capacity
+        return minimise(self.relaxed, self.memory, list(self.groups), list(self.streams), limit, dict(self.groups))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; expressions as text."""
+        return {
+            "unit": self.unit,
+            "stages": self.stages,
+            "accumulators": self.accumulators,
+            **{name: str(getattr(self, name)) for name in ("load", "save", "transfers", "relaxed", "memory", "registers")},
+            "traffic": [
+                {"array": t.array, "direction": t.direction, "exact": str(t.exact), "relaxed": str(t.relaxed)}
+                for t in self.traffic
+            ],
+            "residents": [{"array": r.array, "role": r.role, "values": str(r.values)} for r in self.residents],
+            "work": {name: str(expr) for name, expr in self.work.items()},
+            "groups": {str(tile): str(axis) for tile, axis in self.groups.items()},
+            "streams": {str(block): str(axis) for block, axis in self.streams.items()},
+            "order": self.order,
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"transfers  {self.transfers}",
+            f"  relaxed  {self.relaxed}",
+            f"  load     {self.load}",
+            f"  save     {self.save}",
+            f"memory     {self.memory}",
+        ]
+        if self.accumulators == REGISTERS:
+            lines.append(f"registers  {self.registers}")
+        lines.append(f"  in {self.unit}, {self.stages} buffer{'s' if self.stages > 1 else ''} of each streamed block")
+        width = max((len(t.array) for t in (*self.traffic, *self.residents)), default=0)
+        lines += [f"  {t.direction} {t.array:{width}}  {t.exact}" for t in self.traffic]
+        lines += [f"  hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.residents]
+        lines += [f"work       {name}: {expr}" for name, expr in self.work.items()]
+        lines.append(f"order      {self.order}")
+        return "\n".join(lines)
+
+
+def io(
+    diagram: Diagram, *, dtype: Dtype = None, stages: int = 1, accumulators: str = "level", fused: bool = True
+) -> IO:
+    """Transfers and memory of a diagram, exactly (the rules are above).
+
+    Without `dtype` in values. With one (`fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `fp8`) in bytes: inputs and outputs at
+    that width, arrays made on chip at 4 bytes or more; or by name: `{"Q": "bf16", …}`, where inputs, outputs and loop
+    states that are not named take 4. Truth values take 1 byte, integers 4. `accumulators="registers"` counts
+    all but the operands' tiles apart, as `.registers`. `fused=False` runs each box outside groups alone.
+    Raises CatdiagError for unknown dtypes, arrays, stages or places of accumulators.
+
+    >>> from catdiag.boxes import einsum_box
+    >>> from catdiag.diagram import of_box
+    >>> from catdiag.types import ArrayType, Axis
+    >>> a, b, c = Axis("a"), Axis("b"), Axis("c")
+    >>> whole = io(of_box(einsum_box([ArrayType((a, b)), ArrayType((b, c))], ["a", "c"])))
+    >>> whole.transfers, whole.memory, whole.work["tensor"]
+    (a*b + a*c + b*c, a*b + a*c + b*c, 2*a*b*c)
+    """
+    if accumulators not in (LEVEL, REGISTERS):
+        raise CatdiagError(f"accumulators is {accumulators!r}: expected 'level' or 'registers'")
+    import sympy
+
+    account = measure(diagram, dtype, stages, accumulators == REGISTERS, fused)
+    traffic: list[Traffic] = []
+    work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
+    groups: dict[Expr, Expr] = {}
+    streams: dict[Expr, Expr] = {}
+    for kernel in account.kernels:
+        groups.update({symbol(t): axis.expr() for t, axis in kernel.tiles.items()})
+        streams.update({symbol(s): axis.expr() for s, axis in kernel.loops})
+        for moved in kernel.transfers:
+            exact = relaxed = moved.amount.expr()
+            for tile in moved.again:
+                ratio = kernel.tiles[tile].expr() / symbol(tile)
+                exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
+            traffic.append(Traffic(moved.array, moved.direction, exact, sympy.expand(relaxed)))
+        for (pipeline, loops), amount in kernel.work.items():
+            work[pipeline] += whole_run(amount, kernel, loops)
+    load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
+    save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
+    level, registers = (frontier(account, place) for place in (LEVEL, REGISTERS))
+    fullest = ([*level[:1], *registers[:1]]) if accumulators == REGISTERS else level[:1]
+    return IO(
+        load=load,
+        save=save,
+        transfers=load + save,
+        relaxed=sympy.expand(sympy.Add(*(t.relaxed for t in traffic))),
+        memory=_peak(level),
+        registers=_peak(registers),
+        traffic=tuple(traffic),
+        residents=tuple(Resident(n, r, a.expr()) for moment in fullest for n, r, a in moment.residents),
+        work=work,
+        groups=groups,
+        streams=streams,
+        order="; then ".join(", ".join(kernel.order) + _in_groups(kernel) for kernel in account.kernels),
+        unit="values" if dtype is None else "bytes",
+        stages=stages,
+        accumulators=accumulators,
+        account=account,
+    )
+
+
+def frontier(account: Account, place: str) -> list[Moment]:
+    """The moments of all kernels that can be a place's fullest: none is dominated by another."""
+    kept: list[Moment] = []
+    for kernel in account.kernels:
+        for moment in kernel.moments[place]:
+            if not any(m.total.dominates(moment.total) for m in kept):
+                kept = [m for m in kept if not moment.total.dominates(m.total)] + [moment]
+    return kept
+
+
+def whole_run(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...]) -> Expr:
+    """A local amount summed over all groups and blocks: a tile's size adds up to its axis; an amount without it is
+    multiplied by the number of tiles, rounded up. Derived here."""
+    import sympy
+
+    ranges = {**kernel.tiles, **dict(loops)}
+    total = sympy.S.Zero
+    for monomial, coefficient in amount.terms.items():
+        term = sympy.Integer(coefficient)
+        for name in monomial:
+            if name not in ranges:
+                term = term * symbol(name)
+        for name, axis in ranges.items():
+            tile, whole, power = symbol(name), axis.expr(), monomial.count(name)
+            if power == 0:
+                term = term * sympy.ceiling(whole / tile)
+            elif power == 1:
+                term = term * whole
+            else:
+                blocks = sympy.floor(whole / tile)
+                term = term * (blocks * tile**power + (whole - blocks * tile) ** power)
+        total = total + term
+    return total
+
+
+def _peak(moments: list[Moment]) -> Expr:
+    import sympy
+
+    if len(moments) <= 1:
+        return (moments[0].total if moments else ZERO).expr()
+    return sympy.Max(*(m.total.expr() for m in moments), evaluate=False)
+
+
+def _in_groups(kernel: Kernel) -> str:
+    if not kernel.tiles:
+        return ""
+    return ", for each group of " + " by ".join(kernel.tiles)

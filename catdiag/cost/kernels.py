@@ -1,0 +1,275 @@
+"""A diagram cut into kernels, each measured: what `io` shows as formulas and `plan` evaluates.
+
+>>> from catdiag.boxes import einsum_box
+>>> from catdiag.diagram import of_box
+>>> from catdiag.types import ArrayType, Axis
+>>> a, b, c = Axis("a"), Axis("b"), Axis("c")
+>>> account = measure(of_box(einsum_box([ArrayType((a, b)), ArrayType((b, c))], ["a", "c"])))
+>>> [(t.array, t.direction, str(t.amount)) for t in account.kernels[0].transfers]
+[('in0', 'load', 'a*b'), ('in1', 'load', 'b*c'), ('out', 'save', 'a*c')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from catdiag.boxes import Box, Fold, Group, Rename
+from catdiag.cost.amounts import Amount
+from catdiag.cost.live import LEVEL, Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
+from catdiag.diagram import Diagram, Graph, Node, inline
+from catdiag.errors import CatdiagError
+from catdiag.types import ArrayType, Ty
+
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+"""Bytes of a value, by element type as hardware names it."""
+
+Dtype = str | Mapping[str, str] | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """The kernels of a diagram, and the axes' sizes that it mentions."""
+
+    kernels: tuple[Kernel, ...]
+    sizes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def width(dtype: str) -> int:
+    """Bytes of a value; raises CatdiagError for a name that is not known."""
+    if dtype not in BYTES:
+        raise CatdiagError(f"unknown dtype {dtype!r}: expected one of {', '.join(BYTES)}")
+    return BYTES[dtype]
+
+
+def output_names(diagram: Diagram) -> tuple[str, ...]:
+    """`out`, or `out0`, `out1`, … where there are several."""
+    return ("out",) if len(diagram.cod) == 1 else tuple(f"out{k}" for k in range(len(diagram.cod)))
+
+
+def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
+    """The widths of all arrays; see `catdiag.cost.io` for the rule. Raises CatdiagError for unknown dtypes and arrays."""
+    if dtype is None:
+        return Widths()
+    names, ends = diagram.input_names, output_names(diagram)
+    given = {} if isinstance(dtype, str) else {name: width(kind) for name, kind in dtype.items()}
+    states = _components(diagram)
+    unknown = sorted(set(given) - {*names, *ends, *states})
+    if unknown:
+        known = ", ".join((*names, *ends, *states))
+        raise CatdiagError(f"dtype names an array {unknown[0]!r} that the diagram lacks: it has {known}")
+    whole = width(dtype) if isinstance(dtype, str) else 4
+
+    def outer(name: str, ty: ArrayType) -> int:
+        return given.get(name) or {"bool": 1, "int": 4}.get(ty.element, whole)
+
+    inputs = {name: outer(name, ty) for name, ty in zip(names, diagram.dom, strict=True)}
+    outputs = {name: outer(name, ty) for name, ty in zip(ends, diagram.cod, strict=True)}
+    inner = max(4, whole, *inputs.values(), *outputs.values())
+    return Widths(inputs, outputs, whole, inner, {n: given[n] for n in states if n in given}, True)
+
+
+def _components(diagram: Diagram) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    todo = [diagram]
+    while todo:
+        for box in inline(todo.pop()).boxes:
+            if isinstance(box.op, Fold):
+                found.update(dict.fromkeys(box.op.components))
+                todo.append(box.op.step)
+            elif isinstance(box.op, Group):
+                todo.append(box.op.body)
+    return tuple(found)
+
+
+def measure(
+    diagram: Diagram, dtype: Dtype = None, stages: int = 1, registers: bool = False, fused: bool = True
+) -> Account:
+    """Cuts a diagram into kernels and walks each. Raises CatdiagError as `io` does."""
+    if not isinstance(stages, int) or stages < 1:
+        raise CatdiagError(f"stages is {stages!r}: expected a whole number of buffers, 1 or more")
+    flat = inline(diagram)
+    widths = widths_of(flat, dtype)
+    graph, types = flat.graph, flat.graph.wire_types()
+    free = spots(graph, [False] * len(graph.dom))
+    root = lives(graph, free, 0, False).root
+    outer = _Outer(flat, graph, types, free, root, widths)
+    kernels: list[Kernel] = []
+    for places in outer.segments(fused):
+        node = graph.nodes[places[0]]
+        kernel = outer.group(places[0], node) if isinstance(node.box.op, Group) else outer.run(places)
+        body, wires, kernel_widths, made = kernel
+        walk = Walk(made, kernel_widths, stages, registers)
+        walk.kernel_body(body, wires)
+        loads = [
+            Transfer(b.name, "load", amount.times(b.width * b.loads), again)
+            for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+            if b is not None and b.loads
+        ]
+        made.transfers[:0] = loads
+        made.order = describe(body)
+        kernels.append(made)
+    spot_ends = {w for w in graph.outputs if free[w]}
+    if spot_ends:
+        kernels = kernels or [Kernel({})]
+        for w in sorted(spot_ends):
+            name = outer.names[root[w]]
+            amount = Amount.elements(types[w].axes).times(widths.outputs.get(name, 1))
+            kernels[-1].transfers.append(Transfer(name, "save", amount, ()))
+    sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
+    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram))
+
+
+@dataclass
+class _Outer:
+    """The slow memory's side: which arrays there are, and what each kernel takes and leaves."""
+
+    diagram: Diagram
+    graph: Graph
+    types: list[ArrayType]
+    free: list[bool]
+    root: list[int]
+    widths: Widths
+
+    def __post_init__(self) -> None:
+        self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
+        self.first: list[int] = []
+        count = len(self.graph.dom)
+        for node in self.graph.nodes:
+            self.first.append(count)
+            for k, ty in enumerate(node.box.cod):
+                self.names[count + k] = f"{node.box.name} {ty}"
+            count += len(node.box.cod)
+        self.ends: dict[int, str] = {}
+        for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
+            if self.root[w] >= len(self.graph.dom):
+                self.ends.setdefault(self.root[w], name)
+        self.names.update(self.ends)
+        self.incoming: list[tuple[Amount, tuple[str, ...]]] = []
+        self.crossing: set[int] = set(self.ends)
+
+    def width(self, w: int) -> int:
+        """Bytes of a value of a slow array."""
+        name = self.names[w]
+        if w < len(self.graph.dom):
+            return self.widths.inputs.get(name, 1)
+        return self.widths.outputs.get(name, 1) if w in self.ends else self.widths.between
+
+    def segments(self, fused: bool) -> list[list[int]]:
+        """The places of the boxes of each kernel; views and values computed on the spot belong to none."""
+        found: list[list[int]] = []
+        maker: dict[int, int] = {}
+        open_run = False
+        for place, node in enumerate(self.graph.nodes):
+            if is_view(node.box) or (node.box.cod and all(self.free[self.first[place] + k] for k in range(len(node.box.cod)))):
+                continue
+            group = isinstance(node.box.op, Group)
+            if group or not open_run or not fused:
+                found.append([])
+            open_run = not group
+            found[-1].append(place)
+            for k in range(len(node.box.cod)):
+                maker[self.first[place] + k] = len(found) - 1
+            for w in node.inputs:
+                w = self.root[w]
+                if w in maker and maker[w] != len(found) - 1:
+                    self.crossing.add(w)
+        return found
+
+    def _operand(self, w: int, local: ArrayType) -> Buffer | None:
+        if self.free[w]:
+            return None
+        return Buffer(self.names[w], "operand", Amount.elements(local.axes), self.width(w), LEVEL, loaded=False)
+
+    def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
+        """A Group box as a kernel."""
+        op = node.box.op
+        if not isinstance(op, Group):
+            raise CatdiagError(f"{node.box.name} is no group")
+        tiles = {symbol: _whole(node.box, name) for name, symbol in op.tiles}
+        kernel = Kernel(tiles)
+        body = inline(op.body).graph
+        seen: dict[tuple[int, ArrayType], int] = {}
+        kept = [seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)]
+        body = _read_once(body, kept)
+        wires: list[Buffer | None] = []
+        self.incoming = []
+        for w, local in zip(node.inputs, body.dom, strict=True):
+            wires.append(self._operand(self.root[w], local))
+            self.incoming.append((Amount.elements(self.types[w].axes), _lacking(tiles, local)))
+        for k, local in enumerate(op.body.cod):
+            w = self.first[place] + k
+            if w in self.crossing:
+                amount = Amount.elements(self.types[w].axes).times(self.width(w))
+                kernel.transfers.append(Transfer(self.names[w], "save", amount, _lacking(tiles, local)))
+        return body, wires, self.widths, kernel
+
+    def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
+        """Consecutive boxes as a kernel: one group of everything."""
+        inside = {self.first[p] + k for p in places for k in range(len(self.graph.nodes[p].box.cod))}
+        outside: dict[int, int] = {}
+        for p in places:
+            for w in self.graph.nodes[p].inputs:
+                source = w if self.free[w] else self.root[w]
+                if source not in inside:
+                    outside.setdefault(source, len(outside))
+        dom = Ty(*(self.types[w] for w in outside))
+        local: dict[int, int] = dict(outside)
+        nodes: list[Node] = []
+        count = len(outside)
+        for p in places:
+            node = self.graph.nodes[p]
+            for w in node.inputs:
+                if w not in local:  # a view made before this kernel, or between its boxes
+                    local[w], source = count, self.root[w]
+                    nodes.append(Node(Box(Rename(), Ty(self.types[source]), Ty(self.types[w])), (local[source],)))
+                    count += 1
+            nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
+            for k in range(len(node.box.cod)):
+                local[self.first[p] + k] = count + k
+            count += len(node.box.cod)
+        kernel = Kernel({})
+        ends = [w for w in sorted(inside) if w in self.crossing]
+        for w in ends:
+            amount = Amount.elements(self.types[w].axes).times(self.width(w))
+            kernel.transfers.append(Transfer(self.names[w], "save", amount, ()))
+        self.incoming = [(Amount.elements(ty.axes), ()) for ty in dom]
+        wires = [self._operand(w, self.types[w]) for w in outside]
+        return Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), wires, self.widths, kernel
+
+
+def _read_once(graph: Graph, kept: list[int]) -> Graph:
+    """The graph with inputs that are the same array at the same tile read as one."""
+    if kept == list(range(len(kept))):
+        return graph
+    name = [*kept, *range(len(kept), len(graph.wire_types()))]
+    nodes = tuple(Node(n.box, tuple(name[w] for w in n.inputs)) for n in graph.nodes)
+    return Graph(graph.dom, nodes, tuple(name[w] for w in graph.outputs))
+
+
+def _whole(box: Box, name: str) -> Amount:
+    for ty in (*box.dom, *box.cod):
+        axis = ty.axis(name)
+        if axis is not None:
+            return Amount.of(axis.size)
+    raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
+
+
+def _lacking(tiles: Mapping[str, Amount], local: ArrayType) -> tuple[str, ...]:
+    have = {s for axis in local.axes for s in Amount.of(axis.size).symbols()}
+    return tuple(t for t in tiles if t not in have)
+
+
+def describe(graph: Graph) -> list[str]:
+    """The stored order of a kernel's boxes in words."""
+    words: list[str] = []
+    for node in graph.nodes:
+        op = node.box.op
+        if isinstance(op, Fold):
+            turn = ", ".join(describe(inline(op.step).graph)) or "nothing"
+            words.append(f"for blocks of {op.block} along {op.axis}: ({turn})")
+        elif not is_view(node.box) and (node.inputs or node.box.op.__class__.__name__ == "Generic"):
+            words.append(node.box.name)
+    return words

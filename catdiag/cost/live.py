@@ -1,0 +1,445 @@
+"""Which arrays are on chip when: the walk along a diagram's stored order that `io` and `plan` read.
+
+The rules are said in `catdiag.cost.io`. A diagram is cut into kernels: each Group box is one, and so is what
+lies between two of them (a diagram without Group is one kernel of everything). In a kernel, each wire has a
+`Buffer`, or none if its value is computed on the spot; the walk adds and removes buffers, and notes the
+moments at which most is live. Amounts are polynomials in local sizes (tiles `g_q`, blocks `s_x`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Rename, SizeOf, union
+from catdiag.cost.amounts import ONE, ZERO, Amount
+from catdiag.diagram import Graph, inline
+from catdiag.errors import CatdiagError
+from catdiag.types import ArrayType
+
+LEVEL, REGISTERS = "level", "registers"
+Loop = tuple[str, Amount]
+"""A loop over blocks: the symbol of the block, and the whole size of the axis."""
+
+COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+SPECIAL = ("exp", "log", "sqrt", "tanh", "sigmoid")
+
+
+@dataclass(eq=False)
+class Buffer:
+    """An array's place on chip. `pinned` ones outlast the loop turn that reads them, so none may write over them."""
+
+    name: str
+    role: str
+    amount: Amount
+    width: int
+    place: str
+    pinned: bool = False
+    loaded: bool = True
+    streamed_only: bool = False
+    loads: int = 0
+
+    @property
+    def total(self) -> Amount:
+        """Values times their width."""
+        return self.amount.times(self.width)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A point of the order at which `total` is live at a place, by array: (name, role, amount)."""
+
+    at: str
+    total: Amount
+    residents: tuple[tuple[str, str, Amount], ...]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A sum of products of two arrays: `rows` × `columns` results of `depth` products, `batch` times, in these loops.
+
+    `sides` tells whether rows and columns carry a grouped axis.
+    """
+
+    rows: Amount
+    columns: Amount
+    depth: Amount
+    batch: Amount
+    sides: tuple[bool, bool]
+    loops: tuple[Loop, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """An array that crosses the edge: `amount` bytes (or values) of it, once for each tile of the axes that it lacks."""
+
+    array: str
+    direction: str
+    amount: Amount
+    again: tuple[str, ...]
+
+
+@dataclass
+class Widths:
+    """How many bytes a value takes, by array; all 1 when values are counted."""
+
+    inputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    between: int = 1
+    inner: int = 1
+    named: dict[str, int] = field(default_factory=dict)
+    bytes: bool = False
+
+    def on_chip(self, ty: ArrayType, name: str = "") -> int:
+        """The width of an array made on chip."""
+        if not self.bytes:
+            return 1
+        return self.named.get(name) or {"bool": 1, "int": 4}.get(ty.element, self.inner)
+
+
+@dataclass
+class Kernel:
+    """One kernel: its tiles (symbol → whole size), its loops, what it moves, holds and computes."""
+
+    tiles: dict[str, Amount]
+    loops: list[Loop] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+    moments: dict[str, list[Moment]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
+    work: dict[tuple[str, tuple[Loop, ...]], Amount] = field(default_factory=dict)
+    contractions: list[Contraction] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+
+
+def elementwise(box: Box) -> bool:
+    """A scalar function, or a product that sums over nothing: it may write over an input."""
+    return isinstance(box.op, Map) or (isinstance(box.op, Einsum) and not contracts(box))
+
+
+def contracts(box: Box) -> bool:
+    """Whether an einsum sums over an axis."""
+    return bool({n for t in box.dom for n in t.names} - set(box.cod[0].names))
+
+
+def is_view(box: Box) -> bool:
+    """A renaming or transposition: the same elements, read otherwise."""
+    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
+
+
+def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
+    """For each wire, whether it is computed on the spot: positions, sizes, constants, scalars made of those."""
+    free = list(given)
+    for node in graph.nodes:
+        op = node.box.op
+        if isinstance(op, (Index, SizeOf, Const)):
+            free.append(True)
+            continue
+        closed = all(free[w] for w in node.inputs) and not isinstance(op, (Fold, Group))
+        free.extend(closed and (is_view(node.box) or not t.axes) for t in node.box.cod)
+    return free
+
+
+@dataclass
+class Lives:
+    """For each wire the wire it is a view of, that one's last reader, and which reductions go straight into which
+    combining box (`into`: place of the reduction → place of the box)."""
+
+    root: list[int]
+    last: list[int]
+    into: dict[int, int]
+
+
+def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
+    """Reads the last use of each array off the stored order; `kept` says that the outputs outlast the graph."""
+    n = len(graph.nodes)
+    root = list(range(len(graph.dom)))
+    maker = [-1] * len(root)
+    for place, node in enumerate(graph.nodes):
+        for _ in node.box.cod:
+            root.append(root[node.inputs[0]] if is_view(node.box) else len(root))
+            maker.append(place)
+    readers: list[list[int]] = [[] for _ in root]
+    viewed: set[int] = set()
+    for place, node in enumerate(graph.nodes):
+        if is_view(node.box):
+            viewed.add(root[node.inputs[0]])
+            continue
+        for w in node.inputs:
+            readers[root[w]].append(place)
+    ends = set(root[w] for w in graph.outputs)
+    into: dict[int, int] = {}
+    for place, node in enumerate(graph.nodes):
+        if not isinstance(node.box.op, Map) or len(node.inputs) != 2 or node.inputs[0] == node.inputs[1]:
+            continue
+        for w in sorted(node.inputs, reverse=True):
+            made = maker[w]
+            if made < 0 or root[w] != w or w in ends or w in viewed or readers[w] != [place]:
+                continue
+            op = graph.nodes[made].box.op
+            monoid = op.monoid if isinstance(op, Reduce) else "sum" if isinstance(op, Einsum) else ""
+            if COMBINES.get(monoid) != node.box.op.fn or (isinstance(op, Einsum) and not contracts(graph.nodes[made].box)):
+                continue
+            (v,) = set(node.inputs) - {w}
+            own = (maker[v] >= 0 or v < states) and root[v] == v and v not in viewed and not free[v]
+            dies = bool(readers[v]) and readers[v][-1] == place and not (kept and v in ends)
+            names = [set(t.names) for t in (*node.box.dom, *node.box.cod)]
+            apart = v not in graph.nodes[made].inputs
+            if own and dies and apart and names[0] == names[1] == names[2]:
+                into[made] = place
+                break
+    last = [-1] * len(root)
+    for place, node in enumerate(graph.nodes):
+        if not is_view(node.box):
+            for w in node.inputs:
+                last[root[w]] = max(last[root[w]], into.get(place, place))
+    if kept:
+        for w in ends:
+            last[w] = n
+    return Lives(root, last, into)
+
+
+class Walk:
+    """The walk along one kernel."""
+
+    def __init__(self, kernel: Kernel, widths: Widths, stages: int, registers: bool) -> None:
+        self.kernel, self.widths, self.stages = kernel, widths, stages
+        self.inner_place = REGISTERS if registers else LEVEL
+        self.present: dict[Buffer, None] = {}
+        self.sums = {LEVEL: ZERO, REGISTERS: ZERO}
+        self.seen: set[tuple[str, Amount]] = set()
+
+    # -- what is live ------------------------------------------------------------------------
+
+    def add(self, buffer: Buffer | None) -> None:
+        if buffer is None:
+            return
+        self.present[buffer] = None
+        self.sums[buffer.place] = self.sums[buffer.place] + buffer.total
+
+    def drop(self, buffer: Buffer) -> None:
+        if buffer in self.present:
+            del self.present[buffer]
+            self.sums[buffer.place] = self.sums[buffer.place] - buffer.total
+
+    def load(self, buffer: Buffer) -> None:
+        if not buffer.loaded:
+            buffer.loaded = True
+            buffer.loads += 1
+            self.add(buffer)
+
+    def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
+        """Keeps this moment unless another is at least as heavy at every size."""
+        for place, moments in self.kernel.moments.items():
+            total = self.sums[place]
+            for buffer in extra:
+                if buffer.place == place:
+                    total = total + buffer.total
+            if (place, total) in self.seen:
+                continue
+            self.seen.add((place, total))
+            if not total or any(m.total.dominates(total) for m in moments):
+                continue
+            held = (*self.present, *extra)
+            residents = tuple((b.name, b.role, b.total) for b in held if b.place == place)
+            moments[:] = [m for m in moments if not total.dominates(m.total)]
+            moments.append(Moment(at, total, residents))
+
+    # -- boxes in order -----------------------------------------------------------------------
+
+    def kernel_body(self, graph: Graph, wires: list[Buffer | None]) -> None:
+        """A whole kernel: inputs are loaded at their first use, outputs saved as soon as they are made."""
+        free = spots(graph, [b is None for b in wires])
+        found = lives(graph, free, 0, False)
+        streamed = [b is not None for b in wires]
+        for node in graph.nodes:
+            if is_view(node.box):
+                continue
+            for k, w in enumerate(node.inputs):
+                w = found.root[w]
+                op = node.box.op
+                if w < len(wires) and not (isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None):
+                    streamed[w] = False
+        for w in graph.outputs:
+            if found.root[w] < len(wires):
+                streamed[found.root[w]] = False
+        for buffer, only in zip(wires, streamed, strict=True):
+            if buffer is not None:
+                buffer.streamed_only = only
+        made = self.sequence(graph, wires, found, free, ())
+        for w in graph.outputs:
+            buffer = made[w]
+            if buffer is not None and not buffer.loaded:
+                self.load(buffer)
+                self.note("copy")
+                self.drop(buffer)
+
+    def sequence(
+        self, graph: Graph, wires: list[Buffer | None], found: Lives, free: Sequence[bool], loops: tuple[Loop, ...]
+    ) -> list[Buffer | None]:
+        """The boxes of a graph, one after the other; returns each wire's buffer."""
+        buffers = list(wires)
+        sources: dict[int, int] = {c: r for r, c in found.into.items()}
+        outputs = set(graph.outputs)
+        for place, node in enumerate(graph.nodes):
+            box, first = node.box, len(buffers)
+            if is_view(box):
+                buffers.append(buffers[node.inputs[0]])
+                continue
+            if isinstance(box.op, Group):
+                raise CatdiagError(f"{box.name} lies within another loop: io() counts two levels, with groups outside")
+            if place in found.into or all(free[first + k] for k in range(len(box.cod))):
+                buffers.extend([None] * len(box.cod))
+                if place in found.into:
+                    self.count(box, loops, False)
+                continue
+            reads = [found.root[w] for w in node.inputs]
+            if isinstance(box.op, Fold):
+                buffers.extend(self.fold(box, box.op, [buffers[w] for w in reads], loops))
+            else:
+                source = graph.nodes[sources[place]] if place in sources else None
+                if source is not None:
+                    reads = [found.root[w] for w in source.inputs] + [w for w in reads if buffers[w] is not None]
+                for w in reads:
+                    if (b := buffers[w]) is not None:
+                        self.load(b)
+                self.count(box, loops, box.name == "div" and free[node.inputs[1]])
+                taken = self._overwritten(node.inputs, box, buffers, found, place) if elementwise(box) else None
+                for k, ty in enumerate(box.cod):
+                    if taken is not None and (over := buffers[taken]) is not None:
+                        self.drop(over)
+                        buffers[taken] = None
+                    ends = found.last[first + k] == len(graph.nodes)
+                    role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
+                    made = Amount.elements(ty.axes)
+                    buffers.append(Buffer(f"{box.name} {ty}", role, made, self.widths.on_chip(ty), self.inner_place))
+                    self.add(buffers[-1])
+                self.note(f"{box.name} {box.cod}")
+            for w in (*reads, *range(first, len(buffers))):
+                b = buffers[w]
+                if b is not None and found.last[w] <= place and not b.pinned and b.loaded:
+                    self.drop(b)
+        return [buffers[found.root[w]] if buffers[w] is not None else None for w in range(len(buffers))]
+
+    def _overwritten(
+        self, inputs: tuple[int, ...], box: Box, buffers: list[Buffer | None], found: Lives, place: int
+    ) -> int | None:
+        """The input (its root wire) whose buffer the box's result takes over."""
+        ty = box.cod[0]
+        for k, w in enumerate(inputs):
+            root = found.root[w]
+            b = buffers[root]
+            if b is None or b.pinned or found.last[root] != place or not b.loaded:
+                continue
+            same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.on_chip(ty)
+            if same and b.place == self.inner_place:
+                return root
+        return None
+
+    def fold(
+        self, box: Box, op: Fold, inputs: Sequence[Buffer | None], loops: tuple[Loop, ...]
+    ) -> list[Buffer | None]:
+        """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
+        step, states = inline(op.step).graph, len(box.cod)
+        whole = ZERO
+        for ty in box.dom:
+            axis = ty.axis(op.axis)
+            whole = Amount.of(axis.size) if axis is not None else whole
+        clash = whole.symbols() & set(self.kernel.tiles)
+        if clash:
+            raise CatdiagError(
+                f"axis {op.axis!r} is streamed in blocks and grouped in tiles of {', '.join(sorted(clash))}: "
+                "group other axes than the streamed one"
+            )
+        if (op.block, whole) not in self.kernel.loops:
+            self.kernel.loops.append((op.block, whole))
+        staged: dict[Buffer, Buffer] = {}
+        inner: list[Buffer | None] = []
+        for b, ty in zip(inputs, step.dom.arrays[states:], strict=True):
+            if b is not None and b.streamed_only:
+                if b not in staged:
+                    b.loads += 1
+                    block = Amount.elements(ty.axes).times(self.stages)
+                    staged[b] = Buffer(b.name, "streamed", block, b.width, LEVEL, pinned=True)
+                    self.add(staged[b])
+                inner.append(staged[b])
+                continue
+            if b is not None:
+                self.load(b)
+            inner.append(None if b is None else Buffer(b.name, b.role, b.amount, b.width, b.place, pinned=True))
+        carried: list[Buffer | None] = []
+        for k, ty in enumerate(step.dom.arrays[:states]):
+            name = op.components[k] if k < len(op.components) else f"state {k}"
+            carried.append(
+                Buffer(name, "accumulator", Amount.elements(ty.axes), self.widths.on_chip(ty, name), self.inner_place)
+            )
+        for state in carried:
+            if state is not None:
+                self.add(state)
+        self.note(f"start of the loop over {op.axis}")
+        wires = carried + inner
+        free = spots(step, [b is None for b in wires])
+        found = lives(step, free, states, True)
+        for w in range(states):
+            b = wires[w]
+            if found.last[w] == -1 and b is not None:
+                self.drop(b)
+        made = self.sequence(step, wires, found, free, (*loops, (op.block, whole)))
+        ends: dict[Buffer, None] = {}
+        copies: list[Buffer] = []
+        for k, w in enumerate(step.outputs):
+            b = made[w]
+            if b is None or b.pinned or b in ends:
+                template = carried[k]
+                if template is not None:
+                    copies.append(Buffer(template.name, "accumulator", template.amount, template.width, template.place))
+            else:
+                ends[b] = None
+        if copies:
+            self.note(f"end of the loop over {op.axis}", copies)
+        for b in (*ends, *staged.values()):
+            self.drop(b)
+        result: list[Buffer | None] = []
+        for state in carried:
+            if state is not None:
+                kept = Buffer(state.name, "accumulator", state.amount, state.width, state.place)
+                self.add(kept)
+                result.append(kept)
+        return result
+
+    # -- work ------------------------------------------------------------------------------------
+
+    def count(self, box: Box, loops: tuple[Loop, ...], given: bool) -> None:
+        """Adds the scalar operations of a box; `given`: its divisor is computed on the spot."""
+        op = box.op
+        space = Amount.elements(union((*box.dom, *box.cod)))
+        if isinstance(op, Map):
+            if op.fn == "div" and not given:
+                self._work("exp", Amount.elements(box.dom[1].axes), loops)
+            self._work("exp" if op.fn in SPECIAL else "alu", space, loops)
+        elif isinstance(op, Reduce):
+            self._work("alu", space, loops)
+        elif isinstance(op, Einsum):
+            if not contracts(box):
+                self._work("alu", space.times(len(box.dom) - 1), loops)
+            elif len(box.dom) == 1:
+                self._work("alu", space, loops)
+            else:
+                self._work("tensor", space.times(len(box.dom)), loops)
+                self.kernel.contractions.append(_contraction(box, set(self.kernel.tiles), loops))
+
+    def _work(self, pipeline: str, amount: Amount, loops: tuple[Loop, ...]) -> None:
+        key = (pipeline, loops)
+        self.kernel.work[key] = self.kernel.work.get(key, ZERO) + amount
+
+
+def _contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:
+    kept = set(box.cod[0].names)
+    first, others = set(box.dom[0].names), {n for t in box.dom.arrays[1:] for n in t.names}
+    sizes = [ONE, ONE, ONE, ONE]
+    for axis in union(list(box.dom)):
+        if axis.name not in kept:
+            kind = 2
+        else:
+            kind = 3 if axis.name in first and axis.name in others else 0 if axis.name in first else 1
+        sizes[kind] = sizes[kind] * Amount.of(axis.size)
+    rows, columns, depth, batch = sizes
+    return Contraction(rows, columns, depth, batch, (bool(rows.symbols() & tiles), bool(columns.symbols() & tiles)), loops)
