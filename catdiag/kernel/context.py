@@ -20,12 +20,12 @@ POS = REAL | NONNEG | NONZERO
 
 @dataclass(frozen=True)
 class Fact:
-    """A condition that holds for all values of its variables in their ranges that satisfy the guards.
+    """A condition that holds for all values of its variables in their ranges (None: all) that satisfy the guards.
 
     The condition is `real t`, `0 < t`, `0 ≤ t`, `t ≠ 0`, or any other that holds as it stands.
     """
 
-    variables: tuple[tuple[str, Term], ...]
+    variables: tuple[tuple[str, Term | None], ...]
     guards: tuple[Term, ...]
     condition: Term
 
@@ -250,6 +250,10 @@ class Context:
         put: dict[tuple[str, Data], Term] = {("idx", name): value for name, value in values.items()}
         for name, n in fact.variables:
             value = values.get(name)
+            if n is None:
+                if value is None:
+                    return False
+                continue
             # A variable that the pattern does not mention may be any index, if there is one.
             if value is None:
                 if not self.positive_size(substitute(n, put)):

@@ -189,7 +189,7 @@ def prove(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> Theorem:
     >>> cd.prove(f, g).conditional
     False
     """
-    from catdiag.prove.solver import Z3
+    from catdiag.solvers.z3 import Z3
 
     with Z3() as ask:
         return prove_with(ask, f, g, assume)
@@ -201,7 +201,7 @@ def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> 
     from catdiag.kernel.terms import FALSE, KernelError
     from catdiag.prove.find import Open
     from catdiag.prove.refute import refute
-    from catdiag.prove.solver import SolverInterrupted
+    from catdiag.solvers.z3 import SolverInterrupted
 
     statement = statement_of(f, g, assume)
     title = f"{f.title or 'left'} = {g.title or 'right'}"

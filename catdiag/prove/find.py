@@ -33,7 +33,7 @@ class Finder(Checker):
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
 
-    def fold_proof(self, proofs: list[Json]) -> Json:
+    def fold_proof(self) -> Json:
         """A new record for the next fold."""
         self.folds.append({})
         return self.folds[-1]

@@ -11,6 +11,7 @@ import os
 import selectors
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class Z3:
         self.rlimit, self.seconds = rlimit, seconds
         self.goals = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._finalizer: weakref.finalize[..., Any] | None = None
         self._answers: dict[str, str] = {}
 
     def __enter__(self) -> Z3:
@@ -51,21 +53,18 @@ class Z3:
         """Starts the child process, so that it loads while other work goes on."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "catdiag.prove.worker"],
+                [sys.executable, "-m", "catdiag.solvers.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
+            self._finalizer = weakref.finalize(self, _end, self._process)
 
     def close(self) -> None:
         """Ends the child process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self._process = None
+        if self._finalizer is not None:
+            self._finalizer()
+        self._process = self._finalizer = None
 
     def __call__(self, hypotheses: Sequence[Term], goal: Term) -> bool:
         """Whether the hypotheses entail the goal; False also where the solver cannot tell."""
@@ -100,3 +99,11 @@ class Z3:
             self.close()
             raise SolverInterrupted(reply or "z3 ended without an answer")
         return reply
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

@@ -1,0 +1,194 @@
+"""Derivations: a diagram, rewritten step by step, with the theorem that it still means the same.
+
+A derivation never holds a bare diagram: each rewrite is proved when it is made, against the diagram that the
+derivation began with, and what the kernel does not accept is not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from catdiag.diagram import Diagram, of_graph
+from catdiag.errors import CatdiagError, NotGroupable, NotStreamable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from catdiag.cost.hardware import Hardware
+    from catdiag.cost.io import IO
+    from catdiag.cost.plan import Plan
+    from catdiag.prove.api import Theorem
+    from catdiag.rewrite.formula import Found
+    from catdiag.solvers.z3 import Z3
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rewrite: its name, the diagram it led to, the theorem `source = diagram`, and what a stream found."""
+
+    name: str
+    diagram: Diagram
+    theorem: Theorem
+    found: Found | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.theorem}"
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A diagram derived from `source` by proved rewrites.
+
+    `.diagram` is where it stands, `.steps` how it got there, `.theorem` says that both mean the same.
+    """
+
+    source: Diagram
+    diagram: Diagram
+    steps: tuple[Step, ...] = ()
+    ungrouped: Diagram | None = None
+    groups: tuple[str, ...] = ()
+    ask: Z3 = field(repr=False, compare=False, default=None)  # type: ignore[assignment]
+
+    @staticmethod
+    def start(source: Diagram, ask: Z3 | None = None) -> Derivation:
+        """The derivation of no steps."""
+        from catdiag.solvers.z3 import Z3
+
+        return Derivation(source, source, ungrouped=source, ask=ask or Z3())
+
+    # -- rewrites --------------------------------------------------------------------------------
+
+    def stream(self, axis: str) -> Derivation:
+        """With `axis` run through a loop over blocks of any size, keeping a state that is found here.
+
+        Raises NotStreamable, naming the reduction and the reason, where no state is found or proved; AxisError for
+        an unknown axis.
+
+        >>> import catdiag as cd
+        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> print(dot.stream("x").steps[0].found.components[0].name)
+        sum1
+        """
+        from catdiag.rewrite.stream import candidates
+
+        base = self.ungrouped if self.ungrouped is not None else self.diagram
+        title = f"{self.source.title or 'it'}.stream({axis!r})"
+        reasons: list[str] = []
+        for candidate in candidates(base, axis):
+            streamed = _titled(candidate.diagram, title)
+            try:
+                theorem = self._prove(streamed)
+            except _NotProved as error:
+                if error.reason not in reasons:
+                    reasons.append(error.reason)
+                continue
+            step = Step(f"stream {axis}", streamed, theorem, candidate.found)
+            streamed_only = replace(
+                self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step)
+            )
+            return streamed_only.group(self.groups) if self.groups else streamed_only
+        raise NotStreamable(
+            f"{self.source.title or 'the diagram'} was not streamed over {axis!r}: a state was found, but not proved: "
+            + "; ".join(reasons)
+        )
+
+    def group(self, axes: str | Sequence[str]) -> Derivation:
+        """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.
+
+        Raises NotGroupable, naming the box, where the diagram is not weaved over an axis; AxisError for an unknown one.
+
+        >>> import catdiag as cd
+        >>> double = cd.algorithm("q x")(lambda A: A + A)
+        >>> double.group("q x").theorem.conditional
+        False
+        """
+        from catdiag.rewrite.group import find
+
+        names = axes.split() if isinstance(axes, str) else list(axes)
+        grouped = find(self.diagram, names)
+        prefix = self.diagram.title or "it"
+        grouped = _titled(grouped, f"{prefix}.group({' '.join(names)!r})")
+        try:
+            theorem = self._prove(grouped)
+        except _NotProved as error:
+            raise NotGroupable(f"grouping {' '.join(names)!r} was not proved: {error.reason}") from error
+        step = Step(f"group {' '.join(names)}", grouped, theorem)
+        return replace(self, diagram=grouped, groups=(*self.groups, *names), steps=(*self.steps, step))
+
+    def _prove(self, diagram: Diagram) -> Theorem:
+        from catdiag.kernel.terms import KernelError
+        from catdiag.prove.api import Interrupted, certify, statement_of
+        from catdiag.prove.find import Open
+        from catdiag.solvers.z3 import SolverInterrupted
+
+        try:
+            theorem = certify(self.ask, statement_of(self.source, diagram))
+        except Open as error:
+            raise _NotProved(error.goal) from error
+        except SolverInterrupted as error:
+            raise Interrupted(f"a proof was interrupted: {error}") from error
+        except KernelError as error:
+            raise _NotProved(str(error)) from error
+        if theorem.conditional:
+            raise _NotProved("it would newly need " + "; ".join(theorem.conditions))
+        return theorem
+
+    # -- readings ----------------------------------------------------------------------------------
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem that the source and the derived diagram mean the same, for all sizes, blocks and tiles."""
+        if not self.steps:
+            raise CatdiagError("nothing was derived yet: use .stream(axis) or .group(axes)")
+        return self.steps[-1].theorem
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return self.source.input_names
+
+    def run(self, *arrays: np.ndarray, tiles: Mapping[str, int] | None = None) -> Any:
+        """Runs the derived diagram on NumPy arrays, really in blocks and tiles.
+
+        `tiles` gives their sizes by symbol, `{"s_x": 64, "g_q": 128}`; those left out are whole axes.
+        Raises SizeError for unknown symbols or sizes below 1.
+        """
+        from catdiag.run.numpy import run
+
+        return run(self.diagram, arrays, tiles=tiles)
+
+    def __call__(self, *arrays: np.ndarray) -> Any:
+        """`run` with whole axes."""
+        return self.run(*arrays)
+
+    def io(self, **options: Any) -> IO:
+        """Transfers and memory at two levels: in values, or in bytes with `dtype=`; `stages` buffers of streamed blocks."""
+        from catdiag.cost.io import io
+
+        return io(self.diagram, **options)
+
+    def fit(self, hardware: Hardware, sizes: Mapping[str, int], **options: Any) -> Plan:
+        """The tiles of least predicted time on a machine, with z3's proof that they fit. Raises DoesNotFit."""
+        from catdiag.cost.plan import fit
+
+        return fit(self.diagram, hardware, sizes, **options)
+
+    def __str__(self) -> str:
+        lines = [str(self.source)]
+        for step in self.steps:
+            lines.append(f"{step.name}: {step.theorem.seconds * 1000:.0f} ms")
+            if step.found is not None:
+                lines.extend("  " + line for line in str(step.found).splitlines())
+        return "\n".join(lines)
+
+
+class _NotProved(Exception):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _titled(diagram: Diagram, title: str) -> Diagram:
+    return of_graph(diagram.graph, diagram.cod, diagram.names, title)
