@@ -11,7 +11,8 @@ from catdiag.rewrite.terms import Terms
 from catdiag.types import show_size
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.cascade import Cascade, Component
+    from catdiag.rewrite.cascade import Cascade
+    from catdiag.rewrite.stabiliser import Component
 
 _INFIX = {
     "add": (" + ", 2), "sub": (" - ", 2), "mul": ("·", 3), "div": ("/", 3), "eq": (" = ", 1), "ne": (" ≠ ", 1),
@@ -179,7 +180,7 @@ def describe(
         if c.scale is not None:
             repair = f"exp({printer.text(c.scale, old)} - {_in(printer._text(c.scale, new), 3)})"
             if c.guards:
-                empty = " ∨ ".join(f"{old[w]} = -∞" for w in c.guards)
+                empty = " ∧ ".join(f"{printer.text(w, old)} = -∞" for w in c.guards)
                 repair = f"where({empty}, 0, {repair})"
             factor = f"{repair}·"
         step = _join(c.monoid, f"{factor}{name}", printer.opened(c.wire, new if c.scale is not None else old))

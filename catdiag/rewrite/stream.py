@@ -12,16 +12,19 @@ the update of FlashAttention-2, Dao 2023, algorithm 1). What is found is proved 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Group, Map, Reduce, Rename, const_box, map_box
+from catdiag.boxes import Box, Const, Fold, Group, const_box, map_box, reduce_box
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
-from catdiag.rewrite.cascade import MODES, Cascade, Component
+from catdiag.rewrite.cascade import Cascade
+from catdiag.rewrite.emitter import Emitter, element_type, localised
+from catdiag.rewrite.stabiliser import MODES, Component
 from catdiag.rewrite.terms import Terms
+from catdiag.rewrite.tidy import last_over
 from catdiag.types import ArrayType, Axis, Ty
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ def candidates(diagram: Diagram, axis: str) -> Iterator[Streamed]:
     They differ in how exponentials are stabilised: whether a repair is defined on every block is for
     the prover to decide. Raises as `find` does.
     """
-    flat = inline(diagram)
+    flat = last_over(inline(diagram), axis)
     node = _group_around(flat, axis)
     if node is not None:
         for inner in candidates(_body(node), axis):
@@ -133,104 +136,6 @@ def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
 
 
 # -- bodies ---------------------------------------------------------------------------------------
-
-
-class Emitter:
-    """A diagram under construction from wires of a `Terms` graph, with a local size for the streamed axis."""
-
-    def __init__(
-        self, terms: Terms, dom: Sequence[ArrayType], local: Axis | None = None, real: Collection[int] = ()
-    ) -> None:
-        self.terms = terms
-        self.real = real
-        self.dom = tuple(dom)
-        self.types = list(dom)
-        self.nodes: list[Node] = []
-        self.local = local
-        self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
-
-    def fit(self, ty: ArrayType) -> ArrayType:
-        """A type with the local size of the streamed axis."""
-        return ty if self.local is None else localised(ty, self.local)
-
-    def add(self, box: Box, inputs: Sequence[int]) -> int:
-        """The first output of a box, which is made once for the same inputs."""
-        key = (box, tuple(inputs))
-        if key not in self._known:
-            self._known[key] = len(self.types)
-            self.nodes.append(Node(box, tuple(inputs)))
-            self.types.extend(box.cod)
-        return self._known[key]
-
-    def map(self, fn: str, *wires: int) -> int:
-        """A scalar function."""
-        return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
-
-    def cast(self, wire: int, ty: ArrayType) -> int:
-        """The wire with the layout and element type of `ty`."""
-        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
-
-    def emit(self, wire: int, env: dict[int, int], result: ArrayType | None = None) -> int:
-        """The wire that carries a wire of the terms, what is known being in `env`; `result` forces its type."""
-        for w in self.terms.cone([wire], env):
-            if w in env:
-                continue
-            node = self.terms.node(w)
-            assert node is not None, "every input wire is in the environment"
-            inputs = [env[i] for i in node.inputs]
-            dom = [self.types[i] for i in inputs]
-            cod = [self.fit(t) for t in node.box.cod]
-            if len(cod) == 1 and w not in self.real:
-                cod = [ArrayType(cod[0].axes, _element(node.box, dom))] if w != wire or result is None else [result]
-            first = self.add(Box(node.box.op, Ty(*dom), Ty(*cod), node.box.line), inputs)
-            start = self.terms.first[self.terms.maker[w]]
-            for k in range(len(cod)):
-                env.setdefault(start + k, first + k)
-        return env[wire] if result is None else self.cast(env[wire], result)
-
-    def diagram(self, outputs: Sequence[int], names: tuple[str, ...]) -> Diagram:
-        """The diagram made so far, without boxes that reach no output."""
-        needed = set(outputs)
-        count = len(self.types)
-        kept: list[Node] = []
-        for node in reversed(self.nodes):
-            count -= len(node.box.cod)
-            if any(w in needed for w in range(count, count + len(node.box.cod))):
-                needed.update(node.inputs)
-                kept.append(node)
-        number = {w: w for w in range(len(self.dom))}
-        old, new, nodes = len(self.dom), len(self.dom), []
-        alive = {id(node) for node in kept}
-        for node in self.nodes:
-            if id(node) in alive:
-                nodes.append(Node(node.box, tuple(number[w] for w in node.inputs)))
-                number.update((old + k, new + k) for k in range(len(node.box.cod)))
-                new += len(node.box.cod)
-            old += len(node.box.cod)
-        graph = Graph(Ty(*self.dom), tuple(nodes), tuple(number[w] for w in outputs))
-        return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names)
-
-
-def localised(ty: ArrayType, local: Axis) -> ArrayType:
-    """A type with another size for the axis of that name."""
-    if ty.axis(local.name) is None:
-        return ty
-    return ArrayType(tuple(local if a.name == local.name else a for a in ty.axes), ty.element)
-
-
-def _element(box: Box, dom: Sequence[ArrayType]) -> str:
-    """The element type of a box's result, given its inputs': minus infinity travels where numbers do."""
-    declared = box.cod[0].element
-    if all(a.element == b.element for a, b in zip(dom, box.dom, strict=True)):
-        return declared
-    op = box.op
-    extended = any(t.element == "extended" for t in dom)
-    if isinstance(op, Map) and not op.fn.startswith("apply:"):
-        made = map_box(op.fn, dom).cod[0].element
-        return made if made == "extended" and declared in ("real", "int") else declared
-    if isinstance(op, (Reduce, Einsum)) and extended and declared in ("real", "int"):
-        return "extended"
-    return declared
 
 
 class _Loop:
@@ -319,7 +224,7 @@ class _Loop:
             inputs = [emitter.emit(i, new) for i in node.inputs]
             ty = self.states[k]
             dom = Ty(*(emitter.types[i] for i in inputs))
-            element = _element(node.box, list(dom)) if c.monoid == "max" else ty.element
+            element = element_type(node.box, list(dom)) if c.monoid == "max" else ty.element
             block = emitter.add(Box(node.box.op, dom, Ty(ArrayType(ty.axes, element)), node.box.line), inputs)
             new[c.wire] = self._combined(emitter, c, before, block, ty)
             outputs.append(new[c.wire])
@@ -345,11 +250,16 @@ class _Loop:
         change = emitter.map("sub", emitter.emit(c.scale, old), emitter.emit(c.scale, new))
         rho = emitter.map("exp", change)
         if c.guards:
+            # Where all of these are minus infinity nothing is accumulated yet; elsewhere exp(μ − μ′) is right.
             bottom = emitter.add(const_box(None), ())
-            empty = [emitter.map("eq", old[w], bottom) for w in c.guards]
-            guard = empty[0]
-            for other in empty[1:]:
-                guard = emitter.map("or", guard, other)
+            guard: int | None = None
+            for w in c.guards:
+                empty = emitter.map("eq", emitter.emit(w, old), bottom)
+                for name in emitter.types[empty].names:
+                    if name not in emitter.types[value].names:
+                        empty = emitter.add(reduce_box("all", name, emitter.types[empty]), (empty,))
+                guard = empty if guard is None else emitter.map("and", guard, empty)
+            assert guard is not None
             rho = emitter.map("where", guard, emitter.add(const_box(Fraction(0)), ()), rho)
         return emitter.map("mul", value, rho)
 

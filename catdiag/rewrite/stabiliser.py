@@ -1,0 +1,232 @@
+"""Exponentials kept as the user wrote them: their scale, when a repair is defined, and how it is guarded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from catdiag.boxes import Box, Einsum, Index, Map, Reduce, Rename, SizeOf
+from catdiag.rewrite.separable import Algebra, Form, Monomial, Scale, Term, collect, scaled, times
+from catdiag.rewrite.terms import Terms
+from catdiag.types import ArrayType, Axis, Ty
+
+MODES = ("plain", "guarded", "shifted", "whole", "none")
+"""How exponentials are stabilised, in order of preference.
+
+- `plain`: as the user wrote them, guarded where the empty list leaves the repair undefined;
+- `guarded`: every repair is guarded on the maxima that it uses being above minus infinity;
+- `shifted`: the same, minus infinity replaced by 0, with no guard on the repair itself;
+- `whole`: guarded, and no part of an exponent is moved out of the loop;
+- `none`: `exp(b − μ) = exp(b)·exp(−μ)`, nothing to repair and nothing stabilised.
+"""
+
+# Scalar functions that are defined everywhere, so that a statistic made by them is defined on every block.
+_TOTAL = frozenset(("add", "sub", "mul", "neg", "exp", "tanh", "sigmoid", "abs", "max", "min", "where"))
+
+
+@dataclass
+class Component:
+    """One accumulator: the wire that is its value on a list, its monoid, and its repair exp(μ(old) − μ(new))."""
+
+    wire: int
+    monoid: str
+    line: str | None
+    scale: int | None = None
+    guards: tuple[int, ...] = ()
+
+
+class Stabiliser(Algebra):
+    """Forms together with the components of the state, on which scales depend."""
+
+    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+        super().__init__(terms, axis.name)
+        self.mode = mode
+        self.streamed = axis
+        self.components: dict[int, Component] = {}
+        self.safe: set[int] = set()
+        self.exponents: dict[int, Form] = {}
+        self.origin: dict[int, Box] = {}
+        self.here: Box | None = None
+
+    def stabilised(self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int) -> Form:
+        """The exponential of `elements − kept − moved`, of which `kept` is the scale."""
+        terms = self.terms
+        monomial: Monomial = ()
+        if moved:
+            monomial = ((terms.map("exp", self.emit(scaled(moved, Fraction(-1)))), 1),)
+        if not kept:
+            return (Term(Fraction(1), monomial, terms.map("exp", self.emit(elements))),)
+        scale = tuple(map(self._absorb, kept)) if self.mode == "plain" else kept
+        element = direct
+        if moved or scale != kept:
+            element = terms.map("exp", terms.map("sub", self.emit(elements), self.emit(scale)))
+        guards: tuple[int, ...] = ()
+        if guarded:
+            maxima = self._maxima(w for t in scale for w, _ in t.monomial)
+            safe = {w: self._safe(w) for w in maxima}
+            change = {w: terms.substitute(w, safe, self.components) for t in scale for w, _ in t.monomial}
+            scale = tuple(Term(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial))) for t in scale)
+            element = terms.substitute(element, safe, self.components)
+            guards = tuple(maxima) if self.mode != "shifted" else ()
+        self.set_scale(element, Scale(tuple((t.coefficient, t.monomial) for t in scale), guards))
+        self.exponents[element] = (*elements, *scaled(scale, Fraction(-1)))
+        return (Term(Fraction(1), monomial, element),)
+
+    def split(self, statistics: Form) -> tuple[Form, Form, bool]:
+        """The summands of a scale: those kept in the loop, those moved out of it, and whether a guard is needed."""
+        if self.mode == "none":
+            return (), statistics, False
+        kept, moved, guarded = [], [], self.mode != "plain"
+        for t in statistics:
+            late = [(w, p) for w, p in t.monomial if self.terms.late[w]]
+            maxima = self._maxima(w for w, _ in late)
+            if self.mode != "whole" and (any(p < 0 for _, p in late) or not self._total(w for w, _ in late)):
+                moved.append(t)
+                continue
+            kept.append(t)
+            bare = self._absorb(t)
+            if maxima and not (
+                bare.coefficient == 1 and len(bare.monomial) == 1 and self._is_maximum(bare.monomial[0])
+            ):
+                guarded = True
+        return tuple(kept), tuple(moved), guarded
+
+    def expand(self, form: Form) -> Form:
+        """Statistics that are sums, taken apart into their summands."""
+        todo, found = list(form), []
+        while todo:
+            t = todo.pop(0)
+            if t.bound:
+                todo.insert(0, Term(Fraction(1), ((self.emit((t,)), 1),)))
+                continue
+            place = next((k for k, (w, p) in enumerate(t.monomial) if p == 1 and self._is_sum(w)), None)
+            if place is None:
+                found.append(t)
+                continue
+            wire = t.monomial[place][0]
+            rest = times(t.monomial, ((wire, 1),), -1)
+            for s in reversed(self._summands(wire)):
+                todo.insert(0, Term(t.coefficient * s.coefficient, times(rest, s.monomial)))
+        return collect(found)
+
+    def _is_sum(self, wire: int) -> bool:
+        node = self.terms.node(wire)
+        if node is None or not self.terms.late[wire]:
+            return False
+        fn = self.terms.made_by(wire)
+        if fn in ("mul", "div"):
+            return sum(self.terms.late[w] for w in node.inputs) == 1 and (
+                fn == "mul" or self.terms.late[node.inputs[0]]
+            )
+        return fn in ("add", "sub", "neg")
+
+    def _summands(self, wire: int) -> Form:
+        node = self.terms.node(wire)
+        assert node is not None
+        fn = self.terms.made_by(wire)
+        parts = [self.atom(w) for w in node.inputs]
+        if fn == "neg":
+            return scaled(parts[0], Fraction(-1))
+        if fn in ("mul", "div"):
+            if fn == "mul":
+                return self.multiply(parts[0], parts[1])
+            return self.divide(parts[0], parts[1]) or ()
+        return (*parts[0], *scaled(parts[1], Fraction(1 if fn == "add" else -1)))
+
+    def _absorb(self, t: Term) -> Term:
+        """An early factor of a scale taken into its component: `β·max_x S` is `max_x β·S` for β > 0."""
+        late = [(w, p) for w, p in t.monomial if self.terms.late[w]]
+        if len(late) != 1 or late[0][1] != 1 or t.bound:
+            return t
+        component = self.components.get(late[0][0])
+        factors = times(t.monomial, tuple(late), -1)
+        if component is None or component.scale is not None or (t.coefficient == 1 and not factors):
+            return t
+        if component.monoid == "sum" and all(self._closed(w) for w, _ in factors):
+            return t
+        node = self.terms.node(component.wire)
+        if node is None or not isinstance(node.box.op, Reduce):
+            return t
+        positive = t.coefficient > 0 and all(self.terms.positive[w] for w, _ in factors)
+        if not (component.monoid == "sum" or (component.monoid == "max" and positive)):
+            return t
+        element = self.emit((Term(t.coefficient, factors, node.inputs[0]),))
+        made = self.terms.reduce(component.monoid, self.axis, element, component.line)
+        return Term(Fraction(1), ((self.component(made, component.monoid, component.line), 1),))
+
+    def _maxima(self, wires: Iterable[int]) -> list[int]:
+        """The components that are maxima among those which wires are made of."""
+        cone = self.terms.cone(wires, self.components)
+        return [w for w in cone if w in self.components and self.components[w].monoid == "max"]
+
+    def _is_maximum(self, factor: tuple[int, int]) -> bool:
+        component = self.components.get(factor[0])
+        return component is not None and component.monoid == "max" and factor[1] == 1
+
+    def _total(self, wires: Iterable[int]) -> bool:
+        """Whether statistics are defined whatever the components are."""
+        for w in self.terms.cone(wires, self.components):
+            node = self.terms.node(w)
+            if w in self.components or node is None or not self.terms.late[w]:
+                continue
+            op = node.box.op
+            if isinstance(op, Map):
+                if op.fn not in _TOTAL and not (op.fn == "div" and not self.terms.late[node.inputs[1]]):
+                    return False
+            elif not isinstance(op, (Einsum, Rename, Reduce)):
+                return False
+        return True
+
+    def _safe(self, wire: int) -> int:
+        """A maximum with 0 for minus infinity, a real number on every list."""
+        terms = self.terms
+        bottom = terms.map("eq", wire, terms.const(None))
+        ty = terms.types[wire]
+        made = terms.map("where", bottom, terms.const(0), wire)
+        node = terms.node(made)
+        assert node is not None
+        made = terms.add(Box(Map("where"), node.box.dom, Ty(ArrayType(ty.axes, "real"))), node.inputs)
+        self.safe.add(made)
+        return made
+
+    def component(self, wire: int, monoid: str, line: str | None) -> int:
+        if wire not in self.components:
+            self.terms.mark(wire)
+            self.components[wire] = Component(wire, monoid, line)
+            if self.here is not None:
+                self.origin.setdefault(wire, self.here)
+        return wire
+
+    def close(self, wire: int, scale: Scale, line: str | None) -> int:
+        """A sum over the axis becomes a component, with the repair that its elements' scale asks for."""
+        known = wire in self.components
+        self.component(wire, "sum", line)
+        if not scale or known:
+            return wire
+        component = self.components[wire]
+        component.scale, component.guards = self.emit_scale(scale), scale.guards
+        carried: dict[int, int] = {}
+        for w in self.terms.cone([component.scale], self.components):
+            node = self.terms.node(w)
+            if node is None or w in self.components or not self.terms.late[w]:
+                continue
+            for i in node.inputs:
+                if i not in carried and not self.terms.late[i] and not self._closed(i):
+                    carried[i] = self._carried(i)
+        if carried:
+            safe = {w: self._safe(made) for w, made in carried.items()}
+            component.scale = self.terms.substitute(component.scale, safe, self.components)
+            component.guards = scale.guards or tuple(carried.values())
+        return wire
+
+    def _closed(self, wire: int) -> bool:
+        """Whether constants alone make an early wire, so that a merge can make it again."""
+        ops = [node.box.op if (node := self.terms.node(w)) is not None else None for w in self.terms.cone([wire])]
+        return not any(op is None or isinstance(op, (SizeOf, Index)) for op in ops)
+
+    def _carried(self, wire: int) -> int:
+        """An array that the repair needs and that is no statistic, kept in the state as its maximum over the axis."""
+        ty = self.terms.types[wire]
+        repeated = self.terms.cast(wire, ArrayType((*ty.axes, self.streamed), ty.element))
+        return self.component(self.terms.reduce("max", self.axis, repeated), "max", None)
