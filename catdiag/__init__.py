@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from catdiag import library, testing
+    from catdiag import library as library
+    from catdiag import testing as testing
     from catdiag.build import (
         abs,
         algorithm,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
         SizeError,
         TypeMismatch,
     )
-    from catdiag.prove import Refuted, Theorem, Undecided, equivalent
+    from catdiag.prove import Interrupted, Refuted, Theorem, Undecided, equivalent, prove
     from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
@@ -67,15 +68,16 @@ _HOMES = {
         "AxisError CatdiagError DoesNotFit EqualityUndecided NotGroupable NotStreamable SignatureError SizeError "
         "TypeMismatch"
     ),
-    "catdiag.prove": "Refuted Theorem Undecided equivalent",
+    "catdiag.prove": "Interrupted Refuted Theorem Undecided equivalent",
     "catdiag.types": "ArrayType Axis Ty",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 _MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "testing": "catdiag.testing"}
 
 __all__ = [  # noqa: RUF022
-    "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "NotGroupable",
-    "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided",
+    "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
+    "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch",
+    "Undecided",
     "abs", "algorithm", "all", "any", "apply", "box", "clip", "copy", "discard", "einsum", "equal", "equivalent",
     "exp", "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum", "prod", "prove",
     "rearrange", "sigmoid", "size", "softmax", "sqrt", "sum", "swap", "tanh", "testing", "where",

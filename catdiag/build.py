@@ -20,10 +20,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from catdiag.constants import number
 from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
 from catdiag.signature import merge_axes, parse, parse_axes
-from catdiag.trace import _RUNNING, Operand, Trace, Traced, number, running, traced
+from catdiag.trace import _RUNNING, Operand, Trace, Traced, running, traced
 from catdiag.types import ArrayType, Axis, Size
 
 Result = Traced | float
@@ -100,7 +101,11 @@ def _parameters(
 ) -> tuple[tuple[ArrayType, ...], tuple[str, ...]]:
     """The input types and their names, by the function's parameters."""
     positional, rest, required = [], None, 0
-    for parameter in inspect.signature(function).parameters.values():
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise SignatureError(f"{title} does not say what its parameters are: wrap it in a function that does") from None
+    for parameter in parameters:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             positional.append(parameter.name)
             required += parameter.default is parameter.empty

@@ -6,8 +6,6 @@ Nothing is merged but what has no inputs (constants, sizes, positions): computin
 
 from __future__ import annotations
 
-import math
-import numbers
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -26,10 +24,11 @@ from catdiag.boxes import (
     rename_box,
     size_box,
 )
+from catdiag.constants import number, short
 from catdiag.diagram import Diagram, Graph, Node, of_graph
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
 from catdiag.signature import merge_axes, parse_axes
-from catdiag.types import ArrayType, Axis, Size, Ty
+from catdiag.types import ArrayType, Axis, Size, Ty, show_size
 
 Operand = Union["Traced", int, float, Fraction]
 """What an operator takes: a traced array or a number."""
@@ -40,6 +39,16 @@ _PACKAGE = errors._PACKAGE
 _EXTENDED = frozenset({"add", "sub", "max", "min", "where", "eq", "ne", "lt", "le", "exp"})
 _BOOLEAN = frozenset({"and", "or", "not"})
 _MAX_POWER = 64
+# NumPy's names of the scalar functions, and whether the operands change places.
+_UFUNCS = {
+    "add": ("add", False), "subtract": ("sub", False), "multiply": ("mul", False), "divide": ("div", False),
+    "negative": ("neg", False), "exp": ("exp", False), "log": ("log", False), "sqrt": ("sqrt", False),
+    "tanh": ("tanh", False), "absolute": ("abs", False), "maximum": ("max", False), "minimum": ("min", False),
+    "equal": ("eq", False), "not_equal": ("ne", False), "less": ("lt", False), "less_equal": ("le", False),
+    "greater": ("lt", True), "greater_equal": ("le", True),
+    "logical_and": ("and", False), "logical_or": ("or", False), "logical_not": ("not", False),
+    "bitwise_and": ("and", False), "bitwise_or": ("or", False), "invert": ("not", False),
+}  # fmt: skip
 
 
 def running() -> Trace:
@@ -63,6 +72,7 @@ class Trace:
         self.nodes: list[Node] = []
         self.count = len(dom)
         self.axes = merge_axes((*dom, *(ArrayType((a,)) for a in axes)))
+        self._ambiguous: dict[str, tuple[Axis, Axis]] = {}
         self._types: dict[ArrayType, ArrayType] = {}
         self._made: dict[Any, Any] = {}
         self._lines: dict[tuple[str, int], str | None] = {}
@@ -133,6 +143,12 @@ class Trace:
         if axis is None:
             known = ", ".join(self.axes) or "none"
             raise AxisError(f"{what}: no array here has axis {name!r}; the axes of this algorithm are {known}")
+        if name in self._ambiguous:
+            one, two = self._ambiguous[name]
+            raise AxisError(
+                f"{what}: axis {name!r} has size {show_size(one.size)} on one array and {show_size(two.size)} on "
+                "another: rename one of the two"
+            )
         return axis
 
     def size(self, size: Size) -> Traced:
@@ -212,7 +228,9 @@ class Trace:
         box = rename_box(array.type, pairs, layout)
         renamed = self.add(Box(box.op, box.dom, box.cod, line), (array,))[0]
         for axis in renamed.type.axes:
-            self.axes.setdefault(axis.name, axis)
+            known = self.axes.setdefault(axis.name, axis)
+            if known.size != axis.size:
+                self._ambiguous[axis.name] = (known, axis)
         return renamed
 
     def call(self, name: str, body: Diagram, arrays: Sequence[Traced]) -> tuple[Traced, ...]:
@@ -251,40 +269,6 @@ class Trace:
         return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
 
 
-def number(value: object) -> Fraction | None:
-    """A number as the fraction of its shortest decimal text; None for minus infinity.
-
-    >>> number(0.1), number(-float("inf"))
-    (Fraction(1, 10), None)
-
-    Raises TypeMismatch for nan, plus infinity and what is no real number.
-    """
-    if isinstance(value, bool):
-        raise TypeMismatch(f"{value} is a truth value: expected an array or a number; write a comparison instead")
-    if isinstance(value, numbers.Rational):
-        return Fraction(int(value.numerator), int(value.denominator))
-    if isinstance(value, numbers.Real):
-        if math.isnan(value):
-            raise TypeMismatch("nan is not a number that an algorithm can compute with: expected a real number")
-        if math.isinf(value):
-            if float(value) > 0:
-                raise TypeMismatch("plus infinity is not a value here: expected a real number or -float('inf')")
-            return None
-        # NumPy's float32 prints its own shortest text; a float (and so NumPy's float64) by Python's repr.
-        return Fraction(float.__repr__(value) if isinstance(value, float) else str(value))
-    hint = "expected a traced array or a number"
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        hint = "an array of numbers must come in as an argument of the function, with axes in the signature"
-    elif isinstance(value, Diagram):
-        hint = "call the diagram on arrays first"
-    raise TypeMismatch(f"cannot compute with {type(value).__name__} {_short(value)}: {hint}")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
 class Traced:
     """An array inside an algorithm: it has a type, and no values. Operators broadcast by axis name.
 
@@ -297,7 +281,6 @@ class Traced:
     """
 
     __slots__ = ("_trace", "_wire", "type")
-    __array_ufunc__ = None  # so that NumPy leaves `np.float64(2) * a` to this class
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, wire: int, type: ArrayType) -> None:
@@ -424,6 +407,21 @@ class Traced:
 
     # -- what an array without values cannot do ----------------------------------------------------
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Traced:
+        """NumPy's functions of numbers, so that `np.float64(2) * a` and `np.exp(a)` are what they seem."""
+        name = ufunc.__name__
+        if method != "__call__" or options or name not in _UFUNCS:
+            raise TypeMismatch(f"np.{name} does not work on named axes: write what catdiag has, such as cd.sum(a, 'x')")
+        fn, swapped = _UFUNCS[name]
+        operands = inputs[::-1] if swapped else inputs
+        return _logic(fn, *operands) if fn in _BOOLEAN else running().arithmetic(fn, *operands)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        raise TypeMismatch(f"np.{func.__name__} does not work on named axes: write what catdiag has, such as cd.einsum")
+
+    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+        raise TypeMismatch(f"array {self} has no values while its algorithm is being built: NumPy cannot hold it")
+
     def __bool__(self) -> bool:
         raise TypeMismatch(
             f"array {self} has no values while its algorithm is being built, so `if`, `and`, `or`, `not` and chained "
@@ -437,7 +435,7 @@ class Traced:
         raise TypeMismatch(f"array {self} cannot be iterated over: write what happens at every index, by axis name")
 
     def __getitem__(self, key: object) -> NoReturn:
-        raise TypeMismatch(f"array {self} cannot be indexed with {_short(key)}: refer to axes by name")
+        raise TypeMismatch(f"array {self} cannot be indexed with {short(key)}: refer to axes by name")
 
     def __matmul__(self, other: object) -> NoReturn:
         raise TypeMismatch('@ does not say which axes are summed: write cd.einsum("a b, b c -> a c", A, B)')
@@ -456,7 +454,7 @@ def _logic(fn: str, *operands: object) -> Traced:
     trace = running()
     for operand in operands:
         if not isinstance(operand, Traced):
-            raise TypeMismatch(f"&, | and ~ combine arrays of truth values, not {_short(operand)}: compare first")
+            raise TypeMismatch(f"&, | and ~ combine arrays of truth values, not {short(operand)}: compare first")
     return trace.map(fn, *[trace.lift(a) for a in operands])
 
 

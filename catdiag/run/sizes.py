@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from catdiag.boxes import Call, Fold, Group
 from catdiag.diagram import Diagram
@@ -25,9 +26,7 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
     sizes: dict[str, int] = {}
     origin: dict[str, str] = {}
     for symbol, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            raise SizeError(f"size {symbol} is {value!r}: expected a positive integer")
-        sizes[symbol], origin[symbol] = value, "sizes="
+        sizes[symbol], origin[symbol] = _positive(value, f"size {symbol}"), "sizes="
     waiting: list[tuple[Axis, int, str]] = []
     for name, ty, shape in zip(diagram.input_names, diagram.dom, shapes, strict=True):
         if len(shape) != len(ty.axes):
@@ -142,9 +141,14 @@ def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
     if not tiles:
         return {}
     known = tile_bounds(diagram)
-    for symbol, value in tiles.items():
+    for symbol in tiles:
         if symbol not in known:
             raise SizeError(f"no tile is called {symbol!r}: this diagram has {', '.join(known) or 'no tiles'}")
-        if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) <= 0:
-            raise SizeError(f"tile {symbol} is {value!r}: expected a positive integer")
-    return {symbol: int(value) for symbol, value in tiles.items()}
+    return {symbol: _positive(value, f"tile {symbol}") for symbol, value in tiles.items()}
+
+
+def _positive(value: Any, what: str) -> int:
+    """An integer of Python or NumPy, at least 1. Raises SizeError, naming what it is."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) <= 0:
+        raise SizeError(f"{what} is {value!r}: expected a positive integer")
+    return int(value)

@@ -59,6 +59,12 @@ def at_this_line(error: CatdiagError, text: str) -> None:
         (lambda a, b: a[0], TypeMismatch, "by name"),
         (lambda a, b: a @ b, TypeMismatch, "cd.einsum"),
         (lambda a, b: math.sqrt(b), TypeMismatch, "cd.sqrt"),
+        (lambda a, b: np.sum(a), TypeMismatch, "cd.sum"),
+        (lambda a, b: np.sin(a), TypeMismatch, "np.sin"),
+        (lambda a, b: np.einsum("ij->i", a), TypeMismatch, "cd.einsum"),
+        (lambda a, b: np.where(a, b, b), TypeMismatch, "np.where"),
+        (lambda a, b: np.asarray(a), TypeMismatch, "NumPy cannot hold it"),
+        (lambda a, b: a.rename(x="k") + cd.sum(b.rename(x="q"), "q") * cd.size("q"), AxisError, 'cd.size("q")'),
         (lambda a, b: a**b, TypeMismatch, "cd.exp(p * cd.log(a))"),
         (lambda a, b: a**0.3, TypeMismatch, "half-integer"),
         (lambda a, b: a**100, TypeMismatch, "at most 64"),
@@ -124,6 +130,11 @@ def test_a_signature_that_does_not_fit_is_an_error(
     with pytest.raises(kind, match=re.escape(says)) as caught:
         cd.algorithm(signature)(function)
     at_this_line(caught.value, "cd.algorithm(signature)(function)")
+
+
+def test_a_function_without_known_parameters_is_an_error() -> None:
+    with pytest.raises(SignatureError, match="wrap it in a function"):
+        cd.algorithm("q, q")(max)
 
 
 def test_a_decorated_non_function_is_an_error() -> None:
