@@ -29,14 +29,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.boxes import Box, Call, Generic, bodies, check_box
 from catdiag.errors import AxisError, TypeMismatch
 from catdiag.types import ArrayType, Axis, Ty
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +176,7 @@ class Diagram:
 
         return weave(self, Axis(axis) if isinstance(axis, str) else axis, inputs)
 
-    def __call__(self, *arrays: np.ndarray) -> Any:
+    def __call__(self, *arrays: Any) -> Any:
         """Runs the diagram on NumPy arrays, in the order of its inputs; one output comes back bare, several as a tuple.
 
         Raises SizeError where shapes disagree with the types or with each other.
