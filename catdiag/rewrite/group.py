@@ -1,7 +1,7 @@
 """Grouping: a diagram that is weaved over some axes, run on tiles of them, each tile on its own.
 
 Where every box maps over an axis and every result carries it, `f` of a tile is the tile of `f`
-(naturality of weaving, Abbott and Zardini, "FlashAttention on a Napkin", section on group partition).
+(naturality of weaving; the group partition of Abbott and Zardini 2025).
 What is found is proved elsewhere.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Map, Op, Reduce, Rename, SizeOf, bodies
+from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Op, Reduce, Rename, SizeOf, bodies
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable
 from catdiag.rewrite.stream import local_size
@@ -189,8 +189,6 @@ def _obstacle(box: Box, axis: str) -> str | None:
         return "reads its position or size inside a loop"
     if isinstance(op, Generic) and (takes or any(t.axis(axis) is not None for t in box.cod)):
         return "is uninterpreted and may mix positions along it"
-    if not isinstance(op, (Map, Rename, Index)) and takes and not gives:
-        return "drops it from a result"
     return None
 
 

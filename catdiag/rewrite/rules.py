@@ -12,6 +12,7 @@ from catdiag.rewrite.stabiliser import Stabiliser
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Axis
 
+_DEEPEST = 32  # nested choices in one exponent
 _REASONS = {
     "div": "a divisor that adds elements and statistics cannot be split",
     "log": "the logarithm of such a sum cannot be split, nor that of a product of which a factor may be negative",
@@ -102,18 +103,23 @@ class Rules(Stabiliser):
                 return None
         return tuple(early), tuple(late)
 
-    def _exp(self, form: Form, exponent: int, direct: int, box: Box) -> Form:
+    def _exp(self, form: Form, exponent: int, direct: int, box: Box, depth: int = 0) -> Form:
+        """exp of elements plus statistics; of a choice, the choice of the exponentials."""
         parts = self.additive(form)
         if parts is None:
             node = self.terms.node(exponent)
-            if node is not None and self.terms.made_by(exponent) == "where" and not self.terms.late[node.inputs[0]]:
+            choice = node is not None and self.terms.made_by(exponent) == "where"
+            if node is not None and choice and not self.terms.late[node.inputs[0]] and depth < _DEEPEST:
                 branches: list[Form] = []
                 for wire in node.inputs[1:]:
                     if self.terms.is_bottom(wire):
                         branches.append(())
                         continue
-                    made = self.terms.map("exp", wire)
-                    branches.append(self._map("exp", [self.form_of(wire)], [wire], made, box))
+                    branch, made = self.form_of(wire), self.terms.map("exp", wire)
+                    if self.is_early(branch):
+                        branches.append(self.atom(self.terms.map("exp", self.emit(branch))))
+                    else:
+                        branches.append(self._exp(branch, wire, made, box, depth + 1))
                 chosen = self._where(node.inputs[0], branches[0], branches[1])
                 if chosen is not None:
                     return chosen

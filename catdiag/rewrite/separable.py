@@ -20,6 +20,10 @@ from catdiag.boxes import Box
 from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis
 
+MOST_TERMS = 1024
+"""Forms with more terms are refused: as many accumulators would be no state to keep on chip."""
+MOST_FACTORS = 16
+
 Monomial = tuple[tuple[int, int], ...]
 """Wires with integer exponents, in order of the wires: their product."""
 
@@ -99,6 +103,7 @@ class Algebra:
     def __init__(self, terms: Terms, axis: str) -> None:
         self.terms = terms
         self.axis = axis
+        self.here: Box | None = None
         self.scales: dict[int, Scale] = {}
         self._products: dict[tuple[int, ...], int] = {}
         self._factors: dict[int, tuple[int, ...]] = {}
@@ -144,15 +149,25 @@ class Algebra:
     # -- products -------------------------------------------------------------------------------
 
     def factors(self, wire: int) -> tuple[int, ...]:
-        """The factors of an element that is a product."""
-        if wire not in self._factors:
-            node = self.terms.node(wire)
-            if node is not None and self.terms.made_by(wire) == "mul" and all(map(self.has_axis, node.inputs)):
-                found = tuple(sorted(f for i in node.inputs for f in self.factors(i)))
-                self._products.setdefault(found, wire)
-            else:
-                found = (wire,)
-            self._factors[wire] = found
+        """The factors of an element that is a product; long products count as one factor."""
+        todo = [wire]
+        while todo:
+            w = todo[-1]
+            node = self.terms.node(w)
+            if w in self._factors:
+                todo.pop()
+                continue
+            found: tuple[int, ...] = (w,)
+            if node is not None and self.terms.made_by(w) == "mul" and all(map(self.has_axis, node.inputs)):
+                missing = [i for i in node.inputs if i not in self._factors]
+                if missing:
+                    todo.extend(missing)
+                    continue
+                flat = tuple(sorted(f for i in node.inputs for f in self._factors[i]))
+                if len(flat) <= MOST_FACTORS:
+                    found = flat
+                    self._products.setdefault(found, w)
+            self._factors[w] = found
         return self._factors[wire]
 
     def product(self, left: int | None, right: int | None) -> int | None:
@@ -162,7 +177,8 @@ class Algebra:
         key = tuple(sorted(self.factors(left) + self.factors(right)))
         if key not in self._products:
             made = self.terms.map("mul", left, right)
-            self._factors[made] = key
+            if len(key) <= MOST_FACTORS:
+                self._factors[made] = key
             self._products[key] = made
         wire = self._products[key]
         self.set_scale(wire, merge_scales(self.scale(left), self.scale(right)))
@@ -178,7 +194,8 @@ class Algebra:
             self.scales[element] = scale
 
     def multiply(self, left: Form, right: Form) -> Form:
-        """The product of two forms."""
+        """The product of two forms. Raises Refused where it has too many terms."""
+        self._limit((left, right))
         found = []
         for s in left:
             for t in right:
@@ -218,6 +235,13 @@ class Algebra:
             monomial = times(t.monomial, inverse[0].monomial)
             found.append(Term(t.coefficient * inverse[0].coefficient, monomial, element, t.bound))
         return collect(found)
+
+    def _limit(self, forms: Sequence[Form]) -> None:
+        count = 1
+        for form in forms:
+            count *= len(form)
+        if count > MOST_TERMS and self.here is not None:
+            raise Refused(self.here, f"multiplied out it has {count} terms, more than {MOST_TERMS}")
 
     # -- bound axes -----------------------------------------------------------------------------
 
@@ -312,6 +336,7 @@ class Algebra:
         Statistics that carry a contracted axis stay outside: the elements keep it, it is bound, and it is
         contracted when the form is emitted. An axis in no factor gives its size.
         """
+        self._limit(forms)
         axes = {a.name: a for ty in types for a in ty.axes}
         gone = [a for a in axes.values() if a.name not in output]
         found: list[Term] = []

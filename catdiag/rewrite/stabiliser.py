@@ -47,7 +47,6 @@ class Stabiliser(Algebra):
         self.safe: set[int] = set()
         self.exponents: dict[int, Form] = {}
         self.origin: dict[int, Box] = {}
-        self.here: Box | None = None
 
     def stabilised(self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int) -> Form:
         """The exponential of `elements − kept − moved`, of which `kept` is the scale."""

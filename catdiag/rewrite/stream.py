@@ -5,8 +5,7 @@
 
     A ← exp(μ(old) − μ(new))·A ⊕ (⊕ over the block of b, with the new statistics)
 
-which is the streaming theorem of the cascade (derived here; for a softmax followed by a contraction it is
-the update of FlashAttention-2, Dao 2023, algorithm 1). What is found is proved elsewhere.
+which is the streaming theorem of the cascade (derived here). What is found is proved elsewhere.
 """
 
 from __future__ import annotations

@@ -1,0 +1,142 @@
+"""What grouping finds, run in tiles with remainders against the diagram as written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.boxes import Fold, Group
+from catdiag.diagram import Diagram, check
+from catdiag.errors import AxisError, NotGroupable
+from catdiag.rewrite import group, stream
+from catdiag.run.numpy import run
+
+SIZES = {"q": 5, "x": 7, "d": 4, "h": 3, "k": 2, "r": 2, "b": 2, "y": 5}
+
+
+def arrays(diagram: Diagram) -> list[Any]:
+    """Random arrays for the inputs of a diagram."""
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=[SIZES[str(a.size)] for a in ty.axes]) for ty in diagram.dom]
+
+
+def agree(diagram: Diagram, grouped: Diagram, *symbols: str) -> None:
+    """Asserts that a grouped diagram gives what the diagram does, with tiles of every kind."""
+    check(grouped)
+    assert (grouped.dom, grouped.cod, grouped.names) == (diagram.dom, diagram.cod, diagram.names)
+    given = arrays(diagram)
+    wanted = run(diagram, given)
+    for tile in (1, 2, 3, 7):
+        found = run(grouped, given, tiles=dict.fromkeys(symbols, tile))
+        for a, b in zip(*((v if isinstance(v, tuple) else (v,)) for v in (wanted, found)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def attention() -> Diagram:
+    return cd.library.get("attention")
+
+
+def test_one_axis_and_several() -> None:
+    matmul = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", A, B))
+    agree(matmul, group.find(matmul, ["q"]), "g_q")
+    agree(matmul, group.find(matmul, ["q", "d"]), "g_q", "g_d")
+    assert group.groupable(matmul) == ["q", "d"]
+
+
+def test_after_a_stream_and_before() -> None:
+    flash = group.find(stream.find(attention(), "x").diagram, ["q"])
+    agree(attention(), flash, "g_q", "s_x")
+    first = stream.find(group.find(attention(), ["q"]), "x").diagram
+    agree(attention(), first, "g_q", "s_x")
+    op = flash.boxes[-1].op
+    assert isinstance(op, Group) and [b.name for b in flash.boxes if isinstance(b.op, Group)] == ["group[q]"]
+    fold = next(b.op for b in op.body.boxes if isinstance(b.op, Fold))
+    assert {str(a.size) for ty in fold.step.graph.wire_types() for a in ty.axes} == {"g_q", "s_x", "d"}
+    assert {str(a.size) for ty in fold.unit.cod for a in ty.axes} == {"g_q", "d"}
+
+
+def test_tiles_of_two_steps_make_one_group() -> None:
+    heads = attention().weave("h")
+    grouped = group.find(group.find(stream.find(heads, "x").diagram, ["q"]), ["h"])
+    assert [b.op.tiles for b in grouped.boxes if isinstance(b.op, Group)] == [(("q", "g_q"), ("h", "g_h"))]
+    agree(heads, grouped, "g_q", "g_h", "s_x")
+    with pytest.raises(NotGroupable, match="already"):
+        group.find(grouped, ["q"])
+
+
+def test_grouped_queries_share_keys() -> None:
+    shared = cd.library.get("grouped_query_attention")
+    grouped = group.find(stream.find(shared, "x").diagram, ["b", "k", "r", "q"])
+    agree(shared, grouped, "g_b", "g_k", "g_r", "g_q", "s_x")
+
+
+def test_positions_and_sizes_of_grouped_axes_come_from_outside() -> None:
+    def causal(S, V):  # type: ignore[no-untyped-def]
+        S = cd.where(cd.index("x") <= cd.index("q"), S, -1e9) / cd.size("q")
+        return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V) * cd.index("q") / cd.size("d")
+
+    diagram = cd.algorithm("q x, x d -> q d")(causal)
+    for start in (diagram, stream.find(diagram, "x").diagram):
+        for axes in (["q"], ["d"], ["q", "d"], ["d", "q"]):
+            agree(diagram, group.find(start, axes), *(f"g_{a}" for a in axes))
+    twice = group.find(group.find(diagram, ["d"]), ["q"])
+    agree(diagram, twice, "g_q", "g_d")
+
+
+def test_one_array_in_two_roles() -> None:
+    def mixing(A):  # type: ignore[no-untyped-def]
+        B = A.rename(x="y")
+        return cd.einsum("x y, y d -> x d", cd.softmax(cd.einsum("x d, y d -> x y", A, B), "y"), B)
+
+    diagram = cd.algorithm("x d -> x d")(mixing)
+    agree(diagram, group.find(stream.find(diagram, "y").diagram, ["x"]), "g_x", "s_y")
+    with pytest.raises(NotGroupable, match="sums over it"):
+        group.find(diagram, ["d"])
+
+
+def test_results_that_no_input_reaches() -> None:
+    diagram = cd.algorithm("q -> q, q")(lambda a: (a, cd.index("q") * cd.size("q")))
+    agree(diagram, group.find(diagram, ["q"]), "g_q")
+
+
+def test_refusals_name_the_box() -> None:
+    softmax = cd.algorithm("q x")(lambda a: cd.softmax(a, "x"))
+    with pytest.raises(NotGroupable, match=r"max\[x\] reduces over it"):
+        group.find(softmax, ["x"])
+    with pytest.raises(NotGroupable, match="lacks it"):
+        group.find(attention(), ["x"])
+    with pytest.raises(AxisError, match="expected one of q, d, x"):
+        group.find(attention(), ["z"])
+    with pytest.raises(AxisError, match="twice"):
+        group.find(attention(), ["q", "q"])
+    with pytest.raises(AxisError, match="at least one"):
+        group.find(attention(), [])
+    Q = cd.Ty(cd.ArrayType((cd.Axis("q"),)))
+    with pytest.raises(NotGroupable, match="uninterpreted"):
+        group.find(cd.box("f", Q, Q), ["q"])
+    assert group.groupable(softmax) == ["q"]
+    turned = cd.algorithm("q x")(lambda a: (a * 2).rename(q="k"))
+    with pytest.raises(NotGroupable, match="another name"):
+        group.find(turned, ["k"])
+
+
+def test_the_line_is_the_users() -> None:
+    def centred(a):  # type: ignore[no-untyped-def]
+        return a - cd.mean(a, "x")
+
+    with pytest.raises(NotGroupable) as caught:
+        group.find(cd.algorithm("q x")(centred), ["x"])
+    assert "test_group_found.py" in str(caught.value)
+
+
+def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:
+    flash = stream.find(attention(), "x").diagram
+    small = group.resize(group.resize(flash, "q", 3), "x", "n")
+    fold = next(b.op for b in small.boxes if isinstance(b.op, Fold))
+    sizes = {str(a.size) for ty in fold.step.graph.wire_types() for a in ty.axes}
+    assert sizes == {"3", "s_x", "d"}
+    assert {a.size for ty in small.dom for a in ty.axes} == {3, "n", "d"}
+    assert group.resize(small, "z", 2) == small
