@@ -16,31 +16,19 @@ if TYPE_CHECKING:
     from catdiag import library as library
     from catdiag import testing as testing
     from catdiag.build import (
-        abs,
         algorithm,
         all,
         any,
-        apply,
-        clip,
         einsum,
-        equal,
-        exp,
         index,
-        log,
         max,
-        maximum,
         mean,
         min,
-        minimum,
         prod,
         rearrange,
-        sigmoid,
         size,
         softmax,
-        sqrt,
         sum,
-        tanh,
-        where,
     )
     from catdiag.cost import hardware
     from catdiag.diagram import Diagram, box, copy, discard, id, swap
@@ -56,19 +44,31 @@ if TYPE_CHECKING:
         TypeMismatch,
     )
     from catdiag.prove import Interrupted, Refuted, Theorem, Undecided, equivalent, prove
+    from catdiag.scalars import (
+        abs,
+        apply,
+        clip,
+        equal,
+        exp,
+        log,
+        maximum,
+        minimum,
+        sigmoid,
+        sqrt,
+        tanh,
+        where,
+    )
     from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
-    "catdiag.build": (
-        "abs algorithm all any apply clip einsum equal exp index log max maximum mean min minimum prod rearrange "
-        "sigmoid size softmax sqrt sum tanh where"
-    ),
+    "catdiag.build": "algorithm all any einsum index max mean min prod rearrange size softmax sum",
     "catdiag.diagram": "Diagram box copy discard id swap",
     "catdiag.errors": (
         "AxisError CatdiagError DoesNotFit EqualityUndecided NotGroupable NotStreamable SignatureError SizeError "
         "TypeMismatch"
     ),
     "catdiag.prove": "Interrupted Refuted Theorem Undecided equivalent",
+    "catdiag.scalars": "abs apply clip equal exp log maximum minimum sigmoid sqrt tanh where",
     "catdiag.types": "ArrayType Axis Ty",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

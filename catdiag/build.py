@@ -16,20 +16,15 @@ Arrays are matched by axis name, never by position. A mistake is an error at the
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from catdiag.constants import number
 from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
+from catdiag.scalars import exp
 from catdiag.signature import merge_axes, parse, parse_axes
-from catdiag.trace import _RUNNING, Operand, Trace, Traced, running, traced
+from catdiag.trace import _RUNNING, Operand, Trace, Traced, running
 from catdiag.types import ArrayType, Axis, Size
-
-Result = Traced | float
-"""A traced array; a plain number where only plain numbers were given outside of an algorithm."""
-
 
 # -- algorithms ------------------------------------------------------------------------------------
 
@@ -259,27 +254,57 @@ def sum(array: Operand, axes: str) -> Traced:
 
 
 def prod(array: Operand, axes: str) -> Traced:
-    """The product over one or several axes. Raises AxisError for an axis that the array lacks."""
+    """The product over one or several axes.
+
+    >>> algorithm("q x")(lambda a: prod(a, "x"))([[2, 3], [4, 5]]).tolist()
+    [6.0, 20.0]
+
+    Raises AxisError for an axis that the array lacks.
+    """
     return _reduce("prod", array, axes)
 
 
 def max(array: Operand, axes: str) -> Traced:
-    """The largest over one or several axes. Raises AxisError for an axis that the array lacks."""
+    """The largest over one or several axes.
+
+    >>> algorithm("q x")(lambda a: max(a, "x"))([[2, 3], [4, 5]]).tolist()
+    [3.0, 5.0]
+
+    Raises AxisError for an axis that the array lacks.
+    """
     return _reduce("max", array, axes)
 
 
 def min(array: Operand, axes: str) -> Traced:
-    """The smallest over one or several axes. Raises AxisError for an axis that the array lacks."""
+    """The smallest over one or several axes.
+
+    >>> algorithm("q x")(lambda a: min(a, "q x"))([[2, 3], [4, 5]]).tolist()
+    2.0
+
+    Raises AxisError for an axis that the array lacks.
+    """
     return _reduce("min", array, axes)
 
 
 def any(array: Operand, axes: str) -> Traced:
-    """Whether one is true along the axes, of truth values. Raises AxisError for an axis that the array lacks."""
+    """Whether one is true along the axes, of truth values.
+
+    >>> algorithm("q x")(lambda a: any(a > 2, "x"))([[1, 2], [3, 1]]).tolist()
+    [False, True]
+
+    Raises AxisError for an axis that the array lacks.
+    """
     return _reduce("any", array, axes)
 
 
 def all(array: Operand, axes: str) -> Traced:
-    """Whether all are true along the axes, of truth values. Raises AxisError for an axis that the array lacks."""
+    """Whether all are true along the axes, of truth values.
+
+    >>> algorithm("q x")(lambda a: all(a > 0, "x"))([[1, 2], [3, 0]]).tolist()
+    [True, False]
+
+    Raises AxisError for an axis that the array lacks.
+    """
     return _reduce("all", array, axes)
 
 
@@ -299,136 +324,29 @@ def mean(array: Operand, axes: str) -> Traced:
     return _reduce("sum", array, axes) / trace.size(size)
 
 
-# -- scalar functions -----------------------------------------------------------------------------------
-
-
-def _scalar(fn: str, plain: Callable[..., float] | None, *operands: Operand) -> Any:
-    """A box for the function; or its value where no algorithm is being built and all operands are numbers."""
-    if plain is not None and _RUNNING.get() is None and not _some(operands):
-        for operand in operands:
-            number(operand)
-        return plain(*operands)
-    return running().arithmetic(fn, *operands)
-
-
-def _some(operands: Sequence[object]) -> bool:
-    return True in map(traced, operands)
-
-
-def exp(a: Operand) -> Any:
-    """e to the power of `a`; 0 for minus infinity.
-
-    >>> exp(0)
-    1.0
-    """
-    return _scalar("exp", math.exp, a)
-
-
-def log(a: Operand) -> Any:
-    """The natural logarithm, of positive numbers."""
-    return _scalar("log", math.log, a)
-
-
-def sqrt(a: Operand) -> Any:
-    """The square root, of numbers that are not negative.
-
-    >>> sqrt(4)
-    2.0
-    """
-    return _scalar("sqrt", math.sqrt, a)
-
-
-def tanh(a: Operand) -> Any:
-    """The hyperbolic tangent, `(e^a − e^−a) / (e^a + e^−a)`."""
-    return _scalar("tanh", math.tanh, a)
-
-
-def sigmoid(a: Operand) -> Any:
-    """The logistic function, `1 / (1 + e^−a)`.
-
-    >>> sigmoid(0)
-    0.5
-    """
-    return _scalar("sigmoid", lambda v: 1 / (1 + math.exp(-v)) if v >= 0 else math.exp(v) / (1 + math.exp(v)), a)
-
-
-def abs(a: Operand) -> Any:
-    """The absolute value."""
-    return _scalar("abs", math.fabs, a)
-
-
-def maximum(a: Operand, b: Operand) -> Any:
-    """The larger of two, at every index; `-float("inf")` may be one of them."""
-    return _scalar("max", lambda v, w: v if v >= w else w, a, b)
-
-
-def minimum(a: Operand, b: Operand) -> Any:
-    """The smaller of two, at every index."""
-    return _scalar("min", lambda v, w: v if v <= w else w, a, b)
-
-
-def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) -> Any:
-    """`a` where it is between `low` and `high`, else the nearer bound: `min(max(a, low), high)`.
-
-    >>> clip(7, 0, 5)
-    5
-    """
-    result = a if low is None else maximum(a, low)
-    return result if high is None else minimum(result, high)
-
-
-def equal(a: Operand, b: Operand) -> Any:
-    """Whether two are equal, at every index; the same as `a == b`."""
-    return _scalar("eq", lambda v, w: v == w, a, b)
-
-
-def where(condition: Traced, a: Operand, b: Operand) -> Traced:
-    """`a` where the condition holds, else `b`, at every index; `-float("inf")` may be one of them.
-
-    >>> masked = algorithm("q x")(lambda s: where(index("x") <= index("q"), s, -float("inf")))
-    >>> str(masked.cod)
-    'extended[x q]'
-
-    Raises TypeMismatch for a condition that is no array of truth values.
-    """
-    trace = running()
-    if not traced(condition):
-        raise TypeMismatch(f"cd.where takes an array of truth values, not {condition!r}: compare, as in `a > 0`")
-    branches = [trace.lift(v, infinite=True) for v in (a, b)]
-    if {v.type.element for v in branches} != {"bool"}:
-        branches = [trace.numeric(v) for v in branches]
-    return trace.map("where", trace.lift(condition), *branches)
-
-
-def apply(function: str, *arrays: Operand) -> Traced:
-    """An uninterpreted scalar function, known by its name only: two applications to equal arguments are equal.
-
-    >>> str(algorithm("q, x")(lambda a, b: apply("f", a, b)).cod)
-    '[q x]'
-
-    Raises SignatureError for a name that is no identifier, TypeMismatch for another number of arguments than before.
-    """
-    trace = running()
-    if not isinstance(function, str) or not function.isidentifier():
-        raise SignatureError(f'cd.apply takes the name of a function, as in cd.apply("f", a), not {function!r}')
-    arity = trace.memo(("arity", function), lambda: len(arrays))
-    if arity != len(arrays) or not arrays:
-        raise TypeMismatch(f"function {function!r} of {arity or 'no'} arguments is applied to {len(arrays)}: "
-                           "expected one number of arguments, at least one")  # fmt: skip
-    return trace.arithmetic(f"apply:{function}", *arrays)
-
-
 # -- positions, sizes, layout -----------------------------------------------------------------------------
 
 
 def index(axis: str) -> Traced:
-    """The position along an axis of this algorithm, 0 to its size − 1. Raises AxisError for an unknown axis."""
+    """The position along an axis of this algorithm, 0 to its size − 1.
+
+    >>> algorithm("x")(lambda a: a * index("x"))([5, 5, 5]).tolist()
+    [0.0, 5.0, 10.0]
+
+    Raises AxisError for an unknown axis.
+    """
     trace = running()
     return trace.index(trace.axis(_one(axis), f'cd.index("{axis}")'))
 
 
 def size(axis: str) -> Traced:
-    """The size of an axis of this algorithm, as a scalar. Raises AxisError for an unknown axis."""
+    """The size of an axis of this algorithm, as a scalar.
+
+    >>> algorithm("x")(lambda a: a * size("x"))([5, 6]).tolist()
+    [10.0, 12.0]
+
+    Raises AxisError for an unknown axis.
+    """
     trace = running()
     return trace.size(trace.axis(_one(axis), f'cd.size("{axis}")').size)
 
@@ -442,6 +360,9 @@ def _one(axis: str) -> str:
 
 def rearrange(array: Operand, pattern: str) -> Traced:
     """The array in another layout: `rearrange(a, "q d -> d q")`.
+
+    >>> str(algorithm("q d")(lambda a: rearrange(a, "q d -> d q")).cod)
+    '[d q]'
 
     Raises AxisError where the two sides or the array do not have the same axes, SignatureError for splitting or
     merging axes: declare the array with a product axis, or with both axes, instead.

@@ -153,7 +153,13 @@ def _size(text: str, whole: str) -> int:
 
 
 def merge_axes(arrays: tuple[ArrayType, ...]) -> dict[str, Axis]:
-    """The axes of several arrays and of their parts, by name. Raises AxisError for one name of two sizes."""
+    """The axes of several arrays and of their parts, by name.
+
+    >>> list(merge_axes(parse("q (b g), b").inputs))
+    ['q', '(b g)', 'b', 'g']
+
+    Raises AxisError for one name of two sizes.
+    """
     found: dict[str, Axis] = {}
     stack = [axis for ty in reversed(arrays) for axis in reversed(ty.axes)]
     while stack:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from catdiag import build
+from catdiag import build, scalars
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.run.sizes import tile_bounds
@@ -60,7 +60,7 @@ def array_types(
     elements: tuple[str, ...] = ("real",),
     composite: bool = False,
 ) -> SearchStrategy[ArrayType]:
-    """Array types of at most `max_axes` different axes."""
+    """Array types of at most `max_axes` different axes, with one of the given element types."""
     st = _strategies()
     several = st.lists(axes(names, composite), max_size=max_axes, unique_by=lambda a: a.name)
     return st.builds(lambda a, e: ArrayType(tuple(a), e), several, st.sampled_from(elements))  # type: ignore[no-any-return]
@@ -124,8 +124,8 @@ def _binary(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
         "sub": lambda: (a - b, m + n),
         "mul": lambda: (a * b, m * n),
         "div": lambda: (a / (1 + b * b), m),
-        "max": lambda: (build.maximum(a, b), max(m, n)),
-        "min": lambda: (build.minimum(a, b), max(m, n)),
+        "max": lambda: (scalars.maximum(a, b), max(m, n)),
+        "min": lambda: (scalars.minimum(a, b), max(m, n)),
     }
     return results[draw(st.sampled_from(sorted(results)))]()
 
@@ -135,13 +135,13 @@ def _unary(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
     results: dict[str, Callable[[], tuple[Traced, float]]] = {
         "neg": lambda: (-a, m),
         "abs": lambda: (abs(a), m),
-        "tanh": lambda: (build.tanh(a), 1.0),
-        "sigmoid": lambda: (build.sigmoid(a), 1.0),
-        "log": lambda: (build.log(1 + a * a), m),
-        "sqrt": lambda: (build.sqrt(1 + a * a), m + 1),
+        "tanh": lambda: (scalars.tanh(a), 1.0),
+        "sigmoid": lambda: (scalars.sigmoid(a), 1.0),
+        "log": lambda: (scalars.log(1 + a * a), m),
+        "sqrt": lambda: (scalars.sqrt(1 + a * a), m + 1),
     }
     if m <= 4:
-        results["exp"] = lambda: (build.exp(a), 55.0)
+        results["exp"] = lambda: (scalars.exp(a), 55.0)
     return results[draw(st.sampled_from(sorted(results)))]()
 
 
@@ -169,7 +169,7 @@ def _choice(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
         return None
     # Positions are compared and not values: rounding must not decide between branches.
     one, two = (build.index(draw(st.sampled_from(known))) for _ in range(2))
-    return build.where(one <= two, a, b), max(m, n)
+    return scalars.where(one <= two, a, b), max(m, n)
 
 
 def _reduction(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from catdiag import build
 from catdiag.diagram import Diagram
 from catdiag.library.entry import Entries
+from catdiag.scalars import sqrt
 from catdiag.trace import Traced
 
 _entries = Entries({})
@@ -21,7 +22,7 @@ def attention(Q: Traced, K: Traced, V: Traced) -> Traced:
     S[q,x] = (Σ_d Q[q,d] · K[x,d]) / √d
     O[q,d] = Σ_x softmax_x(S)[q,x] · V[x,d]
     """
-    S = build.einsum("q d, x d -> q x", Q, K) / build.sqrt(build.size("d"))
+    S = build.einsum("q d, x d -> q x", Q, K) / sqrt(build.size("d"))
     return build.einsum("q x, x d -> q d", build.softmax(S, "x"), V)
 
 

@@ -7,8 +7,8 @@ softmax: [q x] → [q x]
 from __future__ import annotations
 
 from catdiag import build
-from catdiag.build import exp, log
 from catdiag.library.entry import Entries
+from catdiag.scalars import exp, log
 from catdiag.trace import Traced
 
 _entries = Entries({})

@@ -112,7 +112,12 @@ def _owned(array: Array, inputs: Sequence[Array]) -> Array:
 
 
 def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
-    """The array in the layout of its type, repeated along axes that it lacks."""
+    """The array in the layout of its type, repeated along axes that it lacks.
+
+    >>> from catdiag.types import Axis
+    >>> conform(Named(np.ones(2), ("q",)), ArrayType((Axis("x"), Axis("q"))), {"x": 3}).shape
+    (3, 2)
+    """
     order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
     data = np.asarray(value.over(order))
     if len(value.names) == len(order):
@@ -134,7 +139,13 @@ def _filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list
 
 
 def length(size: Size, sizes: Mapping[str, int]) -> int:
-    """The number that a size is. Raises SizeError where no input shows it."""
+    """The number that a size is.
+
+    >>> length(("*", "b", 2), {"b": 3})
+    6
+
+    Raises SizeError where no input shows it.
+    """
     missing = [s for s in sorted(size_symbols(size)) if s not in sizes]
     if missing:
         if show_size(size) in sizes:

@@ -108,12 +108,21 @@ def _unknown(size: Size, symbol: str, value: int, sizes: Mapping[str, int], axis
 
 
 def local_sizes(sizes: Mapping[str, int], cuts: Mapping[str, tuple[str, int]]) -> dict[str, int]:
-    """The sizes inside a loop's body: each symbol of a block is bound to the length of the block at hand."""
+    """The sizes inside a loop's body: each symbol of a block is bound to the length of the block at hand.
+
+    >>> local_sizes({"x": 7, "d": 2}, {"x": ("s_x", 3)})
+    {'x': 7, 'd': 2, 's_x': 3}
+    """
     return {**sizes, **dict(cuts.values())}
 
 
 def tile_bounds(diagram: Diagram) -> dict[str, Size]:
-    """The symbols of the stream blocks and groups of a diagram, bodies included, each with the size it divides up."""
+    """The symbols of the stream blocks and groups of a diagram, bodies included, each with the size it divides up.
+
+    >>> import catdiag as cd
+    >>> tile_bounds(cd.library.get("attention"))
+    {}
+    """
     found: dict[str, Size] = {}
     stack = [diagram]
     while stack:
@@ -137,7 +146,17 @@ def tile_bounds(diagram: Diagram) -> dict[str, Size]:
 
 
 def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
-    """The lengths of blocks and tiles, checked. Raises SizeError for a symbol that is none, or a length below 1."""
+    """The lengths of blocks and tiles, checked.
+
+    >>> import catdiag as cd
+    >>> tile_lengths(cd.id(cd.Ty()), {"s_x": 2})
+    Traceback (most recent call last):
+    ...
+    catdiag.errors.SizeError: no tile is called 's_x': this diagram has no tiles
+    ...
+
+    Raises SizeError for a symbol that is none, or a length below 1.
+    """
     if not tiles:
         return {}
     known = tile_bounds(diagram)
