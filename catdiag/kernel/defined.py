@@ -54,15 +54,15 @@ def show_condition(c: Term) -> str:
     return show(c)
 
 
-def owes(ctx: Context, t: Term, element: str = "real") -> list[Obligation]:
-    """What a term owes in a context, less what the context entails."""
+def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) -> list[Obligation]:
+    """What a term owes in a context, less what the context entails (or all of it)."""
     found: dict[Obligation, None] = {}
     seen: set[tuple[Term, tuple[tuple[str, Term], ...], tuple[Term, ...]]] = set()
     guards: tuple[Term, ...] = ()
     stack: list[tuple[Context, tuple[Term, ...], Term]] = [(ctx, guards, t)]
 
     def demand(ctx: Context, guards: tuple[Term, ...], condition: Term) -> None:
-        if not ctx.entails(condition):
+        if all_of_it or not ctx.entails(condition):
             found[Obligation(tuple(ctx.ranges.items()), guards, condition)] = None
 
     if element not in ("extended", "bool"):

@@ -66,8 +66,8 @@ class Wire:
     element: str = "real"
 
 
-Accept = Callable[[Mapping[str, Any], Sequence[Wire]], None]
-"""Asked of each fold or group and its inputs; raises where it does not mean what is said above."""
+Accept = Callable[[Mapping[str, Any], Sequence[Wire], Sizes], None]
+"""Asked of each fold or group, its inputs and the local sizes; raises where it does not mean what is said above."""
 
 
 def numeric(t: Term) -> Term:
@@ -233,11 +233,11 @@ def _node(
         value = node["value"]
         return [Wire(BOT if value == "-inf" else num(Fraction(value)), ())]
     if op == "fold":
-        accept(node, args)
+        accept(node, args, sizes)
         n = fold_length(node, args)
         return evaluate(node["state"], args, {**sizes, node["block"]: n}, accept)
     if op == "group":
-        accept(node, args)
+        accept(node, args, sizes)
         return evaluate(node["body"], args, {**sizes, **group_sizes(node, args)}, accept)
     raise KernelError(f"no box {op!r}")
 

@@ -85,9 +85,7 @@ class Derivation:
                     reasons.append(error.reason)
                 continue
             step = Step(f"stream {axis}", streamed, theorem, candidate.found)
-            streamed_only = replace(
-                self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step)
-            )
+            streamed_only = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step))
             return streamed_only.group(self.groups) if self.groups else streamed_only
         raise NotStreamable(
             f"{self.source.title or 'the diagram'} was not streamed over {axis!r}: a state was found, but not proved: "
