@@ -393,7 +393,15 @@ def discard(ty: Ty | ArrayType) -> Diagram:
 
 
 def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False) -> Diagram:
-    """The diagram with named boxes opened, all the way down, but for those that `keep` accepts."""
+    """The diagram with named boxes opened, all the way down, but for those that `keep` accepts.
+
+    The bodies of loops and groups are left as they are.
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> f, g = box("f", X, X), box("g", X, X)
+    >>> inline(call("outer", call("inner", f) >> g)) == f >> g
+    True
+    """
     nodes: list[Node] = []
     count = len(diagram.dom)
     # One frame a graph being read: the graph, the next node's place, and names of its wires in the result.

@@ -9,9 +9,8 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from pathlib import Path
 
-_PACKAGE = str(Path(__file__).resolve().parent) + os.sep
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 def user_line() -> str | None:

@@ -99,8 +99,11 @@ def _canon(diagram: Diagram) -> _Canon:
     return found
 
 
-def _inside_out(diagrams: Iterable[Diagram]) -> list[Diagram]:
-    """The diagrams and all bodies of boxes in them, each once, bodies before what holds them."""
+def _inside_out(diagrams: Iterable[Diagram], known: bool = True) -> list[Diagram]:
+    """The diagrams and all bodies of boxes in them, each once, bodies before what holds them.
+
+    Without `known`, those with a known fingerprint are left out, with all inside them.
+    """
     found: list[Diagram] = []
     seen: set[int] = set()
     stack = [(d, False) for d in diagrams]
@@ -108,7 +111,7 @@ def _inside_out(diagrams: Iterable[Diagram]) -> list[Diagram]:
         item, ready = stack.pop()
         if ready:
             found.append(item)
-        elif id(item) not in seen:
+        elif id(item) not in seen and (known or _canon(item).fingerprint is None):
             seen.add(id(item))
             stack.append((item, True))
             stack.extend((body, False) for body in _canon(item).nested)
@@ -128,7 +131,7 @@ def fingerprint(diagram: Diagram) -> int:
     if known is not None:
         return known
     value = 0
-    for item in _inside_out([diagram]):
+    for item in _inside_out([diagram], known=False):
         canon = _canon(item)
         if canon.fingerprint is None:
             tokens: list[int] = []

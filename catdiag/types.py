@@ -128,7 +128,8 @@ class Axis:
             object.__setattr__(self, "size", self.name)
         if self.kind not in ("name", "product", "coproduct"):
             raise AxisError(f"unknown kind of axis {self.kind!r}: expected 'name', 'product' or 'coproduct'")
-        if self.kind == "name" and not (self.name.isidentifier() or self.name == str(self.size)):
+        by_size = isinstance(self.size, int) and self.name == str(self.size)
+        if self.kind == "name" and not (self.name.isidentifier() or by_size):
             raise AxisError(f"{self.name!r} cannot name an axis: expected an identifier, such as 'q' or 'head_dim'")
         if isinstance(self.size, int) and self.size < 0:
             raise AxisError(f"axis {self.name!r} has size {self.size}: expected a natural number")
@@ -256,11 +257,13 @@ class Ty:
             stack: list[Ty] = [self]
             while stack:
                 ty = stack.pop()
+                # The halves are read first, since another thread may put the arrays in their place meanwhile.
+                left, right = ty._left, ty._right
                 if ty._arrays is not None:
                     found.extend(ty._arrays)
-                elif ty._left is not None and ty._right is not None:
-                    stack.append(ty._right)
-                    stack.append(ty._left)
+                elif left is not None and right is not None:
+                    stack.append(right)
+                    stack.append(left)
             self._arrays = tuple(found)
             self._left = self._right = None
         return self._arrays

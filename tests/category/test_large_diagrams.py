@@ -1,0 +1,209 @@
+"""Size: a million boxes under the default recursion limit, a hundred thousand compared in about a second."""
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from catdiag.boxes import Box, Generic
+from catdiag.diagram import Diagram, Graph, Node, box, call, check, id, inline, of_graph, swap
+from catdiag.interpret import interpret, weave
+from catdiag.types import ArrayType, Axis, Ty
+
+X = ArrayType((Axis("x"),))
+F, G, J = box("f", X, X), box("g", X, X), box("j", X @ X, X @ X)
+# Several times what it takes on an idle core, so that a busy machine does not fail the suite.
+SECONDS = 5.0
+
+
+def then(a: Diagram, b: Diagram) -> Diagram:
+    return a >> b
+
+
+def beside(a: Diagram, b: Diagram) -> Diagram:
+    return a @ b
+
+
+def left(op: Callable[[Diagram, Diagram], Diagram], parts: Iterable[Diagram]) -> Diagram:
+    rest = iter(parts)
+    d = next(rest)
+    for part in rest:
+        d = op(d, part)
+    return d
+
+
+def right(op: Callable[[Diagram, Diagram], Diagram], parts: Iterable[Diagram]) -> Diagram:
+    rest = list(parts)
+    d = rest.pop()
+    while rest:
+        d = op(rest.pop(), d)
+    return d
+
+
+def halves(op: Callable[[Diagram, Diagram], Diagram], parts: Iterable[Diagram]) -> Diagram:
+    level = list(parts)
+    while len(level) > 1:
+        odd = level[len(level) - len(level) % 2 :]
+        level = [op(a, b) for a, b in zip(level[::2], level[1::2], strict=False)] + odd
+    return level[0]
+
+
+def letters(n: int) -> list[Diagram]:
+    return [F if k % 3 else G for k in range(n)]
+
+
+def test_a_chain_in_every_association():
+    start = time.perf_counter()
+    parts = letters(100_000)
+    a, b, c = left(then, parts), right(then, parts), halves(then, parts)
+    assert a == b == c
+    assert hash(a) == hash(c)
+    assert a != left(then, [*parts[:-1], G if parts[-1] is F else F])
+    assert time.perf_counter() - start < 2 * SECONDS
+
+
+def test_a_chain_of_boxes_made_one_by_one():
+    start = time.perf_counter()
+
+    def made() -> list[Diagram]:
+        return [box(f"f{k}", X, X) for k in range(100_000)]
+
+    assert left(then, made()) == right(then, made())
+    assert time.perf_counter() - start < 2 * SECONDS
+
+
+@pytest.mark.parametrize(("height", "width"), [(316, 316), (10_000, 10), (10, 10_000)])
+def test_a_grid_by_rows_and_by_columns(height, width):
+    start = time.perf_counter()
+    parts = letters(height * width)
+    rows = [parts[r * width : (r + 1) * width] for r in range(height)]
+    by_rows = left(then, (left(beside, row) for row in rows))
+    other = right(then, (right(beside, row) for row in rows))
+    by_columns = halves(beside, (halves(then, column) for column in zip(*rows, strict=True)))
+    assert by_rows == other
+    assert by_rows == by_columns
+    assert time.perf_counter() - start < 2 * SECONDS
+
+
+def test_a_woven_grid_of_boxes_with_two_wires():
+    """Bricks: each row is shifted by one wire against the row before, so that columns do not come apart."""
+    start = time.perf_counter()
+    even = left(beside, [J] * 100)
+    odd = right(beside, [id(X), *[J] * 99, id(X)])
+    rows = [odd if k % 2 else even for k in range(1000)]
+    a, b = left(then, rows), halves(then, rows)
+    assert len(a) == 99_500
+    assert a == b
+    wires = Ty(*[X] * 200)
+    twisted = swap(wires[:100], wires[100:]) >> swap(wires[:100], wires[100:]) >> b
+    assert a == twisted
+    assert time.perf_counter() - start < 2 * SECONDS
+
+
+def test_interchanged_orders_side_by_side():
+    """`f1 f2 f3 … @ g1 g2 …` run one after the other, and in turns."""
+    start = time.perf_counter()
+    n = 50_000
+    apart = left(then, [F] * n) @ left(then, [G] * n)
+    f_then, then_g = F @ id(X), id(X) @ G
+    turns = left(then, [part for _ in range(n) for part in (then_g, f_then)])
+    assert apart == turns
+    assert [b.op.name for b in apart.boxes[:2]] == ["f", "f"]
+    assert [b.op.name for b in turns.boxes[:2]] == ["g", "f"]
+    assert time.perf_counter() - start < 2 * SECONDS
+
+
+def test_a_wide_tensor():
+    start = time.perf_counter()
+    parts = letters(100_000)
+    a, b = left(beside, parts), right(beside, parts)
+    assert a == b
+    assert len(str(a)) < 200 and len(repr(a)) < 200
+    assert time.perf_counter() - start < 2 * SECONDS
+
+
+def test_a_million_boxes_under_the_default_recursion_limit():
+    assert sys.getrecursionlimit() <= 10_000
+    n = 1_000_000
+    a, b = left(then, [F] * n), right(then, [F] * n)
+    assert len(a) == n
+    assert a == b
+    assert interpret(a, [0], lambda _, v: [v[0] + 1]) == (n,)
+    assert repr(a) == f"<diagram {a}>"
+    del a, b
+    deep = right(then, [F] * n)  # let go without ever being read
+    del deep
+    ty = Ty(X)
+    for _ in range(n):
+        ty = Ty(X) @ ty
+    del ty
+    gc.collect()
+
+
+def test_nested_calls_cost_no_recursion():
+    def nest(depth: int) -> Diagram:
+        d = F >> G
+        for k in range(depth):
+            d = call(f"level{k % 3}", d) >> G
+        return d
+
+    a, b = nest(5000), nest(5000)
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != nest(4999)
+    assert a.boxes[0] == b.boxes[0]
+    assert inline(a) == left(then, [F, *[G] * 5001])
+    assert repr(a) == "<diagram [x] → [x]>"
+    woven = weave(a, Axis("h"))
+    check(woven)
+    assert inline(woven) == weave(inline(a), Axis("h"))
+
+
+def test_shared_bodies_are_read_once():
+    def doubled(depth: int) -> Diagram:
+        d = F
+        for _ in range(depth):
+            d = call("twice", d >> d)
+        return d
+
+    a, b = doubled(200), doubled(200)
+    assert a == b and hash(a) == hash(b)
+    assert a != doubled(201)
+    check(weave(a, Axis("h")))
+    assert len(inline(doubled(12))) == 2**12
+    assert len(inline(doubled(12), keep=lambda b: b.op.body == doubled(3).boxes[0].op.body)) == 2**9
+
+
+def test_inline_keeps_order_names_and_wires_passed_through():
+    twist = call("twist", swap(X, X) >> (F @ id(X)))
+    opened = inline(of_graph((twist >> twist).graph, names=("a", "b"), title="t"))
+    once = swap(X, X) >> (F @ id(X))
+    assert opened == once >> once
+    assert (opened.names, opened.title) == (("a", "b"), "t")
+
+
+# -- many boxes that reach no output --------------------------------------------------------------------
+
+CONST = Box(Generic("c"), Ty(), Ty(X))
+END = Box(Generic("end"), Ty(X), Ty())
+STEP = F.boxes[0]
+N = 50_000
+DEAD = {
+    "single boxes that read an input": (Ty(X), [Node(END, (0,))] * (2 * N)),
+    "single boxes": (Ty(), [Node(CONST, ())] * (2 * N)),
+    "one chain": (Ty(), [Node(CONST, ()), *(Node(STEP, (k,)) for k in range(N))]),
+    "one box read by all": (Ty(), [Node(CONST, ())] + [Node(END, (0,))] * N),
+    "pairs": (Ty(), [Node(CONST, ())] * N + [Node(END, (k,)) for k in range(N)]),
+    "forks": (Ty(), [Node(CONST, ())] * N + [Node(END, (k % N,)) for k in range(2 * N)]),
+    "a binary tree": (Ty(), [Node(CONST, ()), *(Node(STEP, (k // 2,)) for k in range(2**15))]),
+}
+
+
+@pytest.mark.parametrize("case", DEAD)
+def test_many_dead_boxes(case):
+    dom, nodes = DEAD[case]
+    start = time.perf_counter()
+    assert of_graph(Graph(dom, tuple(nodes), ())) == of_graph(Graph(dom, tuple(nodes), ()))
+    assert time.perf_counter() - start < 2 * SECONDS
