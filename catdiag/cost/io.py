@@ -22,8 +22,8 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
   in a turn; each state ends a turn in a buffer of its own. What the loop reads of earlier results stays too.
 - **Work** of the whole run by pipeline: `tensor`, for contractions of two or more arrays, as many operations a point
   of the index space as there are arrays (2 for a matrix product); `exp`, special functions: exp, log, sqrt, tanh,
-  sigmoid, and one reciprocal for each element of a divisor; `alu`, every other scalar operation. Making the
-  unit states of a loop counts nothing.
+  sigmoid, and one reciprocal for each element of a divisor; `alu`, every other scalar operation. Combining what is
+  reduced straight into an array is part of the reduction; making the unit states of a loop counts nothing.
 
 The formulas are those of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025, section 2), with the number
 of groups rounded up and live ranges read off the order; the whole-run sums are exact where tiles do not divide.
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from catdiag.diagram import Diagram
 
 Expr = Any
+
+_FORMULAS = ("load", "save", "transfers", "relaxed", "memory", "registers")
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class IO:
             "unit": self.unit,
             "stages": self.stages,
             "accumulators": self.accumulators,
-            **{name: str(getattr(self, name)) for name in ("load", "save", "transfers", "relaxed", "memory", "registers")},
+            **{name: str(getattr(self, name)) for name in _FORMULAS},
             "traffic": [
                 {"array": t.array, "direction": t.direction, "exact": str(t.exact), "relaxed": str(t.relaxed)}
                 for t in self.traffic
@@ -129,7 +131,8 @@ class IO:
         if self.accumulators == REGISTERS:
             lines.append(f"registers  {self.registers}")
         lines.append(f"  in {self.unit}, {self.stages} buffer{'s' if self.stages > 1 else ''} of each streamed block")
-        width = max((len(t.array) for t in (*self.traffic, *self.residents)), default=0)
+        names = [*(t.array for t in self.traffic), *(r.array for r in self.residents)]
+        width = max(map(len, names), default=0)
         lines += [f"  {t.direction} {t.array:{width}}  {t.exact}" for t in self.traffic]
         lines += [f"  hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.residents]
         lines += [f"work       {name}: {expr}" for name, expr in self.work.items()]

@@ -50,7 +50,7 @@ def output_names(diagram: Diagram) -> tuple[str, ...]:
 
 
 def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
-    """The widths of all arrays; see `catdiag.cost.io` for the rule. Raises CatdiagError for unknown dtypes and arrays."""
+    """The widths of all arrays, by the rule of `catdiag.cost.io`. Raises CatdiagError for unknown dtypes and arrays."""
     if dtype is None:
         return Widths()
     names, ends = diagram.input_names, output_names(diagram)
@@ -163,15 +163,15 @@ class _Outer:
         maker: dict[int, int] = {}
         open_run = False
         for place, node in enumerate(self.graph.nodes):
-            if is_view(node.box) or (node.box.cod and all(self.free[self.first[place] + k] for k in range(len(node.box.cod)))):
+            made = range(self.first[place], self.first[place] + len(node.box.cod))
+            if is_view(node.box) or (made and all(self.free[w] for w in made)):
                 continue
             group = isinstance(node.box.op, Group)
             if group or not open_run or not fused:
                 found.append([])
             open_run = not group
             found[-1].append(place)
-            for k in range(len(node.box.cod)):
-                maker[self.first[place] + k] = len(found) - 1
+            maker.update(dict.fromkeys(made, len(found) - 1))
             for w in node.inputs:
                 w = self.root[w]
                 if w in maker and maker[w] != len(found) - 1:

@@ -9,7 +9,7 @@ moments at which most is live. Amounts are polynomials in local sizes (tiles `g_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Rename, SizeOf, union
 from catdiag.cost.amounts import ONE, ZERO, Amount
@@ -71,7 +71,7 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Transfer:
-    """An array that crosses the edge: `amount` bytes (or values) of it, once for each tile of the axes that it lacks."""
+    """An array that crosses the edge: `amount` bytes (or values), once for each tile of the axes that it lacks."""
 
     array: str
     direction: str
@@ -138,6 +138,12 @@ def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
     return free
 
 
+def _monoid(box: Box) -> str:
+    if isinstance(box.op, Reduce):
+        return box.op.monoid
+    return "sum" if isinstance(box.op, Einsum) and contracts(box) else ""
+
+
 @dataclass
 class Lives:
     """For each wire the wire it is a view of, that one's last reader, and which reductions go straight into which
@@ -165,7 +171,7 @@ def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
             continue
         for w in node.inputs:
             readers[root[w]].append(place)
-    ends = set(root[w] for w in graph.outputs)
+    ends = {root[w] for w in graph.outputs}
     into: dict[int, int] = {}
     for place, node in enumerate(graph.nodes):
         if not isinstance(node.box.op, Map) or len(node.inputs) != 2 or node.inputs[0] == node.inputs[1]:
@@ -174,9 +180,7 @@ def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
             made = maker[w]
             if made < 0 or root[w] != w or w in ends or w in viewed or readers[w] != [place]:
                 continue
-            op = graph.nodes[made].box.op
-            monoid = op.monoid if isinstance(op, Reduce) else "sum" if isinstance(op, Einsum) else ""
-            if COMBINES.get(monoid) != node.box.op.fn or (isinstance(op, Einsum) and not contracts(graph.nodes[made].box)):
+            if COMBINES.get(_monoid(graph.nodes[made].box)) != node.box.op.fn:
                 continue
             (v,) = set(node.inputs) - {w}
             own = (maker[v] >= 0 or v < states) and root[v] == v and v not in viewed and not free[v]
@@ -209,9 +213,7 @@ class Walk:
 
     # -- what is live ------------------------------------------------------------------------
 
-    def add(self, buffer: Buffer | None) -> None:
-        if buffer is None:
-            return
+    def add(self, buffer: Buffer) -> None:
         self.present[buffer] = None
         self.sums[buffer.place] = self.sums[buffer.place] + buffer.total
 
@@ -301,7 +303,8 @@ class Walk:
                 for w in reads:
                     if (b := buffers[w]) is not None:
                         self.load(b)
-                self.count(box, loops, box.name == "div" and free[node.inputs[1]])
+                if source is None:
+                    self.count(box, loops, box.name == "div" and free[node.inputs[1]])
                 taken = self._overwritten(node.inputs, box, buffers, found, place) if elementwise(box) else None
                 for k, ty in enumerate(box.cod):
                     if taken is not None and (over := buffers[taken]) is not None:
@@ -310,8 +313,9 @@ class Walk:
                     ends = found.last[first + k] == len(graph.nodes)
                     role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
                     made = Amount.elements(ty.axes)
-                    buffers.append(Buffer(f"{box.name} {ty}", role, made, self.widths.on_chip(ty), self.inner_place))
-                    self.add(buffers[-1])
+                    result = Buffer(f"{box.name} {ty}", role, made, self.widths.on_chip(ty), self.inner_place)
+                    buffers.append(result)
+                    self.add(result)
                 self.note(f"{box.name} {box.cod}")
             for w in (*reads, *range(first, len(buffers))):
                 b = buffers[w]
@@ -334,9 +338,7 @@ class Walk:
                 return root
         return None
 
-    def fold(
-        self, box: Box, op: Fold, inputs: Sequence[Buffer | None], loops: tuple[Loop, ...]
-    ) -> list[Buffer | None]:
+    def fold(self, box: Box, op: Fold, inputs: Sequence[Buffer | None], loops: tuple[Loop, ...]) -> list[Buffer]:
         """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
         step, states = inline(op.step).graph, len(box.cod)
         whole = ZERO
@@ -364,46 +366,39 @@ class Walk:
                 continue
             if b is not None:
                 self.load(b)
-            inner.append(None if b is None else Buffer(b.name, b.role, b.amount, b.width, b.place, pinned=True))
-        carried: list[Buffer | None] = []
+            inner.append(None if b is None else replace(b, pinned=True))
+        carried: list[Buffer] = []
         for k, ty in enumerate(step.dom.arrays[:states]):
             name = op.components[k] if k < len(op.components) else f"state {k}"
             carried.append(
                 Buffer(name, "accumulator", Amount.elements(ty.axes), self.widths.on_chip(ty, name), self.inner_place)
             )
         for state in carried:
-            if state is not None:
-                self.add(state)
+            self.add(state)
         self.note(f"start of the loop over {op.axis}")
-        wires = carried + inner
+        wires = [*carried, *inner]
         free = spots(step, [b is None for b in wires])
         found = lives(step, free, states, True)
-        for w in range(states):
-            b = wires[w]
-            if found.last[w] == -1 and b is not None:
-                self.drop(b)
+        for w, state in enumerate(carried):
+            if found.last[w] == -1:
+                self.drop(state)
         made = self.sequence(step, wires, found, free, (*loops, (op.block, whole)))
         ends: dict[Buffer, None] = {}
         copies: list[Buffer] = []
         for k, w in enumerate(step.outputs):
             b = made[w]
             if b is None or b.pinned or b in ends:
-                template = carried[k]
-                if template is not None:
-                    copies.append(Buffer(template.name, "accumulator", template.amount, template.width, template.place))
+                copies.append(replace(carried[k]))
             else:
                 ends[b] = None
         if copies:
             self.note(f"end of the loop over {op.axis}", copies)
         for b in (*ends, *staged.values()):
             self.drop(b)
-        result: list[Buffer | None] = []
-        for state in carried:
-            if state is not None:
-                kept = Buffer(state.name, "accumulator", state.amount, state.width, state.place)
-                self.add(kept)
-                result.append(kept)
-        return result
+        results = [replace(state) for state in carried]
+        for state in results:
+            self.add(state)
+        return results
 
     # -- work ------------------------------------------------------------------------------------
 
@@ -442,4 +437,5 @@ def _contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contract
             kind = 3 if axis.name in first and axis.name in others else 0 if axis.name in first else 1
         sizes[kind] = sizes[kind] * Amount.of(axis.size)
     rows, columns, depth, batch = sizes
-    return Contraction(rows, columns, depth, batch, (bool(rows.symbols() & tiles), bool(columns.symbols() & tiles)), loops)
+    sides = (bool(rows.symbols() & tiles), bool(columns.symbols() & tiles))
+    return Contraction(rows, columns, depth, batch, sides, loops)

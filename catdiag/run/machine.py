@@ -21,15 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Rename, SizeOf
+from catdiag.boxes import Box, Einsum, Fold, Group, Map
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.run.named import Named
 from catdiag.run.numpy import Functions, _filled, _Runner, conform, run
+from catdiag.run.outline import Outline, is_view
 from catdiag.run.sizes import local_sizes, tile_lengths
 from catdiag.types import ArrayType, size_symbols, size_value
-
-_INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
 
 @dataclass(frozen=True)
@@ -148,98 +147,6 @@ def _extent(ty: ArrayType, value: Named, sizes: Mapping[str, int]) -> int:
     return total
 
 
-# -- what can be read off a graph before it runs -----------------------------------------------------------
-
-
-def _is_view(box: Box) -> bool:
-    return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
-
-
-class Outline:
-    """The boxes at some places of a graph, which run as one: who reads what, and what is computed on the spot."""
-
-    def __init__(self, graph: Graph, places: Sequence[int], spot: Mapping[int, bool], states: int, kept: bool) -> None:
-        self.graph, self.places, self.states, self.kept = graph, places, states, kept
-        self.types = graph.wire_types()
-        self.first: list[int] = []
-        self.maker: dict[int, int] = {}
-        number = len(graph.dom)
-        for place, node in enumerate(graph.nodes):
-            self.first.append(number)
-            self.maker.update(dict.fromkeys(range(number, number + len(node.box.cod)), place))
-            number += len(node.box.cod)
-        inside = set(places)
-        self.base = list(range(number))
-        self.direct: list[list[int]] = [[] for _ in range(number)]
-        self.leaving: set[int] = set()
-        self.spot = {**dict.fromkeys(range(len(graph.dom)), False), **spot}
-        for place, node in enumerate(graph.nodes):
-            view = _is_view(node.box)
-            for w in node.inputs:
-                if place in inside:
-                    self.direct[w].append(place)
-                elif not view:
-                    self.leaving.add(self.base[w])
-            for k, ty in enumerate(node.box.cod):
-                w = self.first[place] + k
-                self.base[w] = self.base[node.inputs[0]] if view else w
-                if w not in self.spot:
-                    closed = all(self.spot.get(v, False) for v in node.inputs) and (view or not ty.axes)
-                    loop = isinstance(node.box.op, (Fold, Group))
-                    self.spot[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
-        self.leaving.update(self.base[w] for w in graph.outputs)
-        # How often an array is read, by itself and through its views; a loop's new states are read at its end.
-        self.reads: Counter[int] = Counter()
-        for place in places:
-            if not _is_view(graph.nodes[place].box):
-                self.reads.update(self.base[w] for w in graph.nodes[place].inputs)
-        if kept:
-            self.reads.update(self.base[w] for w in graph.outputs)
-
-    def made(self, place: int) -> range:
-        """The wires that a box makes."""
-        return range(self.first[place], self.first[place] + len(self.graph.nodes[place].box.cod))
-
-    def host(self, place: int) -> int | None:
-        """The box into which a reduction runs, if it does."""
-        op = self.graph.nodes[place].box.op
-        if not isinstance(op, (Reduce, Einsum)):
-            return None
-        w = self.first[place]
-        if len(self.direct[w]) != 1:
-            return None
-        node = self.graph.nodes[self.direct[w][0]]
-        if not isinstance(node.box.op, Map) or len(set(node.inputs)) != 2 or len(node.inputs) != 2:
-            return None
-        other = node.inputs[0] if node.inputs[1] == w else node.inputs[1]
-        if self._goes_into(w, other) and not (other > w and self._goes_into(other, w)):
-            return self.direct[w][0]
-        return None
-
-    def _goes_into(self, w: int, target: int) -> bool:
-        """Whether array `w` can be reduced straight into array `target` of the box that combines the two."""
-        if w in self.leaving or w not in self.maker or self.direct[w] != self.direct[target][-1:]:
-            return False
-        source, (place,) = self.graph.nodes[self.maker[w]], self.direct[w]
-        if target in source.inputs:
-            return False
-        box = source.box
-        if isinstance(box.op, Reduce):
-            monoid = box.op.monoid
-        elif isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} > set(box.cod[0].names):
-            monoid = "sum"
-        else:
-            return False
-        host = self.graph.nodes[place].box
-        if not isinstance(host.op, Map) or host.op.fn != _INTO[monoid]:
-            return False
-        made_here = target < self.states or (self.maker.get(target) in self.places and self.base[target] == target)
-        viewed = any(_is_view(self.graph.nodes[p].box) for p in self.direct[target])
-        ends = self.kept and target in self.leaving
-        axes = {frozenset(t.names) for t in (*host.dom, *host.cod)}
-        return made_here and not viewed and not ends and not self.spot[target] and len(axes) == 1
-
-
 class Machine:
     """The two memories, and what passed between them."""
 
@@ -276,7 +183,7 @@ class Machine:
                         self.saves[names[w]] += int(np.size(value.data))
                 continue
             run_now.append(place)
-            if not fused and not _is_view(node.box) and not all(whole.spot[w] for w in whole.made(place)):
+            if not fused and not is_view(node.box) and not all(whole.spot[w] for w in whole.made(place)):
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
         self.kernel(graph, run_now, wires, sizes, names)
@@ -285,7 +192,12 @@ class Machine:
         return [wires[w].value for w in graph.outputs]
 
     def kernel(
-        self, graph: Graph, places: Sequence[int], wires: dict[int, Wire], sizes: dict[str, int], names: Mapping[int, str]
+        self,
+        graph: Graph,
+        places: Sequence[int],
+        wires: dict[int, Wire],
+        sizes: dict[str, int],
+        names: Mapping[int, str],
     ) -> None:
         """Runs some boxes of the whole diagram as one group; what leaves them is in slow memory afterwards."""
         outline = Outline(graph, places, {w: wire.cell.spot for w, wire in wires.items()}, 0, False)
@@ -355,7 +267,7 @@ class Machine:
         elsewhere: set[Cell] = set()
         for place in outline.places:
             node = graph.nodes[place]
-            if _is_view(node.box):
+            if is_view(node.box):
                 continue
             for k, w in enumerate(node.inputs):
                 if base[w] in wires or w in wires:
@@ -381,7 +293,7 @@ class Machine:
         waiting = set(inside.values())
         for place in outline.places:
             box, inputs = graph.nodes[place].box, graph.nodes[place].inputs
-            if _is_view(box):
+            if is_view(box):
                 (value,) = self.runner.box(box, (wires[inputs[0]].value,), sizes)
                 wires[outline.first[place]] = Wire(wires[inputs[0]].cell, value)
                 continue
@@ -396,7 +308,9 @@ class Machine:
                 raise CatdiagError(f"{box.name} lies within another loop: the machine has two levels, groups outside")
             read = list(inputs)
             if isinstance(box.op, Fold):
-                made = self.fold(box, box.op, [wires[w] for w in inputs], [outline.types[w] for w in inputs], streamed, sizes)
+                made = self.fold(
+                    box, box.op, [wires[w] for w in inputs], [outline.types[w] for w in inputs], streamed, sizes
+                )
             else:
                 if place in inside:
                     first, source = outline.first[inside[place]], graph.nodes[inside[place]]

@@ -1,0 +1,101 @@
+"""What the counting machine reads off a graph before it runs: who reads what, and what is computed on the spot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Rename, SizeOf
+from catdiag.diagram import Graph
+
+_INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+
+
+def is_view(box: Box) -> bool:
+    """A renaming or transposition: the same elements, read otherwise."""
+    return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
+
+
+class Outline:
+    """The boxes at some places of a graph, which run as one: who reads what, and what is computed on the spot."""
+
+    def __init__(self, graph: Graph, places: Sequence[int], spot: Mapping[int, bool], states: int, kept: bool) -> None:
+        self.graph, self.places, self.states, self.kept = graph, places, states, kept
+        self.types = graph.wire_types()
+        self.first: list[int] = []
+        self.maker: dict[int, int] = {}
+        number = len(graph.dom)
+        for place, node in enumerate(graph.nodes):
+            self.first.append(number)
+            self.maker.update(dict.fromkeys(range(number, number + len(node.box.cod)), place))
+            number += len(node.box.cod)
+        inside = set(places)
+        self.base = list(range(number))
+        self.direct: list[list[int]] = [[] for _ in range(number)]
+        self.leaving: set[int] = set()
+        self.spot = {**dict.fromkeys(range(len(graph.dom)), False), **spot}
+        for place, node in enumerate(graph.nodes):
+            view = is_view(node.box)
+            for w in node.inputs:
+                if place in inside:
+                    self.direct[w].append(place)
+                elif not view:
+                    self.leaving.add(self.base[w])
+            for k, ty in enumerate(node.box.cod):
+                w = self.first[place] + k
+                self.base[w] = self.base[node.inputs[0]] if view else w
+                if w not in self.spot:
+                    closed = all(self.spot.get(v, False) for v in node.inputs) and (view or not ty.axes)
+                    loop = isinstance(node.box.op, (Fold, Group))
+                    self.spot[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
+        self.leaving.update(self.base[w] for w in graph.outputs)
+        # How often an array is read, by itself and through its views; a loop's new states are read at its end.
+        self.reads: Counter[int] = Counter()
+        for place in places:
+            if not is_view(graph.nodes[place].box):
+                self.reads.update(self.base[w] for w in graph.nodes[place].inputs)
+        if kept:
+            self.reads.update(self.base[w] for w in graph.outputs)
+
+    def made(self, place: int) -> range:
+        """The wires that a box makes."""
+        return range(self.first[place], self.first[place] + len(self.graph.nodes[place].box.cod))
+
+    def host(self, place: int) -> int | None:
+        """The box into which a reduction runs, if it does."""
+        op = self.graph.nodes[place].box.op
+        if not isinstance(op, (Reduce, Einsum)):
+            return None
+        w = self.first[place]
+        if len(self.direct[w]) != 1:
+            return None
+        node = self.graph.nodes[self.direct[w][0]]
+        if not isinstance(node.box.op, Map) or len(set(node.inputs)) != 2 or len(node.inputs) != 2:
+            return None
+        other = node.inputs[0] if node.inputs[1] == w else node.inputs[1]
+        if self._goes_into(w, other) and not (other > w and self._goes_into(other, w)):
+            return self.direct[w][0]
+        return None
+
+    def _goes_into(self, w: int, target: int) -> bool:
+        """Whether array `w` can be reduced straight into array `target` of the box that combines the two."""
+        if w in self.leaving or w not in self.maker or self.direct[w] != self.direct[target][-1:]:
+            return False
+        source, (place,) = self.graph.nodes[self.maker[w]], self.direct[w]
+        if target in source.inputs:
+            return False
+        box = source.box
+        if isinstance(box.op, Reduce):
+            monoid = box.op.monoid
+        elif isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} > set(box.cod[0].names):
+            monoid = "sum"
+        else:
+            return False
+        host = self.graph.nodes[place].box
+        if not isinstance(host.op, Map) or host.op.fn != _INTO[monoid]:
+            return False
+        made_here = target < self.states or (self.maker.get(target) in self.places and self.base[target] == target)
+        viewed = any(is_view(self.graph.nodes[p].box) for p in self.direct[target])
+        ends = self.kept and target in self.leaving
+        axes = {frozenset(t.names) for t in (*host.dom, *host.cod)}
+        return made_here and not viewed and not ends and not self.spot[target] and len(axes) == 1
