@@ -322,6 +322,26 @@ def test_arbitrary_diagrams(data):
     agree(diagram, sizes, {}, fused=data.draw(st.booleans()))
 
 
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_arbitrary_diagrams_in_groups_and_streams(data):
+    diagram = data.draw(cd.testing.diagrams())
+    sizes = data.draw(cd.testing.sizes_for(diagram))
+    names = sorted({a.name for ty in diagram.graph.wire_types() for a in ty.axes})
+    for axis in names:
+        try:
+            tiled = group.find(diagram, [axis])
+        except cd.CatdiagError:
+            continue
+        agree(tiled, sizes, tiles_of(tiled, sizes, lambda n: data.draw(st.integers(1, n))))
+        for other in names:
+            try:
+                blocked = stream.find(tiled, other).diagram
+            except cd.CatdiagError:
+                continue
+            agree(blocked, sizes, tiles_of(blocked, sizes, lambda n: data.draw(st.integers(1, n))), stages=2)
+
+
 amounts = st.dictionaries(
     st.lists(st.sampled_from("abc"), max_size=3).map(lambda m: tuple(sorted(m))), st.integers(0, 4), max_size=4
 ).map(Amount)
