@@ -76,17 +76,24 @@ class Context:
         ranges: Mapping[str, Term] | None = None,
         facts: tuple[Fact, ...] = (),
         elements: Mapping[str, str] | None = None,
+        parent: Context | None = None,
     ) -> None:
         self.ask, self.ranges, self.facts = ask, dict(ranges or {}), facts
         self.elements = dict(elements or {})
         self._signs: dict[Term, int] = {}
         self._asked: dict[Term, bool] = {}
+        self._held: dict[Term, bool] = {}
+        # What is known in fewer ranges and facts is known here.
+        self._parent = parent
+        self._heads: dict[tuple[str, Data], list[tuple[Fact, Term, int]]] | None = None
+        if parent is not None and parent.facts == facts:
+            self._heads = parent._by_head()
 
     def with_index(self, name: str, n: Term) -> Context:
         """The context under one more index."""
         if name in self.ranges:
             raise KernelError(f"index {name} is in use")
-        return Context(self.ask, {**self.ranges, name: n}, self.facts, self.elements)
+        return Context(self.ask, {**self.ranges, name: n}, self.facts, self.elements, self)
 
     def with_condition(self, condition: Term) -> Context:
         """The context where one more condition holds; conjunctions are taken apart."""
@@ -100,7 +107,7 @@ class Context:
                 stack.extend(negate(a) for a in c.args[0].args)
             else:
                 found.append(Fact((), (), c))
-        return Context(self.ask, self.ranges, self.facts + tuple(found), self.elements)
+        return Context(self.ask, self.ranges, self.facts + tuple(found), self.elements, self)
 
     # -- signs ---------------------------------------------------------------------------------
 
@@ -124,11 +131,16 @@ class Context:
         """The flags REAL, NONNEG, NONZERO that are known of t. The last two are meant of reals."""
         found = self._signs.get(t)
         if found is None:
-            # What follows from the form is recorded first: a guard of a fact may ask about t again.
-            found = self._signs[t] = self._signs_of(t)
-            if found & POS != POS:
-                for fact in self.facts:
-                    found |= self._from_fact(fact, t)
+            above = self._parent
+            while above is not None and found != POS:
+                found = above._signs.get(t)
+                above = above._parent
+            if found != POS:
+                # What follows from the form is recorded first: a guard of a fact may ask about t again.
+                found = self._signs[t] = self._signs_of(t)
+                for fact, pattern, flags in self._by_head().get((t.op, t.data), ()):
+                    if flags & ~found and self._holds_at(fact, pattern, t):
+                        found |= flags
             self._signs[t] = found
         return found
 
@@ -212,36 +224,40 @@ class Context:
         if not known and n.op in ("add", "mul") and all(natural(a) for a in n.args):
             some = (self.positive_size(a) for a in n.args)
             known = any(some) if n.op == "add" else all(some)
-        elif not known and arithmetic(n) and (n.op == "idx" or self._relevant(n)):
+        elif not known and arithmetic(n) and self._relevant(n):
             known = self.entails(fn("le", ONE, n))
         self._asked[n] = known
         return known
 
     def _relevant(self, n: Term) -> bool:
         # Only a range or an arithmetic fact that mentions a symbol of n can make it positive.
-        names = leaves(n, "size")
+        names, indices = leaves(n, "size"), leaves(n, "idx")
         return any(names & leaves(m, "size") for m in self.ranges.values()) or any(
-            arithmetic(f.condition) and names & leaves(f.condition, "size") for f in self.facts
+            arithmetic(f.condition) and (names & leaves(f.condition, "size") or indices & leaves(f.condition, "idx"))
+            for f in self.facts
         )
 
     # -- facts and conditions ------------------------------------------------------------------
 
-    def _from_fact(self, fact: Fact, t: Term) -> int:
-        c = fact.condition
-        if c.op == "real":
-            pattern, flags = c.args[0], REAL
-        elif c.op == "lt" and c.args[0] == ZERO:
-            pattern, flags = c.args[1], POS
-        elif c.op == "le" and c.args[0] == ZERO:
-            pattern, flags = c.args[1], REAL | NONNEG
-        elif c.op == "not" and c.args[0].op == "eq" and c.args[0].args[1] == ZERO:
-            # −∞ ≠ 0 too: the fact alone does not make t real.
-            pattern, flags = c.args[0].args[0], NONZERO
-        else:
-            return 0
-        if pattern.op != t.op or not self._holds_at(fact, pattern, t):
-            return 0
-        return flags
+    def _by_head(self) -> dict[tuple[str, Data], list[tuple[Fact, Term, int]]]:
+        """The facts that speak of signs, with the term they speak of and the flags, by what that term begins with."""
+        if self._heads is None:
+            self._heads = {}
+            for fact in self.facts:
+                c = fact.condition
+                if c.op == "real":
+                    pattern, flags = c.args[0], REAL
+                elif c.op == "lt" and c.args[0] == ZERO:
+                    pattern, flags = c.args[1], POS
+                elif c.op == "le" and c.args[0] == ZERO:
+                    pattern, flags = c.args[1], REAL | NONNEG
+                elif c.op == "not" and c.args[0].op == "eq" and c.args[0].args[1] == ZERO:
+                    # −∞ ≠ 0 too: the fact alone does not make a term real.
+                    pattern, flags = c.args[0].args[0], NONZERO
+                else:
+                    continue
+                self._heads.setdefault((pattern.op, pattern.data), []).append((fact, pattern, flags))
+        return self._heads
 
     def _holds_at(self, fact: Fact, pattern: Term, t: Term) -> bool:
         values = match(pattern, t, {name for name, _ in fact.variables})
@@ -269,11 +285,20 @@ class Context:
 
     def entails(self, condition: Term) -> bool:
         """Whether a condition follows here: by its form, from a fact, by signs, or by the solver for integers."""
+        if condition not in self._held:
+            self._held[condition] = self._entails(condition)
+        return self._held[condition]
+
+    def _entails(self, condition: Term) -> bool:
         if condition.op == "true":
             return True
         if condition.op == "and":
             return all(self.entails(a) for a in condition.args)
         if any(not f.variables and not f.guards and f.condition == condition for f in self.facts):
+            return True
+        if condition.op == "le" and condition.args[0] == ZERO and natural(condition.args[1]):
+            return True
+        if condition.op == "lt" and self._below(*condition.args):
             return True
         if arithmetic(condition):
             hypotheses = [fn("le", ZERO, idx(i)) for i in self.ranges]
@@ -287,6 +312,24 @@ class Context:
         if condition.op == "not" and condition.args[0].op == "eq" and condition.args[0].args[1] == ZERO:
             return self.nonzero(condition.args[0].args[0])
         return False
+
+    def _below(self, x: Term, y: Term) -> bool:
+        """Whether x = c + i and y = c + n + (naturals) for an index i with range n: the commonest bound, without a solver."""
+        xs = list(x.args if x.op == "add" else (x,))
+        ys = list(y.args if y.op == "add" else (y,))
+        for t in list(xs):
+            if t in ys:
+                xs.remove(t)
+                ys.remove(t)
+        if len(xs) != 1 or xs[0].op != "idx":
+            return False
+        n = self.ranges.get(str(xs[0].data))
+        parts = list(n.args if n is not None and n.op == "add" else (n,))
+        for part in parts:
+            if part not in ys:
+                return False
+            ys.remove(part)
+        return all(natural(t) for t in ys)
 
 
 def fresh(ranges: Mapping[str, Term]) -> str:

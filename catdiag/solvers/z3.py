@@ -41,7 +41,7 @@ class Z3:
         self.goals = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
-        self._answers: dict[str, str] = {}
+        self._answers: dict[tuple[tuple[Term, ...], Term], str] = {}
 
     def __enter__(self) -> Z3:
         return self
@@ -68,16 +68,16 @@ class Z3:
 
     def __call__(self, hypotheses: Sequence[Term], goal: Term) -> bool:
         """Whether the hypotheses entail the goal; False also where the solver cannot tell."""
-        request = {
-            "hypotheses": [term_data(h) for h in hypotheses],
-            "goal": term_data(goal),
-            "rlimit": self.rlimit,
-        }
-        text = json.dumps(request)
-        if text not in self._answers:
-            self._answers[text] = self._put(text)
+        place = (tuple(hypotheses), goal)
+        if place not in self._answers:
+            request = {
+                "hypotheses": [term_data(h) for h in hypotheses],
+                "goal": term_data(goal),
+                "rlimit": self.rlimit,
+            }
+            self._answers[place] = self._put(json.dumps(request))
             self.goals += 1
-        return self._answers[text] == "yes"
+        return self._answers[place] == "yes"
 
     def _put(self, text: str) -> str:
         self.start()
