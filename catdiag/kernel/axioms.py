@@ -276,6 +276,55 @@ def compare(ctx: Context, t: Term) -> Term:
     raise KernelError(f"{t} is not decided by its form")
 
 
+def guard(ctx: Context, t: Term) -> Term:
+    """`ite c t 0 = [c]·t` and `ite c 0 t = [¬c]·t`, with [c] = `ite c 1 0`, for real t."""
+    if t.op != "ite" or ZERO not in t.args[1:] or ONE in t.args[1:]:
+        raise KernelError(f"{t} is not zero in one of two cases")
+    condition, yes, no = t.args
+    value, condition = (yes, condition) if no == ZERO else (no, negate(condition))
+    if not ctx.real(value):
+        raise KernelError(f"{value} is not known to be real")
+    return mul(fn("ite", condition, ONE, ZERO), value)
+
+
+def order(ctx: Context, t: Term) -> Term:
+    """A7: c < max(a, b) iff c < a or c < b, max(a, b) < c iff a < c and b < c; ≤ likewise. Over no index, max is −∞."""
+    if t.op not in ("lt", "le"):
+        raise KernelError(f"{t} is no order")
+    a, b = t.args
+    if b.op == "max":
+        return fn("or", *(fn(t.op, a, x) for x in b.args))
+    if a.op == "max":
+        return fn("and", *(fn(t.op, x, b) for x in a.args))
+    raise KernelError(f"{t} compares no maximum")
+
+
+def logic(ctx: Context, t: Term) -> Term:
+    """Truth values: `not` driven inwards, `and` and `or` flattened, sorted, without repetition and constants."""
+    if t.op == "not":
+        inner = t.args[0]
+        if inner.op in ("and", "or"):
+            return logic(ctx, fn("or" if inner.op == "and" else "and", *(logic(ctx, fn("not", a)) for a in inner.args)))
+        if inner in (TRUE, FALSE):
+            return FALSE if inner == TRUE else TRUE
+        return t if inner.op not in ("not", "lt", "le") else negate(inner)
+    if t.op not in ("and", "or"):
+        raise KernelError(f"{t} is no connective")
+    neutral, absorbing = (TRUE, FALSE) if t.op == "and" else (FALSE, TRUE)
+    found: dict[Term, None] = {}
+    stack = list(t.args)
+    while stack:
+        a = stack.pop()
+        if a.op == t.op:
+            stack.extend(a.args)
+        elif a == absorbing:
+            return absorbing
+        elif a != neutral:
+            found[a] = None
+    parts = sorted(found, key=lambda a: a.key)
+    return fn(t.op, *parts) if len(parts) > 1 else parts[0] if parts else neutral
+
+
 def flatten(ctx: Context, t: Term) -> Term:
     """A7: products in a product and sums in a sum are written as one. −∞ in an inner product makes it 0, and the outer 0."""
     if t.op not in ("add", "mul"):
@@ -304,12 +353,14 @@ def positive_part(ctx: Context, t: Term) -> Term:
 RULES: dict[str, Rule] = {
     "ring": ring, "split": split, "nest": nest, "empty": empty, "single": single, "part": part, "pull": pull,
     "push": push, "scale": scale, "swap": swap, "constant": constant, "collapse": collapse, "lattice": lattice,
-    "bottom": bottom, "decide": decide, "compare": compare, "exp_add": exp_add, "flatten": flatten, "exp_max": positive_part,
+    "bottom": bottom, "decide": decide, "compare": compare, "exp_add": exp_add, "flatten": flatten, "guard": guard,
+    "order": order, "logic": logic, "exp_max": positive_part,
 }  # fmt: skip
 AXIOMS = {
     "ring": "A7", "split": "A5", "nest": "A4", "empty": "A5", "single": "A5", "part": "A3", "pull": "A3", "push": "A3",
     "scale": "A3", "swap": "A4", "constant": "A8", "collapse": "A6", "lattice": "A3", "bottom": "A7", "decide": "A7",
-    "compare": "A7", "exp_add": "A7", "flatten": "A7", "exp_max": "A7", "field": "A7",
+    "compare": "A7", "exp_add": "A7", "flatten": "A7", "guard": "A7",
+    "order": "A7", "logic": "A7", "exp_max": "A7", "field": "A7",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from catdiag.kernel.terms import LOGICAL, ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, open_body, substitute
+from catdiag.kernel.terms import BOT, LOGICAL, ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, open_body, substitute
 
 Ask = Callable[[Sequence[Term], Term], bool]
 """A solver: whether hypotheses entail a goal, over naturals (sizes) and integers (indices). False if it cannot tell."""
@@ -251,6 +251,8 @@ class Context:
                     pattern, flags = c.args[1], POS
                 elif c.op == "le" and c.args[0] == ZERO:
                     pattern, flags = c.args[1], REAL | NONNEG
+                elif c.op == "not" and c.args[0].op == "eq" and BOT in c.args[0].args:
+                    pattern, flags = c.args[0].args[c.args[0].args[0] == BOT], REAL
                 elif c.op == "not" and c.args[0].op == "eq" and c.args[0].args[1] == ZERO:
                     # −∞ ≠ 0 too: the fact alone does not make a term real.
                     pattern, flags = c.args[0].args[0], NONZERO
@@ -309,8 +311,11 @@ class Context:
             return self.real(condition.args[0])
         if condition.op in ("lt", "le") and condition.args[0] == ZERO:
             return (self.positive if condition.op == "lt" else self.nonnegative)(condition.args[1])
-        if condition.op == "not" and condition.args[0].op == "eq" and condition.args[0].args[1] == ZERO:
-            return self.nonzero(condition.args[0].args[0])
+        if condition.op == "not" and condition.args[0].op == "eq":
+            a, b = condition.args[0].args
+            if BOT in (a, b):
+                return self.real(b if a == BOT else a)
+            return b == ZERO and self.nonzero(a)
         return False
 
     def _below(self, x: Term, y: Term) -> bool:

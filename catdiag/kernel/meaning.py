@@ -123,15 +123,15 @@ def scalar(name: str, args: Sequence[Term]) -> Term:
 
 
 def reduction(monoid: str, n: Term, body: Term) -> Term:
-    """⊕ over one index. `min` is −max(−t); `any` and `all` count."""
+    """⊕ over one index. `min` is −max(−t); `any t` says 0 < max [t], and `all t` says not any (not t)."""
     if monoid in ("sum", "prod", "max"):
         return big(monoid, n, numeric(body))
     if monoid == "min":
         return _neg(big("max", n, _neg(body)))
     if monoid == "any":
-        return fn("lt", ZERO, big("sum", n, numeric(logical(body))))
+        return fn("lt", ZERO, big("max", n, numeric(logical(body))))
     if monoid == "all":
-        return fn("eq", ZERO, big("sum", n, numeric(fn("not", logical(body)))))
+        return fn("not", fn("lt", ZERO, big("max", n, numeric(fn("not", logical(body))))))
     raise KernelError(f"no monoid {monoid!r}")
 
 

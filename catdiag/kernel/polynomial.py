@@ -1,8 +1,8 @@
 """Polynomials over opaque atoms: the normal form behind the steps `ring` and `field`.
 
-A polynomial maps monomials to rational coefficients; a monomial maps atoms to exponents. Powers of `exp`
-are monomials: for real m, `exp(c·m + c′·m′) = E(m)^c · E(m′)^c′` with E(m) = exp(m) > 0, so that their
-exponents may be any rational. Other atoms have whole exponents, negative ones only where the atom is known
+A polynomial maps monomials to rational coefficients; a monomial maps atoms to exponents. Powers of e
+are monomials: for real m, `exp(c·m + c′·m′) = E(m)^c · E(m′)^c′` with atoms E(m) = exp(m) > 0, so that their
+exponents may be any rational. `exp` of a term that may be −∞ is an atom as any other: it may be 0. Other atoms have whole exponents, negative ones only where the atom is known
 not to be zero. All of this is sound only between real values: every factor and summand is asked to be real
 (`facts.real`), and where one is not, `NotReal` is raised.
 
@@ -75,6 +75,9 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
                 powers[a] = powers.get(a, Fraction(0)) + e
             folded: Poly = {(): c * d}
             for a, e in list(powers.items()):
+                # [c]² = [c] for a condition c as 0 or 1
+                if a.op == "ite" and a.args[1:] == (ONE, ZERO) and e > 1:
+                    powers[a] = Fraction(1)
                 # sqrt(u)² = u for u ≥ 0
                 if a.op == "sqrt" and abs(e) >= 2 and facts.nonnegative(a.args[0]):
                     k = int(e / 2)
@@ -112,8 +115,8 @@ def _atom(t: Term, e: int | Fraction = 1) -> Poly:
 
 
 def is_unit(a: Term) -> bool:
-    """Whether an atom is a power of e, hence positive: these are made only for real exponents."""
-    return a.op == "exp"
+    """Whether an atom is an E(m), hence positive: these are made only for real m, and are never terms outside."""
+    return a.op == "E"
 
 
 def to_poly(t: Term, facts: Facts) -> Poly:
@@ -132,8 +135,16 @@ def to_poly(t: Term, facts: Facts) -> Poly:
         return result
     if not facts.real(t):
         raise NotReal(f"{t} is not known to be real")
-    if t.op == "exp" and facts.real(t.args[0]):
-        return _exp(to_poly(t.args[0], facts), facts)
+    if t.op == "exp":
+        exponent = t.args[0]
+        if facts.real(exponent):
+            return _exp(to_poly(exponent, facts), facts)
+        # exp(a + b) = exp a · exp b, −∞ included: what is real comes out.
+        reals = [a for a in exponent.args if facts.real(a)] if exponent.op == "add" else []
+        if reals:
+            rest = add(*(a for a in exponent.args if not facts.real(a)))
+            return times(_exp(to_poly(add(*reals), facts), facts), _atom(fn("exp", rest)), facts)
+        return _atom(t)
     if t.op == "inv" and facts.real(t.args[0]):
         return _inv(to_poly(t.args[0], facts), facts)
     if t.op == "log" and facts.real(t.args[0]):
@@ -154,7 +165,7 @@ def _exp(p: Poly, facts: Facts) -> Poly:
                 base = to_poly(u if c > 0 else fn("inv", u), facts)
                 result = times(result, power(base, abs(int(c)), facts), facts)
                 continue
-        powers[fn("exp", term_of_monomial(m))] = c
+        powers[Term("E", None, (term_of_monomial(m),))] = c
     return times(result, {_mono(powers): Fraction(1)}, facts)
 
 
@@ -197,13 +208,14 @@ def _log(p: Poly, facts: Facts) -> Poly:
     if not p:
         return {}  # log 0 = 0
     coefficient, common, rest = _content(p)
-    if coefficient > 0 and common and (rest == {(): Fraction(1)} or facts.positive(to_term(rest))):
-        # log(E(m)^e · u) = e·m + log u for u > 0
-        inner = to_term({m: c * coefficient for m, c in rest.items()})
-        result = {} if inner == ONE else _atom(fn("log", inner))
+    factors = list(next(iter(rest))) if len(rest) == 1 else [(to_term(rest), Fraction(1))]
+    if coefficient > 0 and all(facts.positive(a) for a, _ in factors):
+        # log(c·E(m)^e·u^k) = log c + e·m + k·log u for c, u > 0
+        result = {} if coefficient == 1 else _atom(fn("log", num(coefficient)))
         for a, e in common.items():
-            scaled = times(constant(e), to_poly(a.args[0], facts), facts)
-            result = plus(result, scaled)
+            result = plus(result, times(constant(e), to_poly(a.args[0], facts), facts))
+        for a, e in factors:
+            result = plus(result, {((fn("log", a), Fraction(1)),): e})
         return result
     if p == constant(Fraction(1)):
         return {}
@@ -270,7 +282,45 @@ def to_term(p: Poly) -> Term:
 
 def normal(t: Term, facts: Facts) -> Term:
     """The canonical term of the polynomial of a term."""
-    return to_term(to_poly(t, facts))
+    return to_term(_divided(to_poly(t, facts), facts))
+
+
+def _divided(p: Poly, facts: Facts) -> Poly:
+    """Products of an inverse with the leading monomial of what it inverts, carried out.
+
+    For u = c·L + r with u ≠ 0: L·inv(u) = (1 − r·inv(u))/c. Bounded, since it only tidies.
+    """
+    original = p
+    for _ in range(100):
+        found = None
+        for m in p:
+            for a, e in m:
+                if a.op == "inv" and a.args[0].op == "add" and e == 1 and facts.nonzero(a.args[0]):
+                    u = to_poly(a.args[0], facts)
+                    lead = max(u, key=_graded)
+                    rest = dict(m)
+                    if lead and all(rest.get(b, Fraction(0)) >= k for b, k in lead):
+                        found = (m, a, u, lead)
+        if found is None:
+            return p
+        m, a, u, lead = found
+        c = p[m] / u[lead]
+        powers = dict(m)
+        for b, k in lead:
+            powers[b] -= k
+        with_inverse: Poly = {_mono(powers): Fraction(1)}
+        del powers[a]
+        p = {n: d for n, d in p.items() if n != m}
+        p = plus(p, times(constant(c), {_mono(powers): Fraction(1)}, facts))
+        remainder = {n: -d for n, d in u.items() if n != lead}
+        p = plus(p, times(times(constant(c), with_inverse, facts), remainder, facts))
+        if len(p) > LIMIT:
+            return original
+    return original
+
+
+def _graded(m: Monomial) -> tuple[Fraction, list[tuple[str, Fraction]]]:
+    return (sum((e for _, e in m), Fraction(0)), [(a.key, e) for a, e in m])
 
 
 def vanishes(p: Poly, facts: Facts) -> bool:

@@ -73,10 +73,15 @@ class Normaliser:
             return t
         t = rebuild(t, [self.normal(ctx, a, (*path, k)) for k, a in enumerate(t.args)])
         if t.op == "max":
-            t = self.step(ctx, t, path, "lattice")
-        elif t.op in ("lt", "le", "eq"):
-            t = self.attempt(ctx, t, path, "compare")
-        return t
+            return self.step(ctx, t, path, "lattice")
+        if t.op in ("and", "or", "not"):
+            return self.step(ctx, t, path, "logic")
+        compared = self.attempt(ctx, t, path, "compare")
+        if compared is t and t.op in ("lt", "le"):
+            compared = self.attempt(ctx, t, path, "order")
+            if compared is not t:
+                return self.normal(ctx, compared, path)
+        return compared
 
     def _region(self, ctx: Context, t: Term, path: Path) -> Term:
         t = self._atoms(ctx, t, path)
@@ -105,7 +110,10 @@ class Normaliser:
         yes = self.normal(ctx.with_condition(condition), t.args[1], (*path, 1))
         no = self.normal(ctx.with_condition(negate(condition)), t.args[2], (*path, 2))
         t = rebuild(t, (condition, yes, no))
-        return self.step(ctx, t, path, "decide") if yes == no else t
+        if yes == no:
+            return self.step(ctx, t, path, "decide")
+        guarded = self.attempt(ctx, t, path, "guard")
+        return t if guarded is t else self._ring(ctx, guarded, path)
 
     # -- reductions --------------------------------------------------------------------------------
 
