@@ -7,16 +7,16 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole(path: str | Path, text: str) -> None:
-    """Writes text to a file by way of a temporary file beside it, so that no half-written file is ever left.
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Writes text or bytes to a file by way of a temporary file beside it, so that no half-written file is ever left.
 
     Raises OSError where the folder does not exist or cannot be written.
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         mode = 0o666 & ~_umask()
         os.chmod(name, mode)
         os.replace(name, target)

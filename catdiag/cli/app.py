@@ -1,0 +1,120 @@
+"""The commands and their options. The work is in the module of each command, imported when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from catdiag.cli.outcome import DONE, ended, guarded
+
+app = typer.Typer(
+    name="catdiag",
+    help="Array programs as diagrams: derive kernels with proofs, count their traffic, choose their tiles.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+_OP = "an operator: a name of the library, or path.py:name"
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"catdiag {version('catdiag')}")
+        raise typer.Exit(DONE)
+
+
+_VERSION = typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+
+
+@app.callback()
+def _options(version: Annotated[bool, _VERSION] = False) -> None:
+    """Derive kernels with proofs, count their traffic, choose their tiles."""
+
+
+@app.command()
+def derive(
+    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    on: Annotated[str | None, typer.Option(help="The chip to choose tiles for, such as h100.")] = None,
+    size: Annotated[list[str] | None, typer.Option(help="Sizes, such as q=8192,x=8192,d=128.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Element type of inputs and outputs [bf16].")] = None,
+    stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None,
+    stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None,
+    group: Annotated[str | None, typer.Option(help="The axes to group, such as 'r q' [all that can be].")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
+) -> None:
+    """Stream and group an operator with proofs; count transfers and memory; choose tiles for a chip."""
+    with guarded():
+        from catdiag.cli.commands import run_derive
+
+        ended(run_derive(op, on, size or [], dtype, stages, stream, group, json, certificate))
+
+
+@app.command()
+def prove(
+    left: Annotated[str, typer.Argument(help=_OP, metavar="LEFT")],
+    right: Annotated[str, typer.Argument(help=_OP, metavar="RIGHT")],
+    assume: Annotated[list[str] | None, typer.Option(help="A condition on sizes, such as 'n >= 2'.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
+    counterexample: Annotated[
+        Path | None, typer.Option(help="Write sizes, arrays and values to this .npz file, if refuted.")
+    ] = None,
+) -> None:
+    """Prove that two operators mean the same for all sizes, or refute it with exact numbers."""
+    with guarded():
+        from catdiag.cli.commands import run_prove
+
+        ended(run_prove(left, right, assume or [], certificate, counterexample))
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Certificates, or folders of them (*.json).", metavar="FILE...")],
+) -> None:
+    """Check certificates again, with the kernel and the solver only; print what they prove, as formulas."""
+    with guarded():
+        from catdiag.cli.check import run_check
+
+        ended(run_check(files))
+
+
+@app.command()
+def io(
+    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    dtype: Annotated[str | None, typer.Option(help="Count bytes of this element type [values].")] = None,
+    stages: Annotated[int, typer.Option(help="Buffers of each streamed block.")] = 1,
+    unfused: Annotated[bool, typer.Option("--unfused", help="Run each box as a kernel of its own.")] = False,
+    stream: Annotated[str | None, typer.Option(help="Stream this axis first.")] = None,
+    group: Annotated[str | None, typer.Option(help="Group these axes first, such as 'r q'.")] = None,
+) -> None:
+    """Count the transfers and the memory of an operator, as formulas."""
+    with guarded():
+        from catdiag.cli.commands import run_io
+
+        run_io(op, dtype, stages, unfused, stream, group)
+
+
+@app.command()
+def hardware(
+    name: Annotated[str | None, typer.Argument(help="One chip, with the source of each number.")] = None,
+) -> None:
+    """List the chips that tiles can be chosen for."""
+    with guarded():
+        from catdiag.cli.tables import run_hardware
+
+        run_hardware(name)
+
+
+@app.command()
+def axioms() -> None:
+    """List what must be believed: the rules of the kernel, its files, the solver."""
+    with guarded():
+        from catdiag.cli.tables import run_axioms
+
+        run_axioms()

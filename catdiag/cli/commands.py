@@ -1,0 +1,165 @@
+"""The commands that derive and prove: arguments read, work done, results printed and written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catdiag.cli.arguments import check_sizes, check_writable, parse_sizes
+from catdiag.cli.load import operator
+from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError
+from catdiag.files import write_whole
+
+if TYPE_CHECKING:
+    from catdiag.prove.api import Theorem
+
+
+def run_derive(
+    op: str,
+    on: str | None,
+    size: Sequence[str],
+    dtype: str | None,
+    stages: int | None,
+    stream: str | None,
+    group: str | None,
+    json_file: Path | None,
+    certificate: Path | None,
+) -> int:
+    """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
+    from catdiag.solvers.z3 import Z3
+
+    check_writable(json_file, certificate)
+    _check_stages(stages)
+    sizes = parse_sizes(size)
+    with Z3() as ask:
+        ask.start()
+        diagram = operator(op)
+        from catdiag.cli.derive import Target, derive
+
+        target = None
+        if on is not None:
+            from catdiag.cost import hardware
+
+            chip = hardware.get(on)
+            target = Target(chip, check_sizes(diagram, sizes), _known_dtype(dtype or "bf16"), stages)
+        elif sizes or dtype is not None or stages is not None:
+            given = "--size" if sizes else "--dtype" if dtype is not None else "--stages"
+            raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")
+        with _working("deriving"):
+            report = derive(diagram, ask, target, stream, None if group is None else group.split())
+    _print(report.lines())
+    if json_file is not None:
+        _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")
+    if not report.derivation.steps:
+        raise NothingDerived("no axis can be streamed or grouped, so there is no theorem")
+    if certificate is not None:
+        _save(report.derivation.theorem, certificate)
+    if report.chosen.misfit is not None:
+        raise report.chosen.misfit
+    return DONE
+
+
+def run_prove(
+    left: str, right: str, assume: Sequence[str], certificate: Path | None, counterexample: Path | None
+) -> int:
+    """`catdiag prove`: prints the verdict and gives its exit status; raises CatdiagError for wrong use."""
+    from catdiag.solvers.z3 import Z3
+
+    check_writable(certificate, counterexample)
+    with Z3() as ask:
+        ask.start()
+        f, g = operator(left), operator(right)
+        from catdiag.prove.api import Refuted, Undecided, prove_with
+
+        try:
+            with _working("proving"):
+                theorem = prove_with(ask, f, g, assume)
+        except Refuted as error:
+            print(f"refuted: {error.message}")
+            if counterexample is not None:
+                from catdiag.cli.counterexample import npz
+
+                _write(counterexample, npz(error.counterexample))
+            return REFUTED
+        except Undecided as error:
+            print(f"undecided: {error.message}")
+            return UNDECIDED
+    print(f"proved{', on a condition' if theorem.conditional else ''} in {theorem.seconds:.2f} s")
+    print(theorem)
+    if certificate is not None:
+        _save(theorem, certificate)
+    return DONE
+
+
+def run_io(op: str, dtype: str | None, stages: int, unfused: bool, stream: str | None, group: str | None) -> None:
+    """`catdiag io`: the counts of an operator as it stands, or streamed and grouped as asked."""
+    from catdiag.cli.report import type_of
+    from catdiag.cost.io import io
+
+    _check_stages(stages)
+    diagram = operator(op)
+    print(type_of(diagram))
+    subject = diagram
+    if stream is not None or group is not None:
+        from catdiag.rewrite.derivation import Derivation
+        from catdiag.solvers.z3 import Z3
+
+        with Z3() as ask, _working("deriving"):
+            derivation = Derivation.start(diagram, ask)
+            if stream is not None:
+                derivation = derivation.stream(stream)
+            if group is not None:
+                derivation = derivation.group(group)
+            subject = derivation.diagram
+    print(io(subject, dtype=None if dtype is None else _known_dtype(dtype), stages=stages, fused=not unfused))
+
+
+def _check_stages(stages: int | None) -> None:
+    if stages is not None and stages < 1:
+        raise UsageError(f"stages is {stages}: expected a whole number of buffers, 1 or more")
+
+
+def _known_dtype(dtype: str) -> str:
+    from catdiag.cost.kernels import width
+
+    width(dtype)
+    return dtype
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _save(theorem: Theorem, path: Path) -> None:
+    try:
+        theorem.save(str(path))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _print(lines: Iterable[tuple[str, bool]]) -> None:
+    """Lines on the standard output, headings in bold where it is a terminal."""
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    for line, heading in lines:
+        console.print(line, style="bold" if heading else None)
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Shows on a terminal that work goes on; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} …"):
+        yield

@@ -1,0 +1,96 @@
+"""How a command ends: exit statuses, and errors as one message on the standard error stream."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from catdiag.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotGroupable, NotStreamable
+
+DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+class UsageError(CatdiagError):
+    """Arguments that do not make sense: the message stands alone, without a line of the caller."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, line="")
+
+
+class NothingDerived(UsageError):
+    """No axis could be streamed or grouped, so that there is no theorem."""
+
+
+def status_of(error: CatdiagError) -> int:
+    """The exit status of an error.
+
+    >>> status_of(UsageError("no such axis")), status_of(DoesNotFit("too large"))
+    (2, 4)
+    """
+    # Classes of the prover are known by name: importing them here would tie `check` to the prover.
+    by_name = {"Refuted": REFUTED, "Undecided": UNDECIDED, "Interrupted": INTERRUPTED}
+    if type(error).__name__ in by_name:
+        return by_name[type(error).__name__]
+    if isinstance(error, DoesNotFit):
+        return NO_FIT
+    if isinstance(error, (NotStreamable, NotGroupable, NothingDerived, EqualityUndecided)):
+        return UNDECIDED
+    return WRONG_USE
+
+
+def message_of(error: CatdiagError) -> str:
+    """The text of an error. A line that is no line of a user's file is left out.
+
+    >>> message_of(CatdiagError("no such axis", "op.py:3: f()")), message_of(CatdiagError("no such axis", "<string>:1"))
+    ('no such axis\\n  at op.py:3: f()', 'no such axis')
+    """
+    text, line = str(error), error.line or ""
+    return text if _of_user(line.split(":", 1)[0]) else text.replace(f"\n  at {line}", "", 1)
+
+
+def _of_user(file: str) -> bool:
+    """Whether a file is the user's, and not what started the command: the script, or a package that is installed."""
+    parts = file.replace("\\", "/").split("/")
+    return file.endswith(".py") and file != sys.argv[0] and not {"site-packages", "dist-packages"} & set(parts)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Runs a command: errors that a user can cause end it with a message and their exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # Formulas have letters that some terminals lack: those print as `?`, instead of failing.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        yield
+        sys.stdout.flush()
+    except CatdiagError as error:
+        fail(message_of(error), status_of(error))
+    except KeyboardInterrupt:
+        fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has closed it (`| head`): nothing more can be said, and nobody listens.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(DONE) from None
+    except RecursionError:
+        fail("the program is nested too deeply for its terms to be worked on", UNDECIDED)
+
+
+def fail(message: str, status: int) -> None:
+    """Ends the command with a message on the standard error stream. Raises typer.Exit."""
+    try:
+        sys.stdout.flush()
+        print(message if message.startswith("interrupted") else f"catdiag: {message}", file=sys.stderr)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise typer.Exit(status)
+
+
+def ended(status: int) -> None:
+    """Ends the command with a status that its work came to. Raises typer.Exit unless that is 0."""
+    if status != DONE:
+        raise typer.Exit(status)

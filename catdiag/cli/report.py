@@ -1,0 +1,269 @@
+"""What `catdiag derive` says: the same facts as text for people and as plain data for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from catdiag.diagram import Diagram
+from catdiag.errors import DoesNotFit
+
+if TYPE_CHECKING:
+    from catdiag.cost.io import IO
+    from catdiag.cost.optimum import Optimum
+    from catdiag.cost.plan import Plan
+    from catdiag.rewrite.derivation import Derivation, Step
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An axis that was not streamed, and why."""
+
+    axis: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Way:
+    """A derivation that succeeded: the axis streamed (None: none), and the plan or the reason why there is none.
+
+    `ungrouped` says why nothing was grouped; `measure` is what ways are compared by: the least is taken.
+    """
+
+    axis: str | None
+    derivation: Derivation
+    ungrouped: str = ""
+    plan: Plan | None = None
+    misfit: DoesNotFit | None = None
+    measure: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """The way in words."""
+        return "no stream" if self.axis is None else f"stream {self.axis}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A derivation with all that was found about it."""
+
+    source: Diagram
+    chosen: Way
+    others: tuple[Way, ...]
+    refused: tuple[Refused, ...]
+    io: IO
+    optimum: Optimum | str
+    seconds: float = field(compare=False, default=0.0)
+
+    @property
+    def derivation(self) -> Derivation:
+        """The derivation that was chosen."""
+        return self.chosen.derivation
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def lines(self) -> Iterator[tuple[str, bool]]:
+        """The text, line by line, each with whether it is a heading."""
+        yield type_of(self.source), True
+        yield from _section("Derivation", self._derivation())
+        yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
+        yield from _section("Optimum: the least H with M values of SMEM", self._optimum())
+        if self.chosen.plan is not None:
+            yield from _section("Plan", str(self.chosen.plan).splitlines())
+        yield "", False
+        yield f"{self.seconds:.2f} s of computing, {self._proof_seconds():.2f} s of it for proofs", False
+
+    def __str__(self) -> str:
+        return "\n".join(line for line, _ in self.lines())
+
+    def _derivation(self) -> Iterator[str]:
+        for refused in self.refused:
+            yield f"not streamed over {refused.axis}: {refused.reason}"
+        for number, step in enumerate(self.derivation.steps, 1):
+            yield f"{number}. {step.name}, proved in {step.theorem.seconds:.2f} s"
+            yield from _indented(self._theorem(step), 3)
+            if step.found is not None:
+                yield "   the state of the loop that was found (′: after a block, or of the neighbour)"
+                yield from _indented(str(step.found).splitlines(), 5)
+        if self.chosen.ungrouped:
+            yield f"not grouped: {self.chosen.ungrouped}"
+        for way in self.others:
+            yield f"{way.name} is possible too" + self._against(way)
+
+    def _theorem(self, step: Step) -> Iterator[str]:
+        yield from str(step.theorem).splitlines()
+        symbols = [str(s) for s in (*self.io.streams, *self.io.groups) if _mentions(step.diagram, str(s))]
+        if symbols:
+            yield f"  for blocks and tiles of every size: {', '.join(symbols)}"
+
+    def _against(self, way: Way) -> str:
+        if way.misfit is not None and self.chosen.plan is not None:
+            return ", and does not fit"
+        if way.plan is not None and self.chosen.plan is not None:
+            return f", in {way.plan.time_s / self.chosen.plan.time_s:.2f} times the time"
+        return ""
+
+    def _io(self) -> Iterator[str]:
+        io = self.io
+        yield f"H = {io.transfers}"
+        yield f"    load {io.load}, save {io.save}"
+        if io.relaxed != io.transfers:
+            yield f"    without rounding up: {io.relaxed}"
+        yield f"M = {io.memory}"
+        width = max((len(r.array) for r in io.residents), default=0)
+        yield from (f"    {r.array:{width}}  {r.values} ({r.role})" for r in io.residents)
+        yield f"in the order: {io.order}"
+
+    def _optimum(self) -> Iterator[str]:
+        if isinstance(self.optimum, str):
+            yield self.optimum
+            return
+        yield from str(self.optimum).splitlines()
+        if self.optimum.certificate is not None:
+            yield f"certificate, checked in rational arithmetic: {_proof_in_words(self.optimum.certificate)}"
+
+    def _proof_seconds(self) -> float:
+        return sum(step.theorem.seconds for step in self.derivation.steps)
+
+    # -- plain data ------------------------------------------------------------------------------
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything that is printed, for JSON; formulas are text."""
+        plan, misfit = self.chosen.plan, self.chosen.misfit
+        return {
+            "format": "catdiag-derivation",
+            "version": 1,
+            "diagram": {
+                "title": self.source.title,
+                "type": str(self.source),
+                "inputs": [
+                    {"name": name, "axes": list(ty.names), "element": ty.element}
+                    for name, ty in zip(self.source.input_names, self.source.dom, strict=True)
+                ],
+                "outputs": [{"axes": list(ty.names), "element": ty.element} for ty in self.source.cod],
+            },
+            "steps": [_step(step) for step in self.derivation.steps],
+            "refused": [{"axis": t.axis, "reason": t.reason} for t in self.refused],
+            "not_grouped": self.chosen.ungrouped or None,
+            "alternatives": [
+                {
+                    "stream": t.axis,
+                    "seconds": t.plan.time_s if t.plan is not None else None,
+                    "does_not_fit": t.misfit.message if t.misfit is not None else None,
+                }
+                for t in self.others
+            ],
+            "io": self.io.as_dict(),
+            "optimum": _optimum_data(self.optimum),
+            "plan": plan.as_dict() if plan is not None else None,
+            "does_not_fit": misfit.message if misfit is not None else None,
+            "seconds": {"computing": self.seconds, "proofs": self._proof_seconds()},
+        }
+
+
+def type_of(diagram: Diagram) -> str:
+    """The type of a diagram with the names of its inputs.
+
+    >>> from catdiag import library
+    >>> type_of(library.get("matmul"))
+    'matmul: A[a b], B[b c] → [a c]'
+    """
+    ins = ", ".join(f"{name}{ty}" for name, ty in zip(diagram.input_names, diagram.dom, strict=True))
+    outs = ", ".join(map(str, diagram.cod))
+    return f"{diagram.title + ': ' if diagram.title else ''}{ins or '1'} → {outs or '1'}"
+
+
+def _section(title: str, body: Iterator[str] | list[str]) -> Iterator[tuple[str, bool]]:
+    yield "", False
+    yield title, True
+    for line in body:
+        yield f"  {line}".rstrip(), False
+
+
+def _indented(lines: Iterator[str] | list[str], by: int) -> Iterator[str]:
+    return (" " * by + line for line in lines)
+
+
+def _mentions(diagram: Diagram, symbol: str) -> bool:
+    from catdiag.run.sizes import tile_bounds
+
+    return symbol in tile_bounds(diagram)
+
+
+def _step(step: Step) -> dict[str, Any]:
+    theorem, found = step.theorem, step.found
+    return {
+        "name": step.name,
+        "theorem": {
+            "text": str(theorem),
+            "statement": theorem.statement,
+            "hypotheses": list(theorem.hypotheses),
+            "defined": list(theorem.defined),
+            "conditions": list(theorem.conditions),
+            "conditional": theorem.conditional,
+            "trivial": theorem.trivial,
+            "axioms": list(theorem.axioms),
+            "steps": theorem.checked.steps,
+            "solver_goals": theorem.checked.goals,
+            "seconds": theorem.seconds,
+        },
+        "state": None
+        if found is None
+        else {
+            "components": [vars(c) for c in found.components],
+            "results": list(found.finish),
+            "shared": dict(found.shared),
+        },
+    }
+
+
+def _optimum_data(optimum: Optimum | str) -> dict[str, Any]:
+    if isinstance(optimum, str):
+        return {"leading": None, "exact": None, "reason": optimum}
+    return {
+        "leading": None if optimum.leading is None else str(optimum.leading),
+        "exact": None if optimum.exact is None else str(optimum.exact),
+        "tiles": {str(k): str(v) for k, v in optimum.tiles.items()},
+        "leading_tiles": {str(k): str(v) for k, v in optimum.leading_tiles.items()},
+        "conditions": [str(c) for c in optimum.conditions],
+        "leading_conditions": [str(c) for c in optimum.leading_conditions],
+        "certificate": None if optimum.certificate is None else _proof_in_words(optimum.certificate),
+        "leading_certificate": None
+        if optimum.leading_certificate is None
+        else _proof_in_words(optimum.leading_certificate),
+        "reason": optimum.reason,
+    }
+
+
+def _proof_in_words(certificate: Any) -> str:
+    """What a certificate of an optimum rests on."""
+    reductions = [_reduction_in_words(step) for step in certificate.reductions]
+    proof = certificate.proof
+    kind = type(proof).__name__
+    if kind == "Weights":
+        of = ", ".join(map(str, proof.transfers)), ", ".join(map(str, proof.memory))
+        main = f"the dual with weights {of[0]} of the transfers and {of[1]} of the memory"
+    elif kind == "Shifted":
+        main = f"two tiles, root {proof.root}"
+    elif kind == "Monotone":
+        main = (
+            f"transfers fall with {_monomial(proof.monomial)}, which memory caps at {', '.join(map(str, proof.roots))}"
+        )
+    else:
+        main = "nothing is left to choose"
+    return "; ".join([*reductions, main])
+
+
+def _reduction_in_words(step: Any) -> str:
+    kind = type(step).__name__
+    if kind == "Fold":
+        return f"{step.variable} = 1 is best" + (f", its part taken by {_monomial(step.into)}" if step.into else "")
+    if kind == "Fill":
+        return f"{step.variable} as large as its axis is best"
+    return f"branch {step.branch} of the memory is below branch {step.by}"
+
+
+def _monomial(powers: Any) -> str:
+    return "*".join(str(v) if e == 1 else f"{v}**{e}" for v, e in powers) or "1"
