@@ -52,8 +52,11 @@ def _opened(ctx: Context, n: Term, body: Term) -> tuple[Context, str, Term]:
 
 
 def _positions(args: Sequence[Term], chosen: Any) -> tuple[list[Term], list[Term]]:
-    if not isinstance(chosen, list) or not all(isinstance(k, int) and 0 <= k < len(args) for k in chosen):
+    if not isinstance(chosen, list) or not all(type(k) is int and 0 <= k < len(args) for k in chosen):
         raise KernelError(f"not positions of {len(args)} parts: {chosen!r}")
+    # A part chosen twice would be there twice: c·c·Σ t for Σ c·t.
+    if len(set(chosen)) != len(chosen):
+        raise KernelError(f"a part is chosen twice: {chosen!r}")
     return [args[k] for k in chosen], [a for k, a in enumerate(args) if k not in chosen]
 
 

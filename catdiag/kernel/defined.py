@@ -5,6 +5,7 @@ x·(1/x) is 1 only where x ≠ 0. Path by path (`ite(x ≠ 0, 1/x, 0)` owes noth
 the binders around. What is owed:
 
     a·b         a and b real (so `a − b` owes b ≠ −∞)
+    Π_i a(i)    every a(i) real
     inv a       a real and not 0
     log a       a > 0
     sqrt a      a ≥ 0
@@ -87,7 +88,10 @@ def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) 
             demand(ctx, guards, fn("le", ZERO, t.args[0]))
         if t.op == "big":
             name = fresh(ctx.ranges)
-            stack.append((ctx.with_index(name, t.args[0]), guards, open_body(t.args[1], idx(name))))
+            inner, body = ctx.with_index(name, t.args[0]), open_body(t.args[1], idx(name))
+            if t.data == "prod":
+                demand(inner, guards, real(body))
+            stack.append((inner, guards, body))
         elif t.op == "ite":
             condition, yes, no = t.args
             stack.append((ctx, guards, condition))
