@@ -128,6 +128,9 @@ class Group:
     body: Diagram
 
 
+NESTING = (Call, Fold, Group)
+"""The operations that hold diagrams."""
+
 Op = Map | Reduce | Einsum | Rename | Index | SizeOf | Const | Call | Generic | Fold | Group
 
 

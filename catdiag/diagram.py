@@ -60,7 +60,9 @@ class Graph:
         return types
 
 
-_BOX, _WIRING, _SEQ, _PAR, _GRAPH = range(5)
+BOX, WIRING, SEQ, PAR, GRAPH = range(5)
+"""How a diagram was made: a box, wiring only, by `>>`, by `@`, or flat already."""
+
 # How large a diagram may be for its `repr` to be an expression that rebuilds it.
 _REPR_BOXES, _REPR_WIRES, _REPR_NESTING = 500, 500, 20
 
@@ -72,16 +74,39 @@ class Diagram:
     `catdiag.diagram`; past 500 boxes or wires, those in bodies included, it is a description in `<…>` instead.
     """
 
-    __slots__ = ("_canon", "_graph", "_kind", "_left", "_right", "cod", "dom", "names", "title")
+    __slots__ = ("_canon", "_cod", "_dom", "_graph", "_kind", "_left", "_right", "names", "title")
 
     def __init__(
-        self, kind: int, left: Any, right: Any, dom: Ty, cod: Ty, names: tuple[str, ...] = (), title: str = ""
+        self,
+        kind: int,
+        left: Any,
+        right: Any,
+        dom: Ty | None,
+        cod: Ty | None,
+        names: tuple[str, ...] = (),
+        title: str = "",
     ) -> None:
         self._kind, self._left, self._right = kind, left, right
-        self.dom, self.cod = dom, cod
+        self._dom, self._cod = dom, cod
         self.names, self.title = names, title
-        self._graph: Graph | None = left if kind == _GRAPH else None
+        self._graph: Graph | None = left if kind == GRAPH else None
         self._canon: Any = None
+
+    @property
+    def dom(self) -> Ty:
+        """The object that the diagram takes."""
+        known = self._dom
+        if known is None:
+            known = self._dom = _boundary(self, 0)
+        return known
+
+    @property
+    def cod(self) -> Ty:
+        """The object that the diagram gives."""
+        known = self._cod
+        if known is None:
+            known = self._cod = _boundary(self, 1)
+        return known
 
     # -- composition -------------------------------------------------------------------------
 
@@ -89,15 +114,16 @@ class Diagram:
         """First this, then `other`. Raises TypeMismatch, naming both types and the wire."""
         if not isinstance(other, Diagram):
             return NotImplemented
-        if self.cod is not other.dom and self.cod != other.dom:
-            _mismatch(self.cod, other.dom)
-        return Diagram(_SEQ, self, other, self.dom, other.cod, self.names)
+        given, taken = self.cod, other.dom
+        if given is not taken and given != taken:
+            _mismatch(given, taken)
+        return Diagram(SEQ, self, other, self.dom, other.cod, self.names)
 
     def __matmul__(self, other: Diagram) -> Diagram:
         """This beside `other`."""
         if not isinstance(other, Diagram):
             return NotImplemented
-        return Diagram(_PAR, self, other, self.dom @ other.dom, self.cod @ other.cod)
+        return Diagram(PAR, self, other, None, None)  # its objects are put together when asked for
 
     # -- the flat form -----------------------------------------------------------------------
 
@@ -105,7 +131,9 @@ class Diagram:
     def graph(self) -> Graph:
         """The flat form; made once, without recursion."""
         if self._graph is None:
-            self._graph = _flatten(self)
+            from catdiag.flatten import flatten
+
+            self._graph = flatten(self)
         return self._graph
 
     @property
@@ -156,7 +184,7 @@ class Diagram:
             return f"<diagram {self}>"
         named = f", names={self.names!r}" if self.names else ""
         named += f", title={self.title!r}" if self.title else ""
-        if self._kind == _BOX and isinstance(self._left.op, Generic) and not named:
+        if self._kind == BOX and isinstance(self._left.op, Generic) and not named:
             return f"box({self._left.op.name!r}, {self.dom!r}, {self.cod!r})"
         if not self.graph.nodes and not named:
             return f"wiring({self.dom!r}, {list(self.graph.outputs)!r})"
@@ -220,6 +248,23 @@ def _mismatch(cod: Ty, dom: Ty) -> None:
     raise TypeMismatch(f"cannot compose: the first gives {_short(cod)}, the second takes {_short(dom)}; {detail}")
 
 
+def _boundary(diagram: Diagram, side: int) -> Ty:
+    """The domain (side 0) or codomain (side 1) of diagrams side by side, from those that are known."""
+    parts: list[Ty] = []
+    stack = [diagram]
+    while stack:
+        item = stack.pop()
+        known = item._cod if side else item._dom
+        if known is None:
+            stack.append(item._right)
+            stack.append(item._left)
+        else:
+            parts.append(known)
+    if len(parts) == 2:  # in constant time, so that a tensor that grows by one can be asked at each step
+        return parts[0] @ parts[1]
+    return Ty(*(array for part in parts for array in part))
+
+
 def _short(ty: Ty) -> str:
     return str(ty) if len(ty) <= 8 else f"{ty[:3]} @ … ({len(ty)} wires)"
 
@@ -240,95 +285,6 @@ def _extent(diagram: Diagram) -> tuple[int, int, int]:
     return boxes, wires, nesting
 
 
-def _flatten(diagram: Diagram) -> Graph:
-    nodes: list[Node] = []
-    count = len(diagram.dom)
-
-    def put(item: Diagram, wires: tuple[int, ...]) -> tuple[int, ...]:
-        """The outputs of a diagram that is a box, wiring or flat, put at the end of the nodes."""
-        nonlocal count
-        if item._kind == _BOX:
-            nodes.append(Node(item._left, wires))
-            start = count
-            count += item.cod._length
-            return (start,) if count == start + 1 else tuple(range(start, count))
-        if item._kind == _WIRING:
-            return tuple([wires[k] for k in item._left])
-        names = list(wires)
-        for node in item.graph.nodes:
-            nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
-            names.extend(range(count, count + node.box.cod._length))
-            count += node.box.cod._length
-        return tuple([names[w] for w in item.graph.outputs])
-
-    # A frame is a row of diagrams that `>>` or `@` joins, at work: in sequence `wires` are those between
-    # the last and the next, side by side `wires` are the inputs and `done` the outputs of those before.
-    frames: list[_Frame] = []
-    result: tuple[int, ...] | None = None
-    frame = _Frame(_SEQ, [diagram], tuple(range(count)))
-    while True:
-        if result is not None:
-            frame.take(result)
-            result = None
-        items, place, seq = frame.items, frame.place, frame.kind == _SEQ
-        wires, start, done = frame.wires, frame.start, frame.done
-        inner: _Frame | None = None
-        while place < len(items):
-            item = items[place]
-            place += 1
-            if seq:
-                feed = wires
-            else:
-                feed = wires[start : start + item.dom._length]
-                start += item.dom._length
-            if item._graph is None and item._kind in (_SEQ, _PAR):
-                inner = _Frame(item._kind, _row(item), feed)
-                break
-            if seq:
-                wires = put(item, feed)
-            else:
-                done.extend(put(item, feed))
-        frame.place, frame.wires, frame.start = place, wires, start
-        if inner is not None:
-            frames.append(frame)
-            frame = inner
-            continue
-        result = wires if seq else tuple(done)
-        if not frames:
-            return Graph(diagram.dom, tuple(nodes), result)
-        frame = frames.pop()
-
-
-class _Frame:
-    __slots__ = ("done", "items", "kind", "place", "start", "wires")
-
-    def __init__(self, kind: int, items: list[Diagram], wires: tuple[int, ...]) -> None:
-        self.kind, self.items, self.wires = kind, items, wires
-        self.place, self.start = 0, 0
-        self.done: list[int] = []
-
-    def take(self, result: tuple[int, ...]) -> None:
-        if self.kind == _SEQ:
-            self.wires = result
-        else:
-            self.done.extend(result)
-
-
-def _row(diagram: Diagram) -> list[Diagram]:
-    """The diagrams that nested `>>`, or nested `@`, join."""
-    found: list[Diagram] = []
-    stack = [diagram]
-    kind = diagram._kind
-    while stack:
-        item = stack.pop()
-        if item._kind == kind and item._graph is None:
-            stack.append(item._right)
-            stack.append(item._left)
-        else:
-            found.append(item)
-    return found
-
-
 # -- makers ---------------------------------------------------------------------------------------
 
 
@@ -338,7 +294,7 @@ def _ty(ty: Ty | ArrayType) -> Ty:
 
 def of_box(b: Box) -> Diagram:
     """A box as a diagram."""
-    return Diagram(_BOX, b, None, b.dom, b.cod)
+    return Diagram(BOX, b, None, b.dom, b.cod)
 
 
 def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), title: str = "") -> Diagram:
@@ -346,7 +302,7 @@ def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), t
     if cod is None:
         types = graph.wire_types()
         cod = Ty(*(types[w] for w in graph.outputs))
-    return Diagram(_GRAPH, graph, None, graph.dom, cod, names, title)
+    return Diagram(GRAPH, graph, None, graph.dom, cod, names, title)
 
 
 def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
@@ -365,13 +321,13 @@ def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
     for k in sources:
         if not 0 <= k < len(dom):
             raise TypeMismatch(f"wiring reads wire {k} of {len(dom)}")
-    return Diagram(_WIRING, tuple(sources), None, dom, Ty(*(dom[k] for k in sources)))
+    return Diagram(WIRING, tuple(sources), None, dom, Ty(*(dom[k] for k in sources)))
 
 
 def id(ty: Ty | ArrayType) -> Diagram:
     """The identity."""
     ty = _ty(ty)
-    return Diagram(_WIRING, range(len(ty)), None, ty, ty)
+    return Diagram(WIRING, range(len(ty)), None, ty, ty)
 
 
 def swap(left: Ty | ArrayType, right: Ty | ArrayType) -> Diagram:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Generator, Hashable, Iterable
 from typing import Any
 
-from catdiag.boxes import Box, bodies, without_bodies
+from catdiag.boxes import NESTING, Box, bodies, without_bodies
 from catdiag.diagram import Diagram
 from catdiag.errors import EqualityUndecided
 
@@ -44,14 +44,14 @@ class _Canon:
         nodes = graph.nodes
         inputs = len(graph.dom)
         producer = [-1] * inputs
-        first: list[int] = []
+        first = [inputs]
         for place, node in enumerate(nodes):
-            first.append(len(producer))
             ports = node.box.cod._length
             if ports == 1:
                 producer.append(place)
             else:
                 producer.extend([place] * ports)
+            first.append(len(producer))
         number = list(range(inputs)) + [-1] * (len(producer) - inputs)
         count = inputs
         live = bytearray(len(nodes))
@@ -63,11 +63,10 @@ class _Canon:
                 continue
             live[place] = 1
             order.append(place)
-            start = first[place]
-            for wire in range(start, start + nodes[place].box.cod._length):
+            for wire in range(first[place], first[place + 1]):
                 number[wire] = count
                 count += 1
-            stack.extend(reversed(nodes[place].inputs))
+            stack.extend(nodes[place].inputs[::-1])
         reads: list[int] = []
         for place in order:
             reads.extend([number[w] for w in nodes[place].inputs])
@@ -87,7 +86,7 @@ class _Canon:
                         else:
                             sources.append((-1 - at[producer[w]], w - first[producer[w]]))
                     self.dead.append((node.box, tuple(sources)))
-        inner = {id(b): b for node in nodes for b in bodies(node.box.op)}
+        inner = {id(b): b for node in nodes if isinstance(node.box.op, NESTING) for b in bodies(node.box.op)}
         self.nested: tuple[Diagram, ...] = tuple(inner.values())
         self.fingerprint: int | None = None
 

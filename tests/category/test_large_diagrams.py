@@ -121,6 +121,11 @@ def test_a_wide_tensor():
     a, b = left(beside, parts), right(beside, parts)
     assert a == b
     assert len(str(a)) < 200 and len(repr(a)) < 200
+    grown = F
+    for _ in range(20_000):  # the objects of a tensor that grows by one may be asked at each step
+        grown = grown @ F
+        assert len(grown.dom) == len(grown.cod)
+    assert grown.dom == Ty(*[X] * 20_001)
     assert time.perf_counter() - start < 2 * SECONDS
 
 
