@@ -48,7 +48,7 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
     {'q': 8192, 'x': 1024, 'd': 128}
     """
     found: dict[str, int] = {}
-    for part in ",".join(texts).split(","):
+    for part in (p for text in texts for p in text.split(",")):
         name, equals, value = (p.strip() for p in part.partition("="))
         if not name or not equals or not value:
             raise UsageError(f"cannot read the size {part.strip()!r}: expected name=number, as in --size q=8192,d=128")

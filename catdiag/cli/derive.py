@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from catdiag.boxes import Group
 from catdiag.cli.report import Refused, Report, Way
 from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, CatdiagError, DoesNotFit, NotGroupable, NotStreamable
@@ -56,14 +57,19 @@ def derive(
     """
     start = time.perf_counter()
     refused: list[Refused] = []
-    ways = [_forced(diagram, ask, stream, group)] if stream is not None else _all(diagram, ask, group, refused)
+    sized = target is not None
+    if stream is not None:
+        ways = [_forced(diagram, ask, stream, group, sized)]
+    else:
+        ways = _all(diagram, ask, group, sized, refused)
     ways = [_planned(way, target) for way in ways]
-    chosen = min(ways, key=lambda way: way.measure)
+    best = min(ways, key=lambda way: way.measure)
+    chosen = best if group is not None or target is None else _without_whole_tiles(best, target)
     io = chosen.derivation.io()
     return Report(
         source=diagram,
         chosen=chosen,
-        others=tuple(way for way in ways if way is not chosen),
+        others=tuple(way for way in ways if way is not best),
         refused=tuple(refused),
         io=io,
         optimum=_optimum(io),
@@ -79,13 +85,13 @@ def _optimum(io: IO) -> Optimum | str:
         return f"no closed form: {error}"
 
 
-def _forced(diagram: Diagram, ask: Z3, stream: str, group: Sequence[str] | None) -> Way:
+def _forced(diagram: Diagram, ask: Z3, stream: str, group: Sequence[str] | None, sized: bool) -> Way:
     from catdiag.rewrite.derivation import Derivation
 
-    return _grouped(stream, Derivation.start(diagram, ask).stream(stream), group)
+    return _grouped(stream, Derivation.start(diagram, ask).stream(stream), group, sized)
 
 
-def _all(diagram: Diagram, ask: Z3, group: Sequence[str] | None, refused: list[Refused]) -> list[Way]:
+def _all(diagram: Diagram, ask: Z3, group: Sequence[str] | None, sized: bool, refused: list[Refused]) -> list[Way]:
     """Every axis that is reduced, streamed and grouped, or noted as refused; grouped alone where none streams."""
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.strategy import reduced_axes
@@ -97,23 +103,56 @@ def _all(diagram: Diagram, ask: Z3, group: Sequence[str] | None, refused: list[R
         except NotStreamable as error:
             refused.append(Refused(axis, error.message))
             continue
-        ways.append(_grouped(axis, streamed, group))
-    return ways or [_grouped(None, Derivation.start(diagram, ask), group)]
+        ways.append(_grouped(axis, streamed, group, sized))
+    return ways or [_grouped(None, Derivation.start(diagram, ask), group, sized)]
 
 
-def _grouped(axis: str | None, derivation: Derivation, group: Sequence[str] | None) -> Way:
-    """Grouped over the axes asked for, or over all that can be."""
+def _grouped(axis: str | None, streamed: Derivation, group: Sequence[str] | None, sized: bool) -> Way:
+    """Grouped over the axes asked for, or over those that can be: all, or where no plan sizes the tiles, those that
+    repeat no contraction."""
     from catdiag.rewrite.group import groupable
 
     if group is not None:
-        return Way(axis, derivation.group(group) if group else derivation)
-    axes = groupable(derivation.diagram)
+        return Way(axis, streamed, streamed.group(group) if group else streamed)
+    axes = groupable(streamed.diagram)
     if not axes:
-        return Way(axis, derivation, "no axis of the results can be grouped")
+        return Way(axis, streamed, streamed, "no axis of the results can be grouped")
+    if not sized and len(axes) > 1:
+        axes = [a for a in axes if not _repeats(streamed.diagram, a)] or axes
     try:
-        return Way(axis, derivation.group(axes))
+        return Way(axis, streamed, streamed.group(axes))
     except (NotGroupable, AxisError) as error:
-        return Way(axis, derivation, error.message)
+        return Way(axis, streamed, streamed, error.message)
+
+
+def _repeats(diagram: Diagram, axis: str) -> bool:
+    """Whether groups of an axis each do a contraction that does not depend on it."""
+    from catdiag.cost.io import io
+    from catdiag.rewrite.group import find
+
+    counted = io(find(diagram, [axis]))
+    return bool(set(counted.groups) & counted.work["tensor"].free_symbols)
+
+
+def _without_whole_tiles(way: Way, target: Target) -> Way:
+    """The way without groups over axes that the plan takes whole: a simpler theorem, and the same plan."""
+    if way.plan is None:
+        return way
+    whole = {
+        str(tile)
+        for tile, size in way.derivation.io().groups.items()
+        if way.plan.tiles[str(tile)] == size.subs(target.sizes)
+    }
+    kept = [axis for axis, tile in _tiles(way.derivation.diagram) if tile not in whole]
+    if not whole or not kept:
+        return way
+    simpler = _planned(replace(way, derivation=way.streamed.group(kept)), target)
+    return simpler if simpler.measure <= way.measure else way
+
+
+def _tiles(diagram: Diagram) -> list[tuple[str, str]]:
+    """The grouped axes with the symbols of their tiles."""
+    return [pair for box in diagram.boxes if isinstance(box.op, Group) for pair in box.op.tiles]
 
 
 def _planned(way: Way, target: Target | None) -> Way:

@@ -48,8 +48,10 @@ def message_of(error: CatdiagError) -> str:
     >>> message_of(CatdiagError("no such axis", "op.py:3: f()")), message_of(CatdiagError("no such axis", "<string>:1"))
     ('no such axis\\n  at op.py:3: f()', 'no such axis')
     """
-    text, line = str(error), error.line or ""
-    return text if _of_user(line.split(":", 1)[0]) else text.replace(f"\n  at {line}", "", 1)
+    text, line = str(error), error.line
+    if not line or _of_user(line.split(":", 1)[0]):
+        return text
+    return text.replace(f"\n  at {line}", "", 1)
 
 
 def _of_user(file: str) -> bool:
