@@ -268,6 +268,7 @@ class Checker:
         for body in ("unit", "step", "merge", "state"):
             if any(inner["op"] in ("fold", "group") for inner in node[body]["nodes"]):
                 raise KernelError("a fold's bodies contain no folds or groups")
+        _cut_only(node["state"], {axis: block})
         a, b = size("%a"), size("%b")
         arrays = _fresh_arrays(node["state"])
         elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
@@ -344,6 +345,7 @@ class Checker:
         body, tiles = node["body"], dict(node["tiles"])
         if any(inner["op"] == "group" for inner in body["nodes"]) or len(set(tiles.values())) != len(tiles):
             raise KernelError("groups are not nested, and each axis has a local size of its own")
+        _cut_only(body, tiles)
         self._tiles |= {self._local(local, scope) for local in tiles.values()}
         arrays = _fresh_arrays(body)
         whole_sizes = {local: size(f"%n {axis}") for axis, local in tiles.items()}
@@ -408,9 +410,10 @@ class Checker:
         if any("%" in name for name in scope):
             raise KernelError("a size symbol contains %")
         inputs = inputs_of(left, {})
-        lefts = evaluate(left, inputs, {}, self.accept(facts, names, scope))
+        self._states.clear()
+        lefts = evaluate(left, inputs, {}, self.accept(facts, names, scope, top=True))
         defined: list[Obligation] = []
-        for wire in lefts:
+        for wire in (*lefts, *self._states):
             ctx = Context(self.ask, dict(wire.axes), facts, names)
             defined += [o for o in owes(ctx, wire.term, wire.element) if o not in defined]
         facts += tuple(o.fact() for o in defined)
@@ -462,6 +465,14 @@ class Checker:
                 ctx = ctx.with_condition(guard)
             found.append(Fact(owed.ranges, owed.guards, self.rewrite(ctx, owed.condition, steps)))
         return tuple(found)
+
+
+def _cut_only(program: Program, local: Mapping[str, str]) -> None:
+    """Raises unless the local sizes are those of the axes that are cut, on every input, and of nothing else there."""
+    for d in program["inputs"]:
+        for name, s in d["axes"]:
+            if local.get(name, s) != s or (name not in local and leaves(size_term(s), "size") & set(local.values())):
+                raise KernelError(f"input {d['name']} has axis {name!r} of size {s!r}, which is not how it is cut")
 
 
 def no_size(name: str) -> dict[tuple[str, Data], Term]:
