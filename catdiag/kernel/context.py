@@ -319,11 +319,14 @@ class Context:
         return False
 
     def _below(self, x: Term, y: Term) -> bool:
-        """Whether x = c + i and y = c + n + (naturals) for an index i with range n: the commonest bound, without a solver."""
+        """Whether x = c + i and y = c + n + (naturals) for real c and an index i with range n.
+
+        The commonest bound, without a solver. At c = −∞ both sides would be −∞, and neither below the other.
+        """
         xs = list(x.args if x.op == "add" else (x,))
         ys = list(y.args if y.op == "add" else (y,))
         for t in list(xs):
-            if t in ys:
+            if t in ys and self.real(t):
                 xs.remove(t)
                 ys.remove(t)
         if len(xs) != 1 or xs[0].op != "idx":

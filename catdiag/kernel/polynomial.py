@@ -2,9 +2,10 @@
 
 A polynomial maps monomials to rational coefficients; a monomial maps atoms to exponents. Powers of e
 are monomials: for real m, `exp(c·m + c′·m′) = E(m)^c · E(m′)^c′` with atoms E(m) = exp(m) > 0, so that their
-exponents may be any rational. `exp` of a term that may be −∞ is an atom as any other: it may be 0. Other atoms have whole exponents, negative ones only where the atom is known
-not to be zero. All of this is sound only between real values: every factor and summand is asked to be real
-(`facts.real`), and where one is not, `NotReal` is raised.
+exponents may be any rational. `exp` of a term that may be −∞ is an atom as any other: it may be 0. Other atoms
+have whole exponents, negative ones only where the atom is known not to be zero. All of this is sound only
+between real values: every factor and summand is asked to be real (`facts.real`), and where one is not,
+`NotReal` is raised.
 
 Used laws: A7 (an ordered field; exp a homomorphism; log its inverse on the positives; sqrt on the
 non-negatives), and `inv(a·b) = inv a · inv b`, which holds of the total `inv` too.
@@ -22,7 +23,10 @@ Monomial = tuple[tuple[Term, Fraction], ...]
 Poly = dict[Monomial, Fraction]
 
 LIMIT = 20_000
-"""The most monomials that a normal form may have; a larger goal is refused, not waited for."""
+"""The most monomials and the largest exponent of a normal form; a larger goal is refused, not waited for."""
+
+DIGITS = 200_000
+"""The most binary digits of a coefficient."""
 
 
 class NotReal(KernelError):
@@ -73,8 +77,13 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
             powers = dict(m)
             for a, e in n:
                 powers[a] = powers.get(a, Fraction(0)) + e
-            folded: Poly = {(): c * d}
+            coefficient = c * d
+            if coefficient.numerator.bit_length() + coefficient.denominator.bit_length() > DIGITS:
+                raise TooLarge("a coefficient with too many digits")
+            folded: Poly = {(): coefficient}
             for a, e in list(powers.items()):
+                if abs(e) > LIMIT:
+                    raise TooLarge(f"a power of {e}")
                 # [c]² = [c] for a condition c as 0 or 1
                 if a.op == "ite" and a.args[1:] == (ONE, ZERO) and e > 1:
                     powers[a] = Fraction(1)
@@ -104,6 +113,8 @@ def _accumulate(p: Poly, m: Monomial, c: Fraction) -> Poly:
 
 def power(p: Poly, n: int, facts: Facts) -> Poly:
     """pⁿ for a natural n."""
+    if n > LIMIT:
+        raise TooLarge(f"a power of {n}")
     result = constant(Fraction(1))
     for _ in range(n):
         result = times(result, p, facts)
@@ -165,7 +176,8 @@ def _exp(p: Poly, facts: Facts) -> Poly:
                 base = to_poly(u if c > 0 else fn("inv", u), facts)
                 result = times(result, power(base, abs(int(c)), facts), facts)
                 continue
-        powers[Term("E", None, (term_of_monomial(m),))] = c
+        atom = Term("E", None, (term_of_monomial(m),))
+        powers[atom] = powers.get(atom, Fraction(0)) + c
     return times(result, {_mono(powers): Fraction(1)}, facts)
 
 
@@ -252,17 +264,15 @@ def term_of_monomial(m: Monomial) -> Term:
 
 
 def _scaled_exponent(t: Term, c: Fraction) -> Poly:
-    # The exponent of an E-atom is a monomial written as a term; it is read back as it was written.
+    # The exponent of an E-atom is a monomial written as a term; it is read back as it was written. An inverse
+    # stays an atom, since a·inv(a) may be 0.
     powers: dict[Term, Fraction] = {}
     for a in t.args if t.op == "mul" else (t,):
         if a.op == "num":
             c *= Fraction(a.data or 0)
             continue
-        if a.op == "inv" and a.args[0].op != "add":
-            powers[a.args[0]] = powers.get(a.args[0], Fraction(0)) - 1
-        else:
-            powers[a] = powers.get(a, Fraction(0)) + 1
-    return {tuple(sorted(powers.items(), key=lambda p: p[0].key)): c}
+        powers[a] = powers.get(a, Fraction(0)) + 1
+    return {_mono(powers): c}
 
 
 def to_term(p: Poly) -> Term:
