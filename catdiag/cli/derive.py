@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Group
 from catdiag.cli.report import Refused, Report, Way
 from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, CatdiagError, DoesNotFit, NotGroupable, NotStreamable
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 # Sizes at which the memory of several streams is compared when none are given: long axes, tiles of 64.
 _GENERIC_SIZE, _GENERIC_TILE = 4096, 64
+# Groups that repeat a contraction are taken where they are predicted to need less than this part of the time.
+_PAYS = 0.75
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,20 @@ def derive(
     >>> [step.name for step in report.derivation.steps]
     ['stream x', 'group q']
     """
+    from catdiag.rewrite.derivation import Derivation
+
     start = time.perf_counter()
     refused: list[Refused] = []
-    sized = target is not None
     if stream is not None:
-        ways = [_forced(diagram, ask, stream, group, sized)]
+        ways = [_grouped(stream, Derivation.start(diagram, ask).stream(stream), group, target)]
     else:
-        ways = _all(diagram, ask, group, sized, refused)
-    ways = [_planned(way, target) for way in ways]
-    best = min(ways, key=lambda way: way.measure)
-    chosen = best if group is not None or target is None else _without_whole_tiles(best, target)
+        ways = _all(diagram, ask, group, target, refused)
+    chosen = min(ways, key=lambda way: way.measure)
     io = chosen.derivation.io()
     return Report(
         source=diagram,
         chosen=chosen,
-        others=tuple(way for way in ways if way is not best),
+        others=tuple(way for way in ways if way is not chosen),
         refused=tuple(refused),
         io=io,
         optimum=_optimum(io),
@@ -85,13 +85,9 @@ def _optimum(io: IO) -> Optimum | str:
         return f"no closed form: {error}"
 
 
-def _forced(diagram: Diagram, ask: Z3, stream: str, group: Sequence[str] | None, sized: bool) -> Way:
-    from catdiag.rewrite.derivation import Derivation
-
-    return _grouped(stream, Derivation.start(diagram, ask).stream(stream), group, sized)
-
-
-def _all(diagram: Diagram, ask: Z3, group: Sequence[str] | None, sized: bool, refused: list[Refused]) -> list[Way]:
+def _all(
+    diagram: Diagram, ask: Z3, group: Sequence[str] | None, target: Target | None, refused: list[Refused]
+) -> list[Way]:
     """Every axis that is reduced, streamed and grouped, or noted as refused; grouped alone where none streams."""
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.strategy import reduced_axes
@@ -103,26 +99,30 @@ def _all(diagram: Diagram, ask: Z3, group: Sequence[str] | None, sized: bool, re
         except NotStreamable as error:
             refused.append(Refused(axis, error.message))
             continue
-        ways.append(_grouped(axis, streamed, group, sized))
-    return ways or [_grouped(None, Derivation.start(diagram, ask), group, sized)]
+        ways.append(_grouped(axis, streamed, group, target))
+    return ways or [_grouped(None, Derivation.start(diagram, ask), group, target)]
 
 
-def _grouped(axis: str | None, streamed: Derivation, group: Sequence[str] | None, sized: bool) -> Way:
-    """Grouped over the axes asked for, or over those that can be: all, or where no plan sizes the tiles, those that
-    repeat no contraction."""
+def _grouped(axis: str | None, streamed: Derivation, group: Sequence[str] | None, target: Target | None) -> Way:
+    """Grouped over the axes asked for. Else over those that repeat no contraction, or, where a plan says that it
+    pays, over all that can be grouped.
+    """
     from catdiag.rewrite.group import groupable
 
     if group is not None:
-        return Way(axis, streamed, streamed.group(group) if group else streamed)
+        return _planned(Way(axis, streamed.group(group) if group else streamed), target)
     axes = groupable(streamed.diagram)
     if not axes:
-        return Way(axis, streamed, streamed, "no axis of the results can be grouped")
-    if not sized and len(axes) > 1:
-        axes = [a for a in axes if not _repeats(streamed.diagram, a)] or axes
+        return _planned(Way(axis, streamed, "no axis of the results can be grouped"), target)
+    once = [a for a in axes if not _repeats(streamed.diagram, a)] if len(axes) > 1 else axes
     try:
-        return Way(axis, streamed, streamed.group(axes))
+        way = _planned(Way(axis, streamed.group(once or axes)), target)
+        if target is not None and once and once != axes:
+            more = _planned(Way(axis, streamed.group(axes)), target)
+            return more if more.measure < _PAYS * way.measure else way
+        return way
     except (NotGroupable, AxisError) as error:
-        return Way(axis, streamed, streamed, error.message)
+        return _planned(Way(axis, streamed, error.message), target)
 
 
 def _repeats(diagram: Diagram, axis: str) -> bool:
@@ -132,27 +132,6 @@ def _repeats(diagram: Diagram, axis: str) -> bool:
 
     counted = io(find(diagram, [axis]))
     return bool(set(counted.groups) & counted.work["tensor"].free_symbols)
-
-
-def _without_whole_tiles(way: Way, target: Target) -> Way:
-    """The way without groups over axes that the plan takes whole: a simpler theorem, and the same plan."""
-    if way.plan is None:
-        return way
-    whole = {
-        str(tile)
-        for tile, size in way.derivation.io().groups.items()
-        if way.plan.tiles[str(tile)] == size.subs(target.sizes)
-    }
-    kept = [axis for axis, tile in _tiles(way.derivation.diagram) if tile not in whole]
-    if not whole or not kept:
-        return way
-    simpler = _planned(replace(way, derivation=way.streamed.group(kept)), target)
-    return simpler if simpler.measure <= way.measure else way
-
-
-def _tiles(diagram: Diagram) -> list[tuple[str, str]]:
-    """The grouped axes with the symbols of their tiles."""
-    return [pair for box in diagram.boxes if isinstance(box.op, Group) for pair in box.op.tiles]
 
 
 def _planned(way: Way, target: Target | None) -> Way:

@@ -27,14 +27,12 @@ class Refused:
 
 @dataclass(frozen=True)
 class Way:
-    """A derivation that succeeded: the axis streamed (None: none), the derivation before and after it was grouped, and
-    the plan or the reason why there is none.
+    """A derivation that succeeded: the axis streamed (None: none), and the plan or the reason why there is none.
 
     `ungrouped` says why nothing was grouped; `measure` is what ways are compared by: the least is taken.
     """
 
     axis: str | None
-    streamed: Derivation
     derivation: Derivation
     ungrouped: str = ""
     plan: Plan | None = None
