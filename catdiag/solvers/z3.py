@@ -53,9 +53,11 @@ class Z3:
         """Starts the child process, so that it loads while other work goes on."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "catdiag.solvers.worker"],
+                # -P: the folder that one stands in is not imported from. A process group of its own: Ctrl-C is for us.
+                [sys.executable, "-P", "-m", "catdiag.solvers.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                process_group=0,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
             self._finalizer = weakref.finalize(self, _end, self._process)
