@@ -12,6 +12,8 @@ import typer
 from catdiag.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotGroupable, NotStreamable
 
 DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+UNREAD = 141
+"""Nobody reads the output any more: the status that shells give to a program ended by SIGPIPE."""
 
 
 class UsageError(CatdiagError):
@@ -75,20 +77,27 @@ def guarded() -> Iterator[None]:
     except KeyboardInterrupt:
         fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has closed it (`| head`): nothing more can be said, and nobody listens.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(DONE) from None
+        if not _nobody_reads():
+            raise
+        raise typer.Exit(UNREAD) from None
     except RecursionError:
         fail("the program is nested too deeply for its terms to be worked on", UNDECIDED)
 
 
-def fail(message: str, status: int) -> None:
-    """Ends the command with a message on the standard error stream. Raises typer.Exit."""
+def _nobody_reads() -> bool:
+    """Whether the reader of our output has closed it, as `| head` does; what is left to write is then dropped."""
     try:
         sys.stdout.flush()
-        print(message if message.startswith("interrupted") else f"catdiag: {message}", file=sys.stderr)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def fail(message: str, status: int) -> None:
+    """Ends the command with a message on the standard error stream. Raises typer.Exit."""
+    _nobody_reads()
+    print(message if message.startswith("interrupted") else f"catdiag: {message}", file=sys.stderr)
     raise typer.Exit(status)
 
 

@@ -6,6 +6,7 @@ stop is kept as well, and raises `SolverInterrupted`, since running out of time 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -108,4 +109,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            pipe.close()
+            # What was still to be written to a process that has died is lost.
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
