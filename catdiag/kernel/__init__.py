@@ -3,6 +3,7 @@
 It does no search and imports the standard library only; solvers are handed to it as functions.
 
 - `terms`: the term language and its total semantics;
+- `form`: whether data is a core program by its form;
 - `meaning`: core programs and what they mean as terms;
 - `context`: what is known at a place in a term: ranges, facts, signs;
 - `polynomial`: the normal form behind the steps `ring` and `field`;

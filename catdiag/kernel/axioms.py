@@ -329,7 +329,7 @@ def logic(ctx: Context, t: Term) -> Term:
 
 
 def flatten(ctx: Context, t: Term) -> Term:
-    """A7: products in a product and sums in a sum are written as one. −∞ in an inner product makes it 0, and the outer 0."""
+    """A7: products in a product and sums in a sum are written as one. −∞ in an inner product makes both 0."""
     if t.op not in ("add", "mul"):
         raise KernelError(f"{t} is no product or sum")
     args = [b for a in t.args for b in (a.args if a.op == t.op else (a,))]

@@ -32,9 +32,11 @@ from typing import Any
 from catdiag.kernel.axioms import AXIOMS, apply
 from catdiag.kernel.context import Ask, Context, Fact, arithmetic, nonzero
 from catdiag.kernel.defined import Obligation, owes, show_condition
+from catdiag.kernel.form import well_formed
 from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, axes_of, evaluate, fold_length, inputs_of, numeric
 from catdiag.kernel.polynomial import to_poly, vanishes
 from catdiag.kernel.terms import (
+    LARGEST,
     LOGICAL,
     ONE,
     ZERO,
@@ -139,6 +141,8 @@ class Checker:
             if not isinstance(step, (list, tuple)) or len(step) < 2:
                 raise KernelError(f"not a step: {step!r}")
             t = apply(ctx, t, step[0], step[1], step[2:])
+            if t.weight > LARGEST:
+                raise KernelError("a step leads to a term that is too large")
             self.axioms.add(AXIOMS[step[0]])
             self.steps += 1
         return t
@@ -362,6 +366,10 @@ class Checker:
             missing = set(tiles) - {name for name, _ in t.axes}
             if missing:
                 raise KernelError(f"an output of a group lacks axis {sorted(missing)[0]!r}")
+            # What the tiles of an axis make is put together along that axis, and along no other.
+            for (axis, n), (_, m) in zip(w.axes, t.axes, strict=True):
+                if m != (tile_sizes[tiles[axis]] if axis in tiles else n):
+                    raise KernelError(f"axis {axis!r} of an output of a group has size {m} on a tile")
             if substitute(w.term, move) != t.term:
                 raise KernelError(f"the body of a group is not weaved over {', '.join(tiles)}")
         self.axioms.add("A1")
@@ -390,16 +398,18 @@ class Checker:
         """The theorem of a certificate. Raises KernelError where it does not follow."""
         try:
             return self._check(certificate)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
             raise KernelError(f"the certificate is malformed: {type(error).__name__}: {error}") from error
 
     def _check(self, certificate: Json) -> Theorem:
         if certificate.get("format") != FORMAT or certificate.get("version") != VERSION:
             raise KernelError(f"not a {FORMAT} of version {VERSION}")
-        if set(certificate) - {"format", "version", "statement", "proof", "about"}:
-            raise KernelError(f"unknown fields {sorted(set(certificate) - {'format', 'version', 'statement', 'proof'})}")
+        if unknown := set(certificate) - {"format", "version", "statement", "proof", "about"}:
+            raise KernelError(f"unknown fields {sorted(unknown)}")
         statement, proof = certificate["statement"], certificate["proof"]
         left, right = statement["left"], statement["right"]
+        well_formed(left)
+        well_formed(right)
         assume = tuple(condition(c) for c in statement["assume"])
         names = _declared(left)
         if _interface(left) != _interface(right):
@@ -409,6 +419,10 @@ class Checker:
         scope = frozenset(_symbols(left) | _symbols(right))
         if any("%" in name for name in scope):
             raise KernelError("a size symbol contains %")
+        # An assumption about a size of the kernel's own, or of blocks, would be one about the proof.
+        unknown = set().union(*(leaves(c, "size") for c in assume)) - scope
+        if unknown:
+            raise KernelError(f"the assumptions speak of {sorted(unknown)[0]!r}, which is no size of the two sides")
         inputs = inputs_of(left, {})
         self._states.clear()
         lefts = evaluate(left, inputs, {}, self.accept(facts, names, scope, top=True))
@@ -450,7 +464,7 @@ class Checker:
             self.steps,
             self.goals,
             canonical(left["nodes"]) == canonical(right["nodes"])
-            or all(_as(x) == _as(y) for x, y in zip(lefts, rights, strict=True)) and not _has_loops(right),
+            or (all(_as(x) == _as(y) for x, y in zip(lefts, rights, strict=True)) and not _has_loops(right)),
         )
 
     def derived_facts(

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from catdiag.kernel.terms import BOT, LOGICAL, ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, open_body, substitute
+from catdiag.kernel.terms import (
+    BOT,
+    LOGICAL,
+    ONE,
+    ZERO,
+    Data,
+    KernelError,
+    Term,
+    fn,
+    idx,
+    leaves,
+    open_body,
+    substitute,
+)
 
 Ask = Callable[[Sequence[Term], Term], bool]
 """A solver: whether hypotheses entail a goal, over naturals (sizes) and integers (indices). False if it cannot tell."""
@@ -305,7 +318,8 @@ class Context:
         if arithmetic(condition):
             hypotheses = [fn("le", ZERO, idx(i)) for i in self.ranges]
             hypotheses += [fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)]
-            hypotheses += [f.condition for f in self.facts if not f.variables and not f.guards and arithmetic(f.condition)]
+            plain = [f.condition for f in self.facts if not f.variables and not f.guards]
+            hypotheses += [c for c in plain if arithmetic(c)]
             return self.ask(hypotheses, condition)
         if condition.op == "real":
             return self.real(condition.args[0])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from catdiag.kernel.context import Context, Fact, fresh, negate, nonzero, real
 from catdiag.kernel.terms import ZERO, KernelError, Term, fn, idx, open_body, show
 
+_SIGNS = {"lt": "<", "le": "≤", "eq": "="}
 LIMIT = 50_000
 """The most places that are looked at; a larger term is refused, not waited for."""
 
@@ -51,7 +52,7 @@ def show_condition(c: Term) -> str:
     if c.op == "real":
         return f"{show(c.args[0])} > -∞"
     if c.op in ("lt", "le", "eq"):
-        return f"{show(c.args[0])} {dict(lt='<', le='≤', eq='=')[c.op]} {show(c.args[1])}"
+        return f"{show(c.args[0])} {_SIGNS[c.op]} {show(c.args[1])}"
     return show(c)
 
 

@@ -32,6 +32,7 @@ from typing import Any
 
 from catdiag.kernel.terms import (
     BOT,
+    LARGEST,
     LOGICAL,
     MINUS,
     ONE,
@@ -105,7 +106,7 @@ _SCALARS: dict[str, Callable[..., Term]] = {
     "le": lambda a, b: fn("le", a, b),
 }
 _CONNECTIVES = {"and", "or", "not"}
-_ARITY = {f: 2 for f in ("add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "and", "or")}
+_ARITY = dict.fromkeys(("add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "and", "or"), 2)
 
 
 def scalar(name: str, args: Sequence[Term]) -> Term:
@@ -178,7 +179,10 @@ def evaluate(
         wires.append(Wire(wire.term, axes, wire.element))
     for node in program["nodes"]:
         given = [wires[_wire(w, len(wires))] for w in node.get("args", ())]
-        wires.extend(_node(node, given, sizes, accept))
+        made = _node(node, given, sizes, accept)
+        if any(w.term.weight > LARGEST for w in made):
+            raise KernelError("the program's terms are too large")
+        wires.extend(made)
     outputs = []
     for w, element in program["outputs"]:
         wire = wires[_wire(w, len(wires))]

@@ -21,14 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Union
 
-Data = Union[str, int, Fraction, None]
+Data = str | int | Fraction | None
 
 NUMERIC = {"num", "bot", "size", "idx", "b", "read", "add", "mul", "inv", "exp", "log", "sqrt", "max", "big", "ite",
            "apply"}  # fmt: skip
 LOGICAL = {"true", "false", "lt", "le", "eq", "and", "or", "not", "holds"}
 MONOIDS = {"sum": "add", "prod": "mul", "max": "max"}
+
+LARGEST = 200_000
+"""The most symbols of a term, repeated parts counted each time; what leads to larger ones is refused."""
 
 
 class KernelError(Exception):

@@ -1,0 +1,122 @@
+"""Whether data has the form of a core program, before anything is read from it.
+
+The readers of `meaning` take every field at its word: a string where a list of axes belongs would be read letter
+by letter, a name with `%` could be that of an index the kernel makes. So forms are checked first, in one place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from catdiag.kernel.terms import KernelError, size_term
+
+ELEMENTS = ("real", "extended", "int", "bool")
+BODIES = ("unit", "step", "merge", "state", "body")
+_NUMBER = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?|-inf", re.ASCII)
+
+
+def _require(holds: bool, expected: str, found: Any) -> None:
+    if not holds:
+        raise KernelError(f"expected {expected}, found {str(found)[:80]}")
+
+
+def _list(data: Any, expected: str) -> list[Any]:
+    _require(isinstance(data, list), f"a list of {expected}", data)
+    return list(data)
+
+
+def name(data: Any) -> None:
+    """A name: text that is not empty and has no `%`, which marks the kernel's own names."""
+    _require(isinstance(data, str) and data != "" and "%" not in data, "a name without %", data)
+
+
+def _names(data: Any) -> None:
+    for item in _list(data, "names"):
+        name(item)
+    _require(len(set(data)) == len(data), "different names", data)
+
+
+def _pair(data: Any) -> None:
+    _require(isinstance(data, list) and len(data) == 2, "a pair", data)
+
+
+def _pairs(data: Any) -> None:
+    for item in _list(data, "pairs of names"):
+        _pair(item)
+        name(item[0])
+        name(item[1])
+    _require(len({item[0] for item in data}) == len(data), "different names", data)
+
+
+def _axis(data: Any) -> None:
+    _pair(data)
+    name(data[0])
+    size_term(data[1])
+
+
+def _axes(data: Any) -> None:
+    for item in _list(data, "axes"):
+        _axis(item)
+
+
+def _wires(data: Any) -> None:
+    for item in _list(data, "wires"):
+        _wire(item)
+
+
+def _wire(data: Any) -> None:
+    _require(type(data) is int and data >= 0, "a wire", data)
+
+
+def _number(data: Any) -> None:
+    _require(isinstance(data, str) and _NUMBER.fullmatch(data) is not None, 'a number as text, "p/q" or "-inf"', data)
+    _require("/" not in data or int(data.split("/")[1]) != 0, "a divisor other than 0", data)
+
+
+def _program(data: Any) -> None:
+    """Bodies are looked at in their turn."""
+
+
+_FIELDS: dict[str, dict[str, Callable[[Any], object]]] = {
+    "map": {"fn": name, "args": _wires},
+    "reduce": {"monoid": name, "axis": name, "args": _wires},
+    "einsum": {"args": _wires, "axes": _names},
+    "rename": {"args": _wires, "pairs": _pairs, "axes": _axes},
+    "index": {"axis": _axis},
+    "size": {"size": size_term},
+    "const": {"value": _number},
+    "fold": {"axis": name, "block": name, "args": _wires, **dict.fromkeys(BODIES[:4], _program)},
+    "group": {"tiles": _pairs, "args": _wires, "body": _program},
+}
+
+
+def well_formed(program: Any) -> None:
+    """Raises KernelError where data is no core program by its form. Wires, axes and sizes are left to `meaning`."""
+    stack = [program]
+    while stack:
+        data = stack.pop()
+        _require(isinstance(data, Mapping), "a program", data)
+        fields = {"inputs", "nodes", "outputs"}
+        _require(fields <= set(data) <= fields | {"title"}, "a program", data)
+        _require(isinstance(data.get("title", ""), str | None), "a title", data.get("title"))
+        for declared in _list(data["inputs"], "inputs"):
+            _require(isinstance(declared, Mapping), "an input", declared)
+            _require(set(declared) == {"name", "axes", "element"}, "an input", declared)
+            name(declared["name"])
+            _axes(declared["axes"])
+            _require(declared["element"] in ELEMENTS, f"one of {', '.join(ELEMENTS)}", declared["element"])
+        for node in _list(data["nodes"], "nodes"):
+            _require(isinstance(node, Mapping) and isinstance(node.get("op"), str), "a node", node)
+            checks = _FIELDS.get(node["op"])
+            if checks is None:
+                raise KernelError(f"no box {node['op']!r}")
+            _require(set(node) == {"op", *checks}, f"a {node['op']} with {', '.join(checks)}", sorted(map(str, node)))
+            for field, check in checks.items():
+                check(node[field])
+            stack.extend(node[field] for field in checks if field in BODIES)
+        for output in _list(data["outputs"], "outputs"):
+            _pair(output)
+            _wire(output[0])
+            _require(output[1] in ELEMENTS, f"one of {', '.join(ELEMENTS)}", output[1])
