@@ -16,9 +16,14 @@ def main() -> None:
         from catdiag.cli.app import app
 
         app(prog_name="catdiag")
-    except KeyboardInterrupt:
-        # Outside of a command's own work: while modules are loaded or arguments are read.
+    except (KeyboardInterrupt, SystemExit) as end:
         import sys
 
+        # Ctrl-C may come while modules are loaded or arguments read, and reach us in the guise of an exit.
+        cause: BaseException | None = end
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
         print("interrupted", file=sys.stderr)
         sys.exit(130)

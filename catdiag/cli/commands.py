@@ -146,6 +146,10 @@ def _save(theorem: Theorem, path: Path) -> None:
 
 def _print(lines: Iterable[tuple[str, bool]]) -> None:
     """Lines on the standard output, headings in bold where it is a terminal."""
+    if not sys.stdout.isatty():
+        for line, _ in lines:
+            print(line)
+        return
     from rich.console import Console
 
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)

@@ -74,30 +74,27 @@ def guarded() -> Iterator[None]:
         sys.stdout.flush()
     except CatdiagError as error:
         fail(message_of(error), status_of(error))
-    except KeyboardInterrupt:
-        fail("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error  # `main` says so
     except BrokenPipeError:
-        if not _nobody_reads():
-            raise
+        _drop_output()
         raise typer.Exit(UNREAD) from None
     except RecursionError:
         fail("the program is nested too deeply for its terms to be worked on", UNDECIDED)
 
 
-def _nobody_reads() -> bool:
-    """Whether the reader of our output has closed it, as `| head` does; what is left to write is then dropped."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+def _drop_output() -> None:
+    """The reader of our output has closed it, as `| head` does: what is left to write goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(message: str, status: int) -> None:
     """Ends the command with a message on the standard error stream. Raises typer.Exit."""
-    _nobody_reads()
-    print(message if message.startswith("interrupted") else f"catdiag: {message}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    print(f"catdiag: {message}", file=sys.stderr)
     raise typer.Exit(status)
 
 
