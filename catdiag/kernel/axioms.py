@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from catdiag.kernel.context import Context, fresh, natural, negate
-from catdiag.kernel.polynomial import normal
+from catdiag.kernel.polynomial import leading, normal, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
     FALSE,
@@ -35,6 +35,7 @@ from catdiag.kernel.terms import (
     num,
     open_body,
     rebuild,
+    sub,
 )
 
 Rule = Callable[..., Term]
@@ -346,24 +347,73 @@ def exp_add(ctx: Context, t: Term, chosen: Any) -> Term:
     return mul(fn("exp", add(*first)), fn("exp", add(*rest)))
 
 
-def positive_part(ctx: Context, t: Term) -> Term:
-    """A7: exp is monotone, so exp(max(a, b)) = max(exp a, exp b)."""
-    if t.op != "exp" or t.args[0].op != "max":
-        raise KernelError(f"{t} is no exponential of a maximum")
-    return maximum(*(fn("exp", a) for a in t.args[0].args))
+def exp_max(ctx: Context, t: Term) -> Term:
+    """A7, A9: exp is monotone, so max(exp a, exp b) = exp(max(a, b)), and max_i exp t(i) = exp(max_i t(i)).
+
+    Over no index the left side is −∞ and the right one 0, so there must be one.
+    """
+    if t.op == "max" and all(a.op == "exp" for a in t.args):
+        return fn("exp", maximum(*(a.args[0] for a in t.args)))
+    if t.op == "big" and t.data == "max" and t.args[1].op == "exp" and ctx.positive_size(t.args[0]):
+        return fn("exp", big("max", t.args[0], t.args[1].args[0]))
+    raise KernelError(f"{t} is no maximum of exponentials")
+
+
+def exp_sum(ctx: Context, t: Term) -> Term:
+    """A7: Π_i exp t(i) = exp(Σ_i t(i)); where a t(i) is −∞, both sides are 0."""
+    _, n, body = _big(t, "prod")
+    if body.op != "exp":
+        raise KernelError(f"{t} is no product of exponentials")
+    return fn("exp", big("sum", n, body.args[0]))
+
+
+def larger(ctx: Context, t: Term) -> Term:
+    """A7: max without the arguments that are known not to pass another one."""
+    if t.op != "max":
+        raise KernelError(f"{t} is no maximum")
+    kept = list(t.args)
+    for a in t.args:
+        others = list(kept)
+        others.remove(a)
+        if any(ctx.entails(fn("le", a, b)) or _at_least(ctx, a, b) for b in others):
+            kept = others
+    return maximum(*kept)
+
+
+def _at_least(ctx: Context, a: Term, b: Term) -> bool:
+    """Whether b − a, as a polynomial, is known not to be negative."""
+    return ctx.real(a) and ctx.real(b) and ctx.nonnegative(normal(sub(b, a), ctx))
+
+
+def difference(ctx: Context, t: Term) -> Term:
+    """A7: between reals, a < b iff 0 < c·(b − a), with c > 0 so chosen that the leading coefficient is 1 or −1.
+
+    Equations too, there up to sign.
+    """
+    if t.op not in ("lt", "le", "eq") or not all(map(ctx.real, t.args)):
+        raise KernelError(f"{t} is no comparison of reals")
+    p = to_poly(sub(t.args[1], t.args[0]), ctx)
+    if not p:
+        return FALSE if t.op == "lt" else TRUE
+    lead = p[leading(p)]
+    scale = lead if t.op == "eq" else abs(lead)
+    result = to_term({m: c / scale for m, c in p.items()})
+    if result.op == "num":
+        return compare(ctx, fn(t.op, ZERO, result))
+    return fn(t.op, ZERO, result)
 
 
 RULES: dict[str, Rule] = {
     "ring": ring, "split": split, "nest": nest, "empty": empty, "single": single, "part": part, "pull": pull,
     "push": push, "scale": scale, "swap": swap, "constant": constant, "collapse": collapse, "lattice": lattice,
     "bottom": bottom, "decide": decide, "compare": compare, "exp_add": exp_add, "flatten": flatten, "guard": guard,
-    "order": order, "logic": logic, "exp_max": positive_part,
+    "order": order, "logic": logic, "exp_max": exp_max, "exp_sum": exp_sum, "larger": larger, "difference": difference,
 }  # fmt: skip
 AXIOMS = {
     "ring": "A7", "split": "A5", "nest": "A4", "empty": "A5", "single": "A5", "part": "A3", "pull": "A3", "push": "A3",
     "scale": "A3", "swap": "A4", "constant": "A8", "collapse": "A6", "lattice": "A3", "bottom": "A7", "decide": "A7",
     "compare": "A7", "exp_add": "A7", "flatten": "A7", "guard": "A7",
-    "order": "A7", "logic": "A7", "exp_max": "A7", "field": "A7",
+    "order": "A7", "logic": "A7", "exp_max": "A9", "exp_sum": "A7", "larger": "A7", "difference": "A7", "field": "A7",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ the assumptions and D(left) imply D(right) and `left = right` at every index. Wh
 the theorem is conditional and says what is newly owed. D is computed here, from the programs.
 
 **A proof of an equation** rewrites both sides, step by step, until they are one term, or closes by `field`;
-it may first distinguish whether a size is 0 or at least 1.
+it may first distinguish whether a size is 0 or at least 1, or whether a condition holds.
 
 **List induction (A10).** A fold carries `state`, which says what each component is of a list. It means `state`
 of the whole list once three things are proved, for fresh arrays and arbitrary natural a and b:
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catdiag.kernel.axioms import AXIOMS, apply
-from catdiag.kernel.context import Ask, Context, Fact, arithmetic, nonzero
+from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate, nonzero
 from catdiag.kernel.defined import Obligation, owes, show_condition
 from catdiag.kernel.form import well_formed
 from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, axes_of, evaluate, fold_length, inputs_of, numeric
@@ -48,6 +48,7 @@ from catdiag.kernel.terms import (
     idx,
     leaves,
     mul,
+    parse_term,
     read,
     show,
     size,
@@ -125,6 +126,13 @@ class Checker:
             none = ctx.with_condition(fn("eq", size(name), ZERO))
             self.equation(none, substitute(left, zero), substitute(right, zero), proof["zero"])
             self.equation(ctx.with_condition(fn("le", ONE, size(name))), left, right, proof["more"])
+            return
+        if "when" in proof:
+            condition = parse_term(proof["when"])
+            if condition.op not in LOGICAL or condition.loose:
+                raise KernelError(f"{condition} is no condition to distinguish cases by")
+            self.equation(ctx.with_condition(condition), left, right, proof["yes"])
+            self.equation(ctx.with_condition(negate(condition)), left, right, proof["no"])
             return
         left = self.rewrite(ctx, left, proof.get("left", ()))
         right = self.rewrite(ctx, right, proof.get("right", ()))

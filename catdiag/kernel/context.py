@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
+from catdiag.kernel.polynomial import normal
 from catdiag.kernel.terms import (
     BOT,
     LOGICAL,
+    MINUS,
     ONE,
     ZERO,
     Data,
@@ -20,7 +23,9 @@ from catdiag.kernel.terms import (
     fn,
     idx,
     leaves,
+    mul,
     open_body,
+    sub,
     substitute,
 )
 
@@ -96,6 +101,7 @@ class Context:
         self._signs: dict[Term, int] = {}
         self._asked: dict[Term, bool] = {}
         self._held: dict[Term, bool] = {}
+        self._plain: set[Term] | None = None
         # What is known in fewer ranges and facts is known here.
         self._parent = parent
         self._heads: dict[tuple[str, Data], list[tuple[Fact, Term, int]]] | None = None
@@ -120,7 +126,17 @@ class Context:
                 stack.extend(negate(a) for a in c.args[0].args)
             else:
                 found.append(Fact((), (), c))
+                found += self._difference(c)
         return Context(self.ask, self.ranges, self.facts + tuple(found), self.elements, self)
+
+    def _difference(self, c: Term) -> list[Fact]:
+        """`a < b` between reals in other words: 0 < b − a, the difference in normal form."""
+        if c.op not in ("lt", "le") or c.args[0] == ZERO or arithmetic(c) or not all(map(self.real, c.args)):
+            return []
+        try:
+            return [Fact((), (), fn(c.op, ZERO, normal(sub(c.args[1], c.args[0]), self)))]
+        except KernelError:
+            return []
 
     # -- signs ---------------------------------------------------------------------------------
 
@@ -177,6 +193,9 @@ class Context:
             # A product is real whatever its factors; its sign is that of real factors. Pairs are squares.
             if not self._all(args) & REAL:
                 return REAL
+            first = args[0].data
+            if args[0].op == "num" and isinstance(first, Fraction) and first < 0 and first != -1:
+                return self.signs(mul(MINUS, *args[1:]))
             odd: list[Term] = []
             for a in args:
                 if a in odd:
@@ -309,7 +328,7 @@ class Context:
             return True
         if condition.op == "and":
             return all(self.entails(a) for a in condition.args)
-        if any(not f.variables and not f.guards and f.condition == condition for f in self.facts):
+        if condition in self._conditions():
             return True
         if condition.op == "le" and condition.args[0] == ZERO and natural(condition.args[1]):
             return True
@@ -323,6 +342,8 @@ class Context:
             return self.ask(hypotheses, condition)
         if condition.op == "real":
             return self.real(condition.args[0])
+        if condition.op == "le" and fn("lt", *condition.args) in self._conditions():
+            return True
         if condition.op in ("lt", "le") and condition.args[0] == ZERO:
             return (self.positive if condition.op == "lt" else self.nonnegative)(condition.args[1])
         if condition.op == "not" and condition.args[0].op == "eq":
@@ -331,6 +352,12 @@ class Context:
                 return self.real(b if a == BOT else a)
             return b == ZERO and self.nonzero(a)
         return False
+
+    def _conditions(self) -> set[Term]:
+        """The facts that hold as they stand."""
+        if self._plain is None:
+            self._plain = {f.condition for f in self.facts if not f.variables and not f.guards}
+        return self._plain
 
     def _below(self, x: Term, y: Term) -> bool:
         """Whether x = c + i and y = c + n + (naturals) for real c and an index i with range n.

@@ -195,7 +195,7 @@ def _content(p: Poly) -> tuple[Fraction, dict[Term, Fraction], Poly]:
         for a, e in common.items():
             powers[a] = powers.get(a, Fraction(0)) - e
         stripped[_mono(powers)] = c
-    lead = stripped[min(stripped, key=_order)]
+    lead = stripped[leading(stripped)]
     return lead, common, {m: c / lead for m, c in stripped.items()}
 
 
@@ -235,18 +235,31 @@ def _log(p: Poly, facts: Facts) -> Poly:
 
 
 def _sqrt(p: Poly, facts: Facts) -> Poly:
-    if not p or p == constant(Fraction(1)):
+    """√(c²·u²) = c·u for u ≥ 0, and −c·u for u ≤ 0; other roots are atoms."""
+    if not p:
         return p
-    if set(p) == {()}:
-        c = p[()]
+    if len(p) == 1:
+        ((m, c),) = p.items()
         root = Fraction(isqrt(c.numerator), isqrt(c.denominator)) if c > 0 else Fraction(0)
-        if root and root * root == c:
-            return constant(root)
+        if root * root == c and all(is_unit(a) or e % 2 == 0 for a, e in m):
+            result = constant(root)
+            for a, e in m:
+                negative = not is_unit(a) and facts.nonnegative(mul(num(-1), a))
+                if not (is_unit(a) or negative or facts.nonnegative(a)):
+                    return _atom(fn("sqrt", to_term(p)))
+                sign = Fraction(-1) if negative and e / 2 % 2 else Fraction(1)
+                result = times(result, {((a, e / 2),): sign}, facts)
+            return result
     return _atom(fn("sqrt", to_term(p)))
 
 
 def _order(m: Monomial) -> tuple[int, list[tuple[str, Fraction]]]:
     return (len(m), [(a.key, e) for a, e in m])
+
+
+def leading(p: Poly) -> Monomial:
+    """The monomial of a polynomial by which it is scaled."""
+    return min(p, key=_order)
 
 
 def term_of_monomial(m: Monomial) -> Term:

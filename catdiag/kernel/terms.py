@@ -19,6 +19,7 @@ Bound variables are de Bruijn indices, so that equality of terms is equality up 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -244,6 +245,60 @@ def size_term(s: object) -> Term:
     if isinstance(s, (list, tuple)) and len(s) == 3 and s[0] in ("+", "*"):
         return (add if s[0] == "+" else mul)(size_term(s[1]), size_term(s[2]))
     raise KernelError(f"not a size: {s!r}")
+
+
+_ARITY = {
+    "num": 0, "bot": 0, "size": 0, "idx": 0, "b": 0, "true": 0, "false": 0, "inv": 1, "exp": 1, "log": 1, "sqrt": 1,
+    "not": 1, "big": 2, "lt": 2, "le": 2, "eq": 2, "ite": 3,
+}  # fmt: skip
+_NAMED = {"size", "idx", "read", "holds", "apply"}
+
+
+def term_data(t: Term) -> list[object]:
+    """A term as plain data: `[operation, datum, [arguments]]`, numbers as text."""
+    datum = t.data if isinstance(t.data, int) or t.data is None else str(t.data)
+    return [t.op, datum, [term_data(a) for a in t.args]]
+
+
+def parse_term(data: object) -> Term:
+    """The term of plain data. Raises KernelError for anything that is none.
+
+    >>> x = fn("lt", num(0), read("A", idx("q")))
+    >>> parse_term(term_data(x)) == x
+    True
+    """
+    if not isinstance(data, (list, tuple)) or len(data) != 3 or not isinstance(data[2], (list, tuple)):
+        raise KernelError(f"not a term: {str(data)[:80]}")
+    op, datum, parts = data
+    if not isinstance(op, str) or op not in NUMERIC | LOGICAL:
+        raise KernelError(f"no operation {str(op)[:80]}")
+    args = tuple(parse_term(a) for a in parts)
+    if len(args) != _ARITY.get(op, len(args)) or (op in ("add", "mul", "max", "and", "or") and not args):
+        raise KernelError(f"{op} does not have {len(args)} arguments")
+    logical = [a.op in LOGICAL for a in args]
+    wanted = [op in ("and", "or", "not") or (op == "ite" and k == 0) for k in range(len(args))]
+    if logical != wanted:
+        raise KernelError(f"{op} of numbers and truth values mixed up")
+    if op == "num":
+        if not isinstance(datum, str) or not re.fullmatch(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?", datum, re.ASCII):
+            raise KernelError(f"not a number: {str(datum)[:80]}")
+        return num(_rational(datum))
+    if op == "b":
+        if not isinstance(datum, int) or isinstance(datum, bool) or datum < 0:
+            raise KernelError(f"not a bound variable: {str(datum)[:80]}")
+    elif op == "big":
+        if datum not in MONOIDS:
+            raise KernelError(f"no monoid {str(datum)[:80]}")
+    elif (op in _NAMED) != isinstance(datum, str) or (op not in _NAMED and datum is not None):
+        raise KernelError(f"{op} does not go with {str(datum)[:80]}")
+    return Term(op, datum, args)
+
+
+def _rational(text: str) -> Fraction:
+    top, _, bottom = text.partition("/")
+    if bottom and not int(bottom):
+        raise KernelError(f"not a number: {text}")
+    return Fraction(int(top), int(bottom or 1))
 
 
 _SIGNS = {"sum": "Σ", "prod": "Π", "max": "max"}

@@ -7,14 +7,14 @@ record is then checked by a plain `Checker`, so that nothing here is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catdiag.kernel.check import Checker, Json, no_size
-from catdiag.kernel.context import Ask, Context, Fact
+from catdiag.kernel.context import Ask, Context, Fact, negate
 from catdiag.kernel.defined import Obligation
 from catdiag.kernel.polynomial import TooLarge, to_poly, vanishes
-from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, fn, leaves, show, size, sub, substitute
+from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, fn, leaves, show, size, sub, substitute, term_data
 from catdiag.prove.normal import Normaliser
 
 
@@ -32,6 +32,7 @@ class Finder(Checker):
     def __init__(self, ask: Ask) -> None:
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
+        self._splits = 0
 
     def fold_proof(self) -> Json:
         """A new record for the next fold."""
@@ -66,12 +67,30 @@ class Finder(Checker):
             goal = goal or Open(f"{show(left)} = {show(right)}", left, right)
         split = self._undecided_size(ctx, (left, right))
         if split is None:
-            raise goal
+            self._by_condition(ctx, left, right, record, goal)
+            return
         record["cases"] = split
         zero = no_size(split)
         none = ctx.with_condition(fn("eq", size(split), ZERO))
         self.equation(none, substitute(left, zero), substitute(right, zero), self._child(record, "zero"))
         self.equation(ctx.with_condition(fn("le", ONE, size(split))), left, right, self._child(record, "more"))
+
+    def _by_condition(
+        self, ctx: Context, left: Term, right: Term, record: dict[str, Any], goal: Open
+    ) -> None:
+        """Distinguishes whether a condition of the goal holds. Raises the goal where there is none, or too many."""
+        condition = None
+        if goal.left is not None and goal.right is not None and self._splits < _SPLITS:
+            condition = next(_conditions(ctx, (goal.left, goal.right)), None)
+        if condition is None:
+            raise goal
+        self._splits += 1
+        try:
+            record["when"] = term_data(condition)
+            self.equation(ctx.with_condition(condition), left, right, self._child(record, "yes"))
+            self.equation(ctx.with_condition(negate(condition)), left, right, self._child(record, "no"))
+        finally:
+            self._splits -= 1
 
     def _undecided_size(self, ctx: Context, terms: Sequence[Term]) -> str | None:
         names = sorted(set().union(*(leaves(t, "size") for t in terms)))
@@ -164,6 +183,32 @@ class Finder(Checker):
         return tuple(found)
 
 
+_SPLITS = 4
+"""How deep case distinctions on conditions may be nested."""
+
+
+def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
+    """The conditions on which closed parts of terms turn, and that are not decided: of cases, maxima and roots."""
+    stack = list(terms)
+    seen: set[Term] = set()
+    while stack:
+        t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        found: list[Term] = []
+        if t.op == "ite":
+            found.append(t.args[0])
+        elif t.op == "max":
+            found.append(fn("lt", t.args[0], t.args[1]))
+        elif t.op == "sqrt" and t.args[0].op == "mul":
+            found.extend(fn("le", ZERO, a) for a in t.args[0].args)
+        for c in found:
+            if not c.loose and c.op in ("lt", "le", "eq", "holds") and not (ctx.entails(c) or ctx.entails(negate(c))):
+                yield c
+        stack.extend(t.args)
+
+
 def _record(proof: Json) -> dict[str, Any]:
     if not isinstance(proof, dict):
         raise TypeError("a proof record is a dict")
@@ -186,7 +231,7 @@ def find(ask: Ask, statement: Mapping[str, Any]) -> dict[str, Any]:
 def _pruned(record: Any) -> Any:
     if isinstance(record, dict):
         kept = {k: _pruned(v) for k, v in record.items()}
-        return {k: v for k, v in kept.items() if v not in ({}, []) or k in ("zero", "more")}
+        return {k: v for k, v in kept.items() if v not in ({}, []) or k in ("zero", "more", "yes", "no")}
     if isinstance(record, list):
         return [_pruned(v) for v in record]
     return record

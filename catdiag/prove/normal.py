@@ -13,7 +13,7 @@ from itertools import permutations
 from typing import Any
 
 from catdiag.kernel.axioms import RULES
-from catdiag.kernel.context import Context, fresh, negate
+from catdiag.kernel.context import Context, arithmetic, fresh, negate
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import (
     BOT,
@@ -73,7 +73,7 @@ class Normaliser:
             return t
         t = rebuild(t, [self.normal(ctx, a, (*path, k)) for k, a in enumerate(t.args)])
         if t.op == "max":
-            return self.step(ctx, t, path, "lattice")
+            return self._maximum(ctx, t, path)
         if t.op in ("and", "or", "not"):
             return self.step(ctx, t, path, "logic")
         compared = self.attempt(ctx, t, path, "compare")
@@ -81,7 +81,19 @@ class Normaliser:
             compared = self.attempt(ctx, t, path, "order")
             if compared is not t:
                 return self.normal(ctx, compared, path)
+        if compared is t and not arithmetic(t):
+            return self.attempt(ctx, t, path, "difference")
         return compared
+
+    def _maximum(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum of several terms, each in normal form."""
+        t = self.step(ctx, t, path, "lattice")
+        if t.op != "max":
+            return t
+        t = self.attempt(ctx, t, path, "larger")
+        if t.op == "max" and all(a.op == "exp" for a in t.args):
+            return self._region(ctx, self.step(ctx, t, path, "exp_max"), path)
+        return t
 
     def _region(self, ctx: Context, t: Term, path: Path) -> Term:
         t = self._atoms(ctx, t, path)
@@ -149,7 +161,7 @@ class Normaliser:
                 t = self.step(ctx, t, path, "part")
                 parts = [self._reduced(ctx, a, (*path, k)) for k, a in enumerate(t.args)]
                 t = rebuild(t, parts)
-                return self._ring(ctx, t, path) if monoid == "sum" else self.step(ctx, t, path, "lattice")
+                return self._ring(ctx, t, path) if monoid == "sum" else self._maximum(ctx, t, path)
             t = self.step(ctx, t, path, "part")
             t = rebuild(t, [self._reduced(ctx, a, (*path, k)) for k, a in enumerate(t.args)])
             return self._ring(ctx, t, path)
@@ -159,6 +171,10 @@ class Normaliser:
         collapsed = self.attempt(ctx, t, path, "collapse")
         if collapsed is not t:
             return self.normal(ctx, collapsed, path)
+        if t.args[1].op == "exp" and monoid != "sum":
+            joined = self.attempt(ctx, t, path, "exp_max" if monoid == "max" else "exp_sum")
+            if joined is not t:
+                return self._region(ctx, joined, path)
         if monoid == "sum":
             return self._sum(ctx, t, path)
         if monoid == "max":

@@ -16,16 +16,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from catdiag.kernel.terms import Term
+from catdiag.kernel.terms import Term, term_data
 
 
 class SolverInterrupted(Exception):
     """The solver was stopped by the clock, or died: there is no answer."""
-
-
-def term_data(t: Term) -> list[Any]:
-    """A term as nested lists."""
-    return [t.op, None if t.data is None else str(t.data), [term_data(a) for a in t.args]]
 
 
 class Z3:
