@@ -131,6 +131,9 @@ class Checker:
             condition = parse_term(proof["when"])
             if condition.op not in LOGICAL or condition.loose:
                 raise KernelError(f"{condition} is no condition to distinguish cases by")
+            # Another index could be one that a step opens later, and the condition would be one about all of them.
+            if leaves(condition, "idx") - set(ctx.ranges):
+                raise KernelError(f"{condition} speaks of an index that is not here")
             self.equation(ctx.with_condition(condition), left, right, proof["yes"])
             self.equation(ctx.with_condition(negate(condition)), left, right, proof["no"])
             return
