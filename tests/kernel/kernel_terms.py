@@ -1,0 +1,270 @@
+"""Random kernel terms and contexts, shaped so that rules often apply to them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from kernel_oracle import ask
+
+from catdiag.kernel.context import Context, Fact, nonzero, real
+from catdiag.kernel.terms import (
+    BOT,
+    FALSE,
+    ONE,
+    TRUE,
+    UNITS,
+    ZERO,
+    Term,
+    add,
+    big,
+    close_body,
+    combine,
+    fn,
+    idx,
+    maximum,
+    mul,
+    num,
+    read,
+    size,
+)
+
+# Arrays by name: rank, and the pool its values come from. P, Z and W are known positive, ≥ 0, ≠ 0 by facts.
+ARRAYS = {"A": (1, "real"), "C": (0, "real"), "E": (1, "extended"), "X": (0, "extended"), "M": (2, "real"),
+          "F": (2, "extended"), "P": (1, "pos"), "Z": (1, "nonneg"), "W": (1, "nonzero"), "H": (1, "bool")}  # fmt: skip
+POOL_OF = {name: pool for name, (_, pool) in ARRAYS.items()}
+ELEMENTS = {name: pool if pool in ("extended", "bool") else "real" for name, (_, pool) in ARRAYS.items()}
+SIZES = [size("n"), size("m"), size("p")]
+NUMBERS = [num(Fraction(x)) for x in ("0", "1", "-1", "2", "1/2", "3")]
+MONOIDS = ("sum", "prod", "max")
+
+
+@dataclass
+class Maker:
+    """A source of random terms over given free indices."""
+
+    rng: random.Random
+    indices: list[str] = field(default_factory=list)
+    names: int = 0
+
+    def one(self, *options: Any) -> Any:
+        return self.rng.choice(options)
+
+    def position(self) -> Term:
+        places = [idx(i) for i in self.indices] * 3 + [ZERO, ONE, size("n")]
+        first = self.rng.choice(places)
+        return add(first, self.rng.choice(places)) if self.rng.random() < 0.1 else first
+
+    def read(self, *names: str) -> Term:
+        name = self.rng.choice(names or [n for n in ARRAYS if n != "H"])
+        return read(name, *(self.position() for _ in range(ARRAYS[name][0])))
+
+    def length(self) -> Term:
+        return self.rng.choice(SIZES + [num(2), ONE, add(size("n"), ONE)])
+
+    def number(self, depth: int = 2) -> Term:
+        if depth <= 0 or self.rng.random() < 0.2:
+            return self.one(self.read(), self.read(), self.read("A", "P", "M"), self.rng.choice(NUMBERS), BOT, self.index())
+        op = self.one("add", "add", "mul", "mul", "inv", "exp", "exp", "log", "sqrt", "max", "big", "ite", "apply")
+        if op in ("add", "mul", "max"):
+            return Term(op, None, tuple(self.number(depth - 1) for _ in range(self.one(2, 2, 3))))
+        if op in ("inv", "exp", "log", "sqrt"):
+            return fn(op, self.number(depth - 1))
+        if op == "big":
+            return self.over(self.one(*MONOIDS), self.length(), lambda: self.number(depth - 1))
+        if op == "apply":
+            return Term("apply", "f", (self.number(depth - 1),))
+        return fn("ite", self.truth(depth - 1), self.number(depth - 1), self.number(depth - 1))
+
+    def real(self, depth: int = 2) -> Term:
+        """A term that is often known to be real."""
+        if depth <= 0 or self.rng.random() < 0.2:
+            return self.one(self.read("A", "C", "P", "Z", "W", "M"), self.rng.choice(NUMBERS), self.index())
+        op = self.one("add", "mul", "mul", "inv", "exp", "exp", "log", "sqrt", "big", "square", "cancel")
+        if op in ("add", "mul"):
+            return Term(op, None, tuple(self.real(depth - 1) for _ in range(self.one(2, 2, 3))))
+        if op == "big":
+            return self.over("sum", self.length(), lambda: self.real(depth - 1))
+        if op == "square":
+            t = fn(self.one("sqrt", "exp", "log"), self.one(self.number(1), self.real(1)))
+            return mul(t, t)
+        if op == "cancel":
+            t = self.one(self.real(1), fn("exp", self.number(1)), self.number(1))
+            return mul(t, fn("inv", t))
+        return fn(op, self.real(depth - 1))
+
+    def index(self) -> Term:
+        return self.rng.choice([idx(i) for i in self.indices] + SIZES)
+
+    def truth(self, depth: int = 1) -> Term:
+        op = self.one("lt", "le", "eq", "lt", "le", "eq", "not", "and", "or", "holds")
+        if op == "holds":
+            return Term("holds", "H", (self.position(),))
+        if op == "not":
+            return fn("not", self.truth(depth - 1) if depth > 0 else fn("eq", self.read(), ZERO))
+        if op in ("and", "or") and depth > 0:
+            return fn(op, self.truth(depth - 1), self.truth(depth - 1))
+        if op in ("and", "or"):
+            op = "le"
+        if self.rng.random() < 0.4:
+            return fn(op, self.index(), self.one(self.index(), add(self.index(), ONE)))
+        if self.rng.random() < 0.3:
+            return fn(op, self.one(ZERO, BOT), self.number(depth - 1))
+        return fn(op, self.number(depth - 1), self.one(ZERO, BOT, self.number(depth - 1)))
+
+    def over(self, monoid: str, n: Term, body: Callable[[], Term]) -> Term:
+        """⊕ over a new index, which the body may use."""
+        name = f"o{self.names}"
+        self.names += 1
+        self.indices.append(name)
+        inside = body()
+        self.indices.remove(name)
+        return big(monoid, n, close_body(inside, name))
+
+    def some(self, count: int) -> list[int]:
+        chosen = [k for k in range(count) if self.rng.random() < 0.5]
+        return chosen + chosen[:1] if self.rng.random() < 0.05 else chosen
+
+    def free(self, body: Callable[[], Term]) -> Term:
+        """A term that does not use the innermost index."""
+        last = self.indices.pop()
+        found = body()
+        self.indices.append(last)
+        return found
+
+    def context(self) -> Context:
+        """A context with up to two indices, with facts about arrays, and perhaps a condition."""
+        ranges = {}
+        for name in ("i", "j")[: self.rng.randrange(3)]:
+            ranges[name] = self.one(size("n"), size("p"), add(size("n"), size("m")), num(2))
+        self.indices = list(ranges)
+        v = idx("v")
+        facts = [
+            Fact((), (), fn("le", ONE, size("p"))),
+            Fact((("v", None),), (), fn("lt", ZERO, read("P", v))),
+            Fact((("v", None),), (), fn("le", ZERO, read("Z", v))),
+            Fact((("v", None),), (), nonzero(read("W", v))),
+        ]
+        optional = [
+            Fact((("v", size("n")),), (), real(read("E", v))),
+            Fact((("v", size("n")),), (fn("lt", v, size("m")),), fn("lt", ZERO, read("A", v))),
+            Fact((("v", size("p")), ("w", size("n"))), (), nonzero(read("M", v, idx("w")))),
+            Fact((("v", size("p")),), (), real(big("max", size("n"), read("F", v, Term("b", 0))))),
+            Fact((("v", size("m")),), (), nonzero(read("C"))),
+            Fact((("v", size("n")),), (Term("holds", "H", (v,)),), real(read("E", v))),
+        ]
+        facts += [f for f in optional if self.rng.random() < 0.3]
+        ctx = Context(ask, ranges, tuple(facts), ELEMENTS)
+        return ctx.with_condition(self.truth()) if self.rng.random() < 0.3 else ctx
+
+    # -- what each rule looks for ------------------------------------------------------------------
+
+    def shaped(self, rule: str) -> tuple[Term, list[Any]]:
+        """A term at which a rule may apply, and arguments."""
+        monoid, r = self.one(*MONOIDS), self
+        inner = self.one(self.number, self.real)
+        if rule == "ring":
+            return self.one(self.real(3), self.real(3), self.number(2)), []
+        if rule in ("split", "nest"):
+            n = Term("add" if rule == "split" else "mul", None, tuple(self.one(*SIZES, ONE, num(2)) for _ in range(2)))
+            return self.over(monoid, n, lambda: inner(2)), []
+        if rule in ("empty", "single"):
+            return self.over(monoid, ZERO if rule == "empty" else ONE, lambda: inner(2)), []
+        if rule == "part":
+            return self.over(monoid, self.length(), lambda: combine(monoid, inner(1), inner(1))), []
+        if rule in ("pull", "scale"):
+            monoid = "max" if rule == "scale" else self.one("sum", "max")
+            join = mul if rule == "scale" or monoid == "sum" else add
+            outside = [self.one(self.read("P", "Z", "C", "A", "E"), num(2), num(-1), inner(1)) for _ in range(2)]
+            count = self.one(1, 2)
+
+            def body() -> Term:
+                return join(*outside[:count], *(inner(1) for _ in range(self.one(1, 2))))
+
+            t = self.over(monoid, self.length(), body)
+            chosen = list(range(count)) if r.rng.random() < 0.8 else self.some(len(t.args[1].args))
+            return t, [chosen]
+        if rule == "push":
+            op = self.one("mul", "add")
+            reduced = self.over("sum" if op == "mul" else "max", self.length(), lambda: inner(1))
+            parts = [inner(1), reduced] if self.rng.random() < 0.5 else [reduced, inner(1), inner(0)]
+            return Term(op, None, tuple(parts)), [parts.index(reduced)]
+        if rule == "swap":
+            first, second = self.length(), self.length()
+            return self.over(monoid, first, lambda: self.over(monoid, second, lambda: inner(1))), []
+        if rule == "constant":
+            c = self.one(inner(1), inner(1), ONE, self.read("C", "X", "A"))
+            return big(monoid, self.length(), c), []
+        if rule == "collapse":
+            k = self.one(self.position(), ONE, num(2), num(Fraction(1, 2)), size("m"))
+            t = self.over(monoid, self.length(), lambda: fn("ite", fn("eq", idx(self.indices[-1]), k), inner(1), UNITS[monoid]))
+            return t, []
+        if rule == "lattice":
+            return maximum(self.number(1), self.one(BOT, ONE, num(2)), maximum(ONE, self.number(1))), []
+        if rule == "bottom":
+            op = self.one("add", "mul", "exp", "inv", "log", "sqrt")
+            return Term(op, None, (BOT,) if op not in ("add", "mul") else (self.number(1), BOT)), []
+        if rule == "decide":
+            yes, no = inner(1), inner(1)
+            return fn("ite", self.truth(), yes, self.one(yes, no, no)), []
+        if rule == "compare":
+            a, b = self.one(self.number(1), self.rng.choice(NUMBERS), BOT), self.one(self.real(1), self.rng.choice(NUMBERS), BOT)
+            pair = self.one((a, b), (b, a), (a, a))
+            return fn(self.one("lt", "le", "eq"), *pair), []
+        if rule == "exp_add":
+            return fn("exp", add(self.number(1), self.number(1), inner(1))), [self.some(3)]
+        if rule == "exp_max":
+            several = maximum(fn("exp", self.number(1)), fn("exp", self.number(1)))
+            return self.one(several, self.over("max", self.length(), lambda: fn("exp", inner(1)))), []
+        if rule == "exp_sum":
+            return self.over("prod", self.length(), lambda: fn("exp", inner(1))), []
+        if rule == "larger":
+            a, b = self.real(1), self.number(1)
+            c = self.one(b, add(a, self.one(ONE, self.read("Z", "P", "A"))), mul(self.one(num(2), num(-1)), a))
+            return maximum(*self.one((a, c, b), (c, a), (b, c, a))), []
+        if rule == "difference":
+            a, b = self.real(1), self.real(1)
+            return fn(self.one("lt", "le", "eq"), a, self.one(b, a, mul(num(-2), b))), []
+        if rule == "flatten":
+            op = self.one("add", "mul")
+            return Term(op, None, (self.number(1), Term(op, None, (self.number(1), inner(1))))), []
+        if rule == "guard":
+            parts = [inner(1), ZERO]
+            self.rng.shuffle(parts)
+            return fn("ite", self.truth(), *parts), []
+        if rule == "order":
+            pair = [maximum(self.number(1), self.number(1)), self.number(1)]
+            self.rng.shuffle(pair)
+            return fn(self.one("lt", "le"), *pair), []
+        if rule == "logic":
+            parts = [self.truth(), self.one(TRUE, FALSE, self.truth(2)), self.truth()]
+            return self.one(fn(self.one("and", "or"), *parts), fn("not", self.truth(2))), []
+        # A rule that is not known here gets anything.
+        return self.number(3), []
+
+    def placed(self, rule: str) -> tuple[Term, list[int], list[Any]]:
+        """A shaped term, perhaps under a binder or in a branch, with the path to it."""
+        where = self.rng.random()
+        if where < 0.6:
+            t, args = self.shaped(rule)
+            return t, [], args
+        if where < 0.8:
+            found: list[Any] = []
+
+            def body() -> Term:
+                t, args = self.shaped(rule)
+                found.append(args)
+                return t
+
+            t = self.over(self.one("sum", "max"), self.length(), body)
+            logical = t.args[1].op in ("lt", "le", "eq", "and", "or", "not", "true", "false", "holds")
+            return (t.args[1], [], found[0]) if logical and not t.args[1].loose else (t, [1], found[0])
+        t, args = self.shaped(rule)
+        if t.op in ("lt", "le", "eq", "and", "or", "not", "true", "false", "holds"):
+            return fn("ite", t, self.number(1), self.number(1)), [0], args
+        if self.rng.random() < 0.5:
+            return fn("ite", self.truth(), t, self.number(1)), [1], args
+        return fn("ite", self.truth(), self.number(1), t), [2], args
