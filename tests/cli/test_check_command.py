@@ -1,0 +1,124 @@
+"""`catdiag check`: needs the kernel and the solver only, refuses what was tampered with, never falls over."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+# Everything but the command line, the kernel, the solver and two small modules cannot be imported.
+BLOCK = """
+import sys
+class Blocker:
+    allowed = ("catdiag.cli", "catdiag.kernel", "catdiag.solvers", "catdiag.errors", "catdiag.files")
+    def find_spec(self, name, path=None, target=None):
+        ours = name.startswith("catdiag.") and not name.startswith(self.allowed)
+        if ours or name.split(".")[0] in ("sympy", "numpy"):
+            raise ImportError(f"{name} is blocked")
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+@pytest.fixture(scope="session")
+def theorem(tmp_path_factory):
+    import catdiag as cd
+
+    path = tmp_path_factory.mktemp("theorems") / "flash.json"
+    cd.library.get("attention").stream("x").group("q").theorem.save(str(path))
+    return path
+
+
+def test_without_what_found_the_proof(apart, theorem):
+    done = apart("check", theorem, prefix=BLOCK)
+    assert done.status == 0, done.err
+    for said in (
+        "accepted",
+        "left: attention",
+        "result[q,d] = Σ_{i0<x}",
+        "in groups: tiles of g_q along q",
+        "a loop along x in blocks of s_x",
+        "starts as -∞",
+        "after a block is max(",
+        "for all 1 ≤ d, 1 ≤ q, 1 ≤ x",
+        "by A1, ",
+        "solver: z3 ",
+    ):
+        assert said in done.out, said
+
+
+def test_several_files_and_folders(run, theorem, tmp_path):
+    (tmp_path / "inside").mkdir()
+    for name in ("a.json", "inside/b.json"):
+        (tmp_path / name).write_bytes(theorem.read_bytes())
+    assert run("check", tmp_path).status == 0
+    (tmp_path / "c.json").write_text("{}")
+    assert run("check", tmp_path).status == 1
+    assert run("check", theorem, tmp_path / "nowhere.json").status == 2
+    assert run("check", theorem, tmp_path / "nowhere.json", tmp_path / "c.json").status == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "not json", "[1, 2]", "{}", '{"format": "catdiag-certificate"}', "[" * 100_000, '{"a": 1, "a": 2}', "NaN",
+        '{"format": "catdiag-certificate", "version": 1, "statement": {}, "proof": {}}',
+        '{"format": "catdiag-certificate", "version": 1, "statement": 3, "proof": null}',
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate(run, tmp_path, text):
+    file = tmp_path / "c.json"
+    file.write_text(text)
+    done = run("check", file)
+    assert done.status == 1
+    assert "REFUSED" in done.out
+    assert "Traceback" not in done.out + done.err
+
+
+def test_what_cannot_be_read(run, tmp_path):
+    run("check", tmp_path / "nowhere.json").one_message(2, "cannot read")
+    run("check", tmp_path).one_message(2, "no certificates")
+    run("check").one_message(2, "FILE")
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(b"\xff\xfe\0")
+    assert run("check", binary).status == 1
+
+
+def test_too_large(run, tmp_path, monkeypatch):
+    from catdiag.cli import check
+
+    file = tmp_path / "c.json"
+    file.write_text("{}" + " " * 100)
+    monkeypatch.setattr(check, "LARGEST", 50)
+    done = run("check", file)
+    assert done.status == 1
+    assert "more than 50 bytes" in done.out
+
+
+def test_tampered_with(theorem, tmp_path, capsys):
+    from catdiag.cli.check import check_file
+
+    original = json.loads(theorem.read_text())
+    file = tmp_path / "c.json"
+
+    def status(certificate) -> int:
+        file.write_text(json.dumps(certificate))
+        return check_file(file)
+
+    assert status(original) == 0
+    # The rescaling of the state left out: every node of the step replaced in turn by another function.
+    statement = original["statement"]["right"]
+    group = next(n for n in statement["nodes"] if n["op"] == "group")
+    fold_at = next(k for k, n in enumerate(group["body"]["nodes"]) if n["op"] == "fold")
+    steps = group["body"]["nodes"][fold_at]["step"]["nodes"]
+    other = {"add": "sub", "sub": "add", "mul": "add", "exp": "neg", "max": "add", "div": "mul"}
+    for k, node in enumerate(steps):
+        if node["op"] == "map":
+            altered = copy.deepcopy(original)
+            target = next(n for n in altered["statement"]["right"]["nodes"] if n["op"] == "group")
+            target["body"]["nodes"][fold_at]["step"]["nodes"][k]["fn"] = other[node["fn"]]
+            assert status(altered) == 1, (k, node)
+    dropped = copy.deepcopy(original)
+    del dropped["proof"]["folds"]
+    assert status(dropped) == 1
+    assert "Traceback" not in capsys.readouterr().err

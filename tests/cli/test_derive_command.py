@@ -1,0 +1,255 @@
+"""`catdiag derive`: what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+
+import pytest
+
+HEADLINE = ["derive", "attention", "--on", "h100", "--size", "q=8192,x=8192,d=128", "--dtype", "bf16"]
+
+
+def test_headline(run, tmp_path):
+    data, certificate = tmp_path / "all.json", tmp_path / "theorem.json"
+    done = run(*HEADLINE, "--json", data, "--certificate", certificate)
+    assert done.status == 0
+    assert done.err == ""
+    for said in (
+        "attention: Q[q d], K[x d], V[x d] → [q d]",
+        "1. stream x, proved in",
+        "2. group q, proved in",
+        "for all 1 ≤ d, 1 ≤ q, 1 ≤ x",
+        "for blocks and tiles of every size: s_x, g_q",
+        "repair: exp(max1 - max1′)",
+        "H = 2*d*q + 2*d*x*ceiling(q/g_q)",
+        "M = 2*d*g_q + 2*d*s_x + g_q*s_x + 3*g_q",
+        "leading order: 2*d*q + 4*d**2*q*x/M",
+        "exact: 2*d*q*x*(2*d + s_x + 3)/(M - 2*d*s_x) + 2*d*q",
+        "M/(2*d) >= 1",
+        "checked in rational arithmetic",
+        "waves",
+        "bound by",
+        "times the least",
+        "≤ 232448",
+    ):
+        assert said in done.out, said
+    everything = json.loads(data.read_text())
+    assert [s["name"] for s in everything["steps"]] == ["stream x", "group q"]
+    assert [c["monoid"] for c in everything["steps"][0]["state"]["components"]] == ["max", "sum", "sum"]
+    assert everything["steps"][1]["theorem"]["conditional"] is False
+    assert everything["io"]["transfers"] == "2*d*q + 2*d*x*ceiling(q/g_q)"
+    assert everything["optimum"]["leading"] == "2*d*q + 4*d**2*q*x/M"
+    assert everything["optimum"]["certificate"]
+    plan = everything["plan"]
+    assert plan["sizes"] == {"q": 8192, "x": 8192, "d": 128}
+    assert plan["groups"] == -(-8192 // plan["tiles"]["g_q"]) >= 100
+    assert plan["smem_bytes"] <= 232448
+    assert plan["proof"]["statement"]
+    assert {"bytes_moved", "waves", "intensity", "bound", "least_traffic"} <= set(plan)
+    checked = run("check", certificate)
+    assert checked.status == 0
+    assert "accepted" in checked.out
+
+
+def test_headline_is_quick(apart):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert apart(*HEADLINE).status == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Processor time, of the solver's process too: the clock on the wall depends on what else runs.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "grouped", "leading"),
+    [
+        ("multi_head_attention", "b=2,h=16,q=4096,x=4096,d=128", "b h q", "2*b*d*h*q + 4*b*d**2*h*q*x/M"),
+        ("grouped_query_attention", "b=1,k=8,r=4,q=8192,x=8192,d=128", "b k r q", "2*b*d*k*q*r + 4*b*d**2*k*q*r*x/M"),
+        ("matmul", "a=4096,b=4096,c=4096", "a c", "a*c + 2*a*b*c/sqrt(M)"),
+    ],
+)
+def test_library(run, name, sizes, grouped, leading):
+    done = run("derive", name, "--on", "H100", "--size", sizes)
+    assert done.status == 0
+    assert f"2. group {grouped}, proved" in done.out
+    assert f"leading order: {leading}\n" in done.out
+    assert "tiles  " in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "streamed", "grouped", "found"),
+    [
+        ("cosine_attention", "x", "q", "result = sum3/sum2"),
+        ("gated_mlp", "f", "t", "result = sum1"),
+        ("entropy", "x", "q", "max1"),
+        ("variance", "x", "q", "sum2"),
+        ("l2_normalised", "x", "q v", "result = sum2/√sum1"),
+        ("at_temperature", "x", "q", "result = sum3/sum2"),
+        ("largest_and_log_sum", "x", "q", "result2 ="),
+        ("plane_sum", "x", "q", "result = sum1"),
+    ],
+)
+def test_operators_of_a_file(run, op, name, streamed, grouped, found):
+    done = run("derive", op(name))
+    assert done.status == 0, done.err
+    assert f"1. stream {streamed}, proved" in done.out
+    assert f"2. group {grouped}, proved" in done.out
+    assert found in done.out
+    assert "H = " in done.out
+    assert "Plan" not in done.out
+
+
+def test_of_several_streams_one_is_taken_and_the_others_are_named(run, op, tmp_path):
+    data = tmp_path / "d.json"
+    done = run("derive", op("plane_sum"), "--on", "a100", "--size", "q=512,x=128,y=4096", "--json", data)
+    assert done.status == 0
+    alternatives = json.loads(data.read_text())["alternatives"]
+    assert len(alternatives) == 1
+    assert f"stream {alternatives[0]['stream']} is possible too, in" in done.out
+
+
+def test_the_stream_and_the_groups_can_be_chosen(run, op):
+    done = run("derive", op("plane_sum"), "--stream", "y", "--group", "q")
+    assert done.status == 0
+    assert "1. stream y" in done.out
+    assert "possible too" not in done.out
+    done = run("derive", "multi_head_attention", "--stream", "x", "--group", "h q")
+    assert "2. group h q, proved" in done.out
+
+
+def test_what_cannot_be_streamed(run, op):
+    run("derive", op("far_from_mean"), "--stream", "x").one_message(3, "x")
+    done = run("derive", op("far_from_mean"))
+    assert done.status == 0
+    assert "not streamed over x: " in done.out
+    assert "1. group q, proved" in done.out
+    run("derive", "attention", "--group", "x").one_message(3, "cannot group axis 'x'")
+    nothing = run("derive", op("one_row"))
+    nothing.one_message(3, "no axis can be streamed or grouped")
+    assert "H = 2*x" in nothing.out
+
+
+def test_what_does_not_fit(run, tmp_path):
+    certificate, data = tmp_path / "c.json", tmp_path / "d.json"
+    done = run(
+        "derive",
+        "attention",
+        "--on",
+        "h100",
+        "--size",
+        "q=64,x=64,d=1000000",
+        "--certificate",
+        certificate,
+        "--json",
+        data,
+    )
+    done.one_message(4, "nothing fits H100", "Q (operand)")
+    # The theorem stands whatever fits.
+    assert run("check", certificate).status == 0
+    assert "nothing fits" in json.loads(data.read_text())["does_not_fit"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--size", "q=8192"], ["missing", "d, x"]),
+        (["--size", "q=0,x=1,d=1"], ["size q is 0", "positive"]),
+        (["--size", "q=-5,x=1,d=1"], ["size q is -5", "positive"]),
+        (["--size", "q=1.5,x=1,d=1"], ["size q is 1.5", "positive integer"]),
+        (["--size", "q=many,x=1,d=1"], ["size q is many"]),
+        (["--size", "q=1,x=1,d=1,z=3"], ["'z'", "q, d, x"]),
+        (["--size", "q=1,x=1,d=1,q=2"], ["size q is given as 1 and as 2"]),
+        (["--size", "q"], ["'q'", "name=number"]),
+        (["--size", ""], ["name=number"]),
+        (["--size", "q=9" + "9" * 5000 + ",x=1,d=1"], ["expected at most"]),
+        (["--size", "q=1,x=1,d=1", "--dtype", "bf17"], ["unknown dtype 'bf17'", "bf16"]),
+        (["--size", "q=1,x=1,d=1", "--stages", "0"], ["stages is 0"]),
+        ([], ["missing", "q, d, x"]),
+    ],
+)
+def test_wrong_sizes(run, args, words):
+    run("derive", "attention", "--on", "h100", *args).one_message(2, *words)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["attention", "--on", "h9000", "--size", "q=1,x=1,d=1"], ["unknown hardware 'h9000'", "H100"]),
+        (["attention", "--size", "q=1,x=1,d=1"], ["--size", "--on h100"]),
+        (["attention", "--stream", "z"], ["axis 'z'", "q, d, x"]),
+        (["attention", "--group", "z"], ["axis 'z'", "q, d, x"]),
+        (["atention"], ["'atention'", "attention"]),
+        (["attention.py"], ["attention.py:name"]),
+        (["nowhere.py:f"], ["cannot read nowhere.py"]),
+        (["attention", "--stages", "two"], ["--stages"]),
+        (["attention", "--nonsense"], ["--nonsense"]),
+        ([], ["OP"]),
+    ],
+)
+def test_wrong_use(run, args, words):
+    run("derive", *args).one_message(2, *words)
+
+
+def test_wrong_files(run, op, tmp_path):
+    run("derive", f"{tmp_path}:f").one_message(2, "is a folder")
+    run("derive", op("nothing_such")).one_message(2, "'nothing_such'", "cosine_attention")
+    run("derive", op("no_diagram")).one_message(2, "is no diagram but int")
+    run("derive", op("no_algorithm")).one_message(2, "@cd.algorithm")
+    run("derive", op("")).one_message(2, "path.py:name")
+    cases = {
+        "syntax": ("import catdiag as cd\ndef f(:\n", ["invalid syntax", ":2: def f(:"]),
+        "binary": ("\0\1\2", ["not a Python file"]),
+        "raises": ("import catdiag as cd\nx = 1 / 0\n", ["ZeroDivisionError", ":2: x = 1 / 0"]),
+        "deep": ("def g():\n    raise KeyError('k')\ng()\n", ["KeyError", ":2: raise KeyError('k')"]),
+        "ends": ("import sys\nsys.exit(7)\n", ["SystemExit", ":2: sys.exit(7)"]),
+        "axis": (
+            'import catdiag as cd\n@cd.algorithm("q x -> q")\ndef f(A):\n    return cd.sum(A, "y")\n',
+            ["cannot sum over axis 'y'", 'axis.py:4: return cd.sum(A, "y")'],
+        ),
+        "signature": ('import catdiag as cd\n@cd.algorithm("q x ->-> q")\ndef f(A):\n    return A\n', ["q x ->-> q"]),
+        "sizes": (
+            'import catdiag as cd\n@cd.algorithm("q x, q x -> q")\ndef f(A, B):\n    return A.rename(x="y") + B\n',
+            ["sizes.py"],
+        ),
+    }
+    for name, (text, words) in cases.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(text)
+        run("derive", f"{file}:f").one_message(2, *words)
+    encoded = tmp_path / "encoded.py"
+    encoded.write_bytes(b"x = '\xff\xfe'\n")
+    run("derive", f"{encoded}:f").one_message(2, "not a Python file")
+
+
+def test_a_fixed_size_that_disagrees(run, tmp_path):
+    file = tmp_path / "fixed.py"
+    file.write_text('import catdiag as cd\n@cd.algorithm("q 64 -> q")\ndef f(A):\n    return cd.sum(A, "64")\n')
+    run("derive", f"{file}:f", "--on", "h100", "--size", "q=8,64=32").one_message(2, "axis 64 has size 64", "not 32")
+
+
+def test_a_file_may_import_its_neighbours_and_leaves_nothing_behind(run, tmp_path):
+    (tmp_path / "neighbour_of_f.py").write_text("FACTOR = 3\n")
+    file = tmp_path / "imports.py"
+    file.write_text(
+        "import catdiag as cd\nfrom neighbour_of_f import FACTOR\n"
+        '@cd.algorithm("x ->")\ndef f(A):\n    return cd.sum(FACTOR * A, "x")\n'
+    )
+    before, path = set(sys.modules), list(sys.path)
+    assert run("derive", f"{file}:f").status == 0
+    assert not {
+        name for name in set(sys.modules) - before if not name.startswith(("catdiag", "sympy", "z3", "numpy"))
+    } & {
+        "neighbour_of_f",
+        "_catdiag_operators",
+    }
+    assert sys.path == path
+
+
+def test_the_folder_one_stands_in_does_not_matter(apart, op, tmp_path):
+    for name in ("json", "z3", "selectors", "catdiag"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('imported from the folder one stands in')\n")
+    # `-c` puts that folder on the path, which a script does not.
+    done = apart("derive", op("variance"), cwd=tmp_path, prefix="import sys; sys.path.remove('')")
+    assert done.status == 0, done.err
+    assert done.err == ""

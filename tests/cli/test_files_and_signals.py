@@ -1,0 +1,138 @@
+"""Files are written whole or not at all, whatever happens; Ctrl-C ends a run at once; other commands."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def test_unwritable(run, op, tmp_path):
+    inside = tmp_path / "there"
+    inside.mkdir()
+    for option in ("--json", "--certificate"):
+        run("derive", op("variance"), option, tmp_path / "not" / "there.json").one_message(
+            2, "cannot write", "no folder"
+        )
+        run("derive", op("variance"), option, inside).one_message(2, "cannot write", "a folder")
+    run("prove", op("variance"), op("variance"), "--counterexample", inside).one_message(2, "cannot write")
+    same = tmp_path / "same.json"
+    run("derive", op("variance"), "--json", same, "--certificate", same).one_message(2, "two outputs")
+    assert os.listdir(tmp_path) == ["there"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(run, op, tmp_path):
+    tmp_path.chmod(0o555)
+    run("derive", op("variance"), "--json", tmp_path / "d.json").one_message(2, "not writable")
+
+
+def test_a_full_disk_leaves_no_file(run, op, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    run("derive", op("variance"), "--json", tmp_path / "d.json").one_message(2, "cannot write", "No space left")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_older_file_is_replaced(run, op, tmp_path):
+    file = tmp_path / "d.json"
+    file.write_text("old" * 100_000)
+    assert run("derive", op("variance"), "--json", file).status == 0
+    assert file.read_text().startswith("{")
+
+
+@pytest.mark.parametrize("after", [0.05, 0.3, 0.6])
+def test_interrupted(tmp_path, after):
+    sizes = "b=2,h=16,q=4096,x=4096,d=128"
+    command = [sys.executable, "-m", "catdiag.cli", "derive", "multi_head_attention", "--on", "h100", "--size", sizes]
+    files = ["--json", str(tmp_path / "d.json"), "--certificate", str(tmp_path / "c.json")]
+    with subprocess.Popen([*command, *files], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    if after > 0.1:  # before that Python itself may still be starting
+        assert process.returncode == 130
+        assert err == "interrupted\n"
+    assert process.returncode != 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_interrupted_check_of_several(tmp_path):
+    import catdiag as cd
+
+    for name in "abcdef":
+        cd.library.get("dot").stream("x").theorem.save(str(tmp_path / f"{name}.json"))
+    command = [sys.executable, "-m", "catdiag.cli", "check", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(0.6)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted" in err
+
+
+def test_a_solver_that_dies_is_no_verdict(apart, op):
+    prefix = (
+        "import subprocess, sys, catdiag.solvers.z3 as z3\n"
+        "start = subprocess.Popen\n"
+        "dead = [sys.executable, '-c', 'raise SystemExit(1)']\n"
+        "z3.subprocess.Popen = lambda command, **options: start(dead, **options)"
+    )
+    done = apart("derive", op("variance"), prefix=prefix)
+    done.one_message(130, "interrupted")
+
+
+def test_output_that_nobody_reads(op):
+    command = f"{sys.executable} -m catdiag.cli axioms | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 141)
+
+
+def test_a_terminal_without_the_letters(op):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "catdiag.cli", "derive", op("variance")],
+        capture_output=True, text=True, env=environment, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "variance: A[q x] ? [q]" in done.stdout
+
+
+def test_other_commands(run, op):
+    from importlib.metadata import version
+
+    assert run("--version").out == f"catdiag {version('catdiag')}\n"
+    assert "derive" in run("--help").out
+    chips = run("hardware")
+    assert chips.status == 0
+    assert {"A100", "H100", "H200"} <= {line.split(":")[0] for line in chips.out.splitlines()}
+    assert "smem_per_block" in run("hardware", "h100").out
+    run("hardware", "h9000").one_message(2, "unknown hardware")
+    axioms = run("axioms").out
+    for said in ("A10", "exp(a + b) = exp a · exp b", "catdiag/kernel/check.py", "z3 "):
+        assert said in axioms
+    counted = run("io", "attention", "--dtype", "bf16", "--unfused")
+    assert counted.status == 0
+    assert "24*q*x" in counted.out
+    assert "2*d*q*x/g_q" in run("io", "attention", "--stream", "x", "--group", "q").out
+    run("io", "attention", "--dtype", "bf17").one_message(2, "unknown dtype")
+    run("io", op("far_from_mean"), "--stream", "x").one_message(3, "x")
+    run("nonsense").one_message(2, "nonsense")
+    nothing = run()
+    assert "Usage" in nothing.out + nothing.err
+
+
+def test_importing_is_quick():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", "import catdiag"], check=True, timeout=30)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5

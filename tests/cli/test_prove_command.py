@@ -1,0 +1,90 @@
+"""`catdiag prove`: verdicts, and what is written."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+
+def test_proved(run, op, tmp_path):
+    certificate = tmp_path / "c.json"
+    done = run("prove", "attention", op("unscaled"), "--certificate", certificate)
+    assert done.status == 0
+    assert done.out.startswith("proved in")
+    assert "for all 1 ≤ d, 1 ≤ q, 1 ≤ x" in done.out
+    checked = run("check", certificate)
+    assert checked.status == 0
+    assert "left: attention" in checked.out
+    assert "right: unscaled" in checked.out
+
+
+def test_conditional(run, op, tmp_path):
+    certificate = tmp_path / "c.json"
+    done = run("prove", op("count"), op("count_by_division"), "--certificate", certificate)
+    assert done.status == 0
+    assert done.out.startswith("proved, on a condition")
+    assert "CONDITIONAL" in done.out
+    assert "accepted, on a condition" in run("check", certificate).out
+
+
+def test_assumptions(run, op):
+    done = run("prove", op("variance"), op("variance"), "--assume", "x >= 2", "--assume", "q <= x")
+    assert done.status == 0
+    assert "2 ≤ x" in done.out
+    run("prove", op("variance"), op("variance"), "--assume", "x >=").one_message(2, "'x >='")
+    run("prove", op("variance"), op("variance"), "--assume", "n >= 2").one_message(2, "'n'", "q, x")
+    run("prove", op("variance"), op("variance"), "--assume", "x < 1").one_message(2, "no sizes meet")
+
+
+def test_refuted_with_numbers_that_numpy_confirms(run, op, tmp_path):
+    from catdiag.cli.load import operator
+
+    file, certificate = tmp_path / "numbers.npz", tmp_path / "c.json"
+    done = run("prove", op("doubled"), "attention", "--counterexample", file, "--certificate", certificate)
+    assert done.status == 1
+    assert done.out.startswith("refuted: doubled = attention is false")
+    assert "sizes d=" in done.out
+    assert "left gives" in done.out
+    assert not certificate.exists()
+    numbers = np.load(file)
+    arrays = [numbers[name] for name in ("Q", "K", "V")]
+    assert arrays[0].shape == (numbers["sizes.q"], numbers["sizes.d"])
+    at = tuple(int(numbers[f"index.{axis}"]) for axis in ("q", "d"))
+    left, right = (operator(name)(*arrays)[at] for name in (op("doubled"), "attention"))
+    assert np.isclose(left, numbers["value.left"])
+    assert np.isclose(right, numbers["value.right"])
+    assert abs(left - right) > 1e-9
+    exact = json.loads(str(numbers["exact"]))
+    assert exact["sizes"] == {name: int(numbers[f"sizes.{name}"]) for name in ("q", "x", "d")}
+
+
+def test_undecided_or_better(run, op):
+    # sqrt(a²) = |a| is true: a prover may find it, and must not refute it.
+    done = run("prove", op("root_of_square"), op("root_of_square"))
+    assert done.status == 0
+
+
+def test_undecided(run, tmp_path):
+    file = tmp_path / "hard.py"
+    file.write_text(
+        "import catdiag as cd\n"
+        '@cd.algorithm("x ->")\ndef f(A):\n    return cd.sum(cd.log(1 + cd.exp(A)), "x")\n'
+        '@cd.algorithm("x ->")\ndef g(A):\n    return cd.sum(A + cd.log(1 + cd.exp(-A)), "x")\n'
+    )
+    done = run("prove", f"{file}:f", f"{file}:g")
+    assert done.status in (0, 3)
+    if done.status == 3:
+        assert done.out.startswith("undecided: ")
+        assert "it stopped at" in done.out
+
+
+@pytest.mark.parametrize("name", ["nothing_such", "no_diagram", "no_algorithm"])
+def test_wrong_use(run, op, name):
+    run("prove", op("variance"), op(name)).one_message(2, name)
+
+
+def test_two_types(run, op):
+    run("prove", op("variance"), "attention").one_message(2, "one type")
+    run("prove", op("variance")).one_message(2, "RIGHT")

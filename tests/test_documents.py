@@ -1,0 +1,94 @@
+"""The README and the docs run: their Python blocks in order, in one namespace for each file."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def run(path: Path) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": "document"}
+    for number, block in enumerate(blocks(path, "python"), 1):
+        exec(compile(block, f"{path.name}, block {number}", "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_python_runs(path):
+    run(path)
+
+
+def test_readme_says_what_is_so():
+    import numpy as np
+
+    said = run(ROOT / "README.md")
+    flash, io, plan = said["flash"], said["io"], said["plan"]
+    assert not flash.theorem.conditional
+    assert np.allclose(flash.run(said["Q"], said["K"], said["V"]), said["attention"](said["Q"], said["K"], said["V"]))
+    assert str(io.relaxed) == "2*d*q + 2*d*q*x/g_q"
+    assert {"2*d*g_q", "2*d*s_x"} <= set(str(io.memory).split(" + "))
+    assert str(io.optimum().leading) == "2*d*q + 4*d**2*q*x/M"
+    assert io.optimum().exact is not None
+    assert "ceiling" in str(io.transfers)
+    assert plan.groups >= 100
+    assert plan.proof.statement
+
+
+def test_commands_are_the_two_that_ci_runs():
+    commands = [
+        line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("pip ")
+    ]
+    assert commands == [
+        "pip install . && catdiag derive attention --on h100 --size q=8192,x=8192,d=128 --dtype bf16",
+        "pip install '.[test]' && pytest",
+    ]
+    ci = ROOT / ".ci" / "run"
+    assert ci.stat().st_mode & 0o111
+    assert "README.md" in ci.read_text(encoding="utf-8")
+
+
+def test_rooms_and_links_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / target).exists(), target
+    table = text.split("## Where things are")[1]
+    rooms = {
+        part
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for part in re.findall(r"`([^`]+)`", line.split("|")[1])
+    }
+    for room in rooms:
+        assert (ROOT / room).exists() or (ROOT / "catdiag" / room).exists(), room
+    mentioned = {room.rstrip("/").rsplit("/", 1)[-1] for room in rooms}
+    for folder in (ROOT / "catdiag").iterdir():
+        if (folder / "__init__.py").exists():
+            assert folder.name in mentioned, f"the README's list of rooms lacks {folder.name}"
+
+
+def test_example_on_a_real_shape():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "llama3_prefill.py")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    out = done.stdout
+    assert "grouped_query_attention.stream('x').group('b k r q')" in out
+    assert "2*b*d*k*q*r + 4*b*d**2*k*q*r*x/M" in out
+    heads, rows, width = 32, 8192, 2
+    scores, queries, keys = heads * rows * rows, heads * rows * 128, 8 * rows * 128
+    # Scores written and read, weights written and read; queries, keys, values and results once.
+    assert f"{width * (4 * scores + 2 * queries + 2 * keys):,} bytes with the scores in memory" in out
+    assert re.search(r"bytes of HBM as planned: \d+\.\d times fewer", out)
+    assert re.search(r"tiles .*g_r=\d+, g_q=\d+, s_x=\d+", out)
