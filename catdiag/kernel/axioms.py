@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from catdiag.kernel.context import Context, fresh, natural, negate
-from catdiag.kernel.polynomial import leading, normal, to_poly, to_term
+from catdiag.kernel.polynomial import normal, scaled, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
     FALSE,
@@ -395,9 +395,7 @@ def difference(ctx: Context, t: Term) -> Term:
     p = to_poly(sub(t.args[1], t.args[0]), ctx)
     if not p:
         return FALSE if t.op == "lt" else TRUE
-    lead = p[leading(p)]
-    scale = lead if t.op == "eq" else abs(lead)
-    result = to_term({m: c / scale for m, c in p.items()})
+    result = to_term(scaled(p, signed=t.op == "eq"))
     if result.op == "num":
         return compare(ctx, fn(t.op, ZERO, result))
     return fn(t.op, ZERO, result)

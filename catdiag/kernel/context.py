@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.kernel.polynomial import normal
+from catdiag.kernel.polynomial import scaled, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
     LOGICAL,
@@ -130,13 +130,14 @@ class Context:
         return Context(self.ask, self.ranges, self.facts + tuple(found), self.elements, self)
 
     def _difference(self, c: Term) -> list[Fact]:
-        """`a < b` between reals in other words: 0 < b − a, the difference in normal form."""
-        if c.op not in ("lt", "le") or c.args[0] == ZERO or arithmetic(c) or not all(map(self.real, c.args)):
+        """`a < b` between reals in other words: 0 < c·(b − a), c > 0, in normal form."""
+        if c.op not in ("lt", "le") or arithmetic(c) or not all(map(self.real, c.args)):
             return []
         try:
-            return [Fact((), (), fn(c.op, ZERO, normal(sub(c.args[1], c.args[0]), self)))]
+            p = to_poly(sub(c.args[1], c.args[0]), self)
         except KernelError:
             return []
+        return [Fact((), (), fn(c.op, ZERO, to_term(scaled(p))))] if p else []
 
     # -- signs ---------------------------------------------------------------------------------
 

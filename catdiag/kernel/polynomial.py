@@ -262,6 +262,13 @@ def leading(p: Poly) -> Monomial:
     return min(p, key=_order)
 
 
+def scaled(p: Poly, signed: bool = False) -> Poly:
+    """A polynomial divided by the size of its leading coefficient, or by the coefficient itself."""
+    lead = p[leading(p)]
+    lead = lead if signed else abs(lead)
+    return {m: c / lead for m, c in p.items()}
+
+
 def term_of_monomial(m: Monomial) -> Term:
     """A monomial written as a product; its powers of e come as one `exp`, last."""
     factors: list[Term] = []

@@ -75,7 +75,7 @@ class Normaliser:
         if t.op == "max":
             return self._maximum(ctx, t, path)
         if t.op in ("and", "or", "not"):
-            return self.step(ctx, t, path, "logic")
+            return self._logic(ctx, t, path)
         compared = self.attempt(ctx, t, path, "compare")
         if compared is t and t.op in ("lt", "le"):
             compared = self.attempt(ctx, t, path, "order")
@@ -84,6 +84,19 @@ class Normaliser:
         if compared is t and not arithmetic(t):
             return self.attempt(ctx, t, path, "difference")
         return compared
+
+    def _logic(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A connective of normal conditions. Driving `not` inwards turns comparisons round, so these are redone."""
+        t = self.step(ctx, t, path, "logic")
+        if t.op in ("lt", "le") and not arithmetic(t):
+            return self.attempt(ctx, t, path, "difference")
+        if t.op in ("and", "or"):
+            parts = [
+                self.attempt(ctx, a, (*path, k), "difference") if a.op in ("lt", "le") and not arithmetic(a) else a
+                for k, a in enumerate(t.args)
+            ]
+            return self.step(ctx, rebuild(t, parts), path, "logic")
+        return t
 
     def _maximum(self, ctx: Context, t: Term, path: Path) -> Term:
         """A maximum of several terms, each in normal form."""
