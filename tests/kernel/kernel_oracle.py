@@ -15,7 +15,7 @@ from itertools import product
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import KernelError, Term, leaves
 from catdiag.prove import exact
-from catdiag.prove.exact import BOTTOM, Interval, MinusInfinity, Undefined, Unclear, Value
+from catdiag.prove.exact import BOTTOM, Interval, MinusInfinity, Unclear, Undefined, Value
 from catdiag.solvers.worker import answer
 from catdiag.solvers.z3 import term_data
 
@@ -225,4 +225,4 @@ class _Sizes(dict[str, int]):
         return self[name]
 
 
-__all__ = ["BOTTOM", "KernelError", "Undefined", "Unclear", "World", "agree", "ask", "fact_holds", "value", "worlds"]
+__all__ = ["BOTTOM", "KernelError", "Unclear", "Undefined", "World", "agree", "ask", "fact_holds", "value", "worlds"]

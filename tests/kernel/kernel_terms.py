@@ -63,11 +63,12 @@ class Maker:
         return read(name, *(self.position() for _ in range(ARRAYS[name][0])))
 
     def length(self) -> Term:
-        return self.rng.choice(SIZES + [num(2), ONE, add(size("n"), ONE)])
+        return self.rng.choice([*SIZES, num(2), ONE, add(size("n"), ONE)])
 
     def number(self, depth: int = 2) -> Term:
         if depth <= 0 or self.rng.random() < 0.2:
-            return self.one(self.read(), self.read(), self.read("A", "P", "M"), self.rng.choice(NUMBERS), BOT, self.index())
+            other = self.one(self.read("A", "P", "M"), self.rng.choice(NUMBERS), BOT, self.index())
+            return self.one(self.read(), other, other)
         op = self.one("add", "add", "mul", "mul", "inv", "exp", "exp", "log", "sqrt", "max", "big", "ite", "apply")
         if op in ("add", "mul", "max"):
             return Term(op, None, tuple(self.number(depth - 1) for _ in range(self.one(2, 2, 3))))
@@ -127,13 +128,6 @@ class Maker:
     def some(self, count: int) -> list[int]:
         chosen = [k for k in range(count) if self.rng.random() < 0.5]
         return chosen + chosen[:1] if self.rng.random() < 0.05 else chosen
-
-    def free(self, body: Callable[[], Term]) -> Term:
-        """A term that does not use the innermost index."""
-        last = self.indices.pop()
-        found = body()
-        self.indices.append(last)
-        return found
 
     def context(self) -> Context:
         """A context with up to two indices, with facts about arrays, and perhaps a condition."""
@@ -197,11 +191,17 @@ class Maker:
             return self.over(monoid, first, lambda: self.over(monoid, second, lambda: inner(1))), []
         if rule == "constant":
             c = self.one(inner(1), inner(1), ONE, self.read("C", "X", "A"))
+            if self.rng.random() < 0.2:
+                return self.over(monoid, self.length(), lambda: inner(1)), []
             return big(monoid, self.length(), c), []
         if rule == "collapse":
             k = self.one(self.position(), ONE, num(2), num(Fraction(1, 2)), size("m"))
-            t = self.over(monoid, self.length(), lambda: fn("ite", fn("eq", idx(self.indices[-1]), k), inner(1), UNITS[monoid]))
-            return t, []
+
+            def guarded() -> Term:
+                here = idx(self.indices[-1])
+                return fn("ite", fn("eq", here, here if self.rng.random() < 0.1 else k), inner(1), UNITS[monoid])
+
+            return self.over(monoid, self.length(), guarded), []
         if rule == "lattice":
             return maximum(self.number(1), self.one(BOT, ONE, num(2)), maximum(ONE, self.number(1))), []
         if rule == "bottom":
@@ -211,7 +211,8 @@ class Maker:
             yes, no = inner(1), inner(1)
             return fn("ite", self.truth(), yes, self.one(yes, no, no)), []
         if rule == "compare":
-            a, b = self.one(self.number(1), self.rng.choice(NUMBERS), BOT), self.one(self.real(1), self.rng.choice(NUMBERS), BOT)
+            a = self.one(self.number(1), self.rng.choice(NUMBERS), BOT)
+            b = self.one(self.real(1), self.rng.choice(NUMBERS), BOT)
             pair = self.one((a, b), (b, a), (a, a))
             return fn(self.one("lt", "le", "eq"), *pair), []
         if rule == "exp_add":

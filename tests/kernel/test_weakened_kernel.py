@@ -1,0 +1,163 @@
+"""The brute force of rules is able to fail: with a side condition taken out of the kernel, it finds a wrong value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kernel_oracle import ask
+from test_rules_brute_force import brute_force, definedness, fields, judgements
+
+from catdiag.kernel import axioms, context, defined, polynomial
+from catdiag.kernel.context import Context
+from catdiag.kernel.terms import (
+    MINUS,
+    ONE,
+    TRUE,
+    ZERO,
+    KernelError,
+    Term,
+    add,
+    big,
+    bound,
+    fn,
+    idx,
+    mul,
+    num,
+    read,
+    size,
+)
+
+
+def always(*args: Any, **named: Any) -> bool:
+    return True
+
+
+def never(*args: Any, **named: Any) -> bool:
+    return False
+
+
+def _loose_positions(args: Any, chosen: Any) -> Any:
+    return [args[k] for k in chosen], [a for k, a in enumerate(args) if k not in chosen]
+
+
+def _same(c: Term) -> Term:
+    return c
+
+
+def _all_signs(self: Context, t: Term) -> int:
+    return context.POS
+
+
+def _matches(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term]:
+    return dict.fromkeys(variables, ZERO)
+
+
+WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
+    ("pull", axioms, "_positions", _loose_positions),
+    ("exp_add", axioms, "_positions", _loose_positions),
+    ("pull", axioms, "_mentions_bound", never),
+    ("scale", axioms, "_mentions_bound", never),
+    ("constant", axioms, "_mentions_bound", never),
+    ("collapse", axioms, "_mentions_bound", never),
+    ("pull", Context, "real", always),
+    ("constant", Context, "real", always),
+    ("collapse", Context, "real", always),
+    ("single", Context, "real", always),
+    ("compare", Context, "real", always),
+    ("guard", Context, "real", always),
+    ("difference", Context, "real", always),
+    ("ring", Context, "real", always),
+    ("ring", Context, "nonzero", always),
+    ("ring", Context, "nonnegative", always),
+    ("ring", Context, "positive", always),
+    ("scale", Context, "nonnegative", always),
+    ("larger", Context, "nonnegative", always),
+    ("scale", Context, "positive_size", always),
+    ("constant", Context, "positive_size", always),
+    ("exp_max", Context, "positive_size", always),
+    ("collapse", axioms, "natural", always),
+    ("decide", Context, "entails", always),
+    ("larger", Context, "entails", always),
+    ("decide", axioms, "negate", _same),
+    ("ring", Context, "_holds_at", always),
+    ("judgements", Context, "_holds_at", always),
+    ("judgements", Context, "_signs_of", _all_signs),
+    ("judgements", Context, "positive_size", always),
+    ("judgements", Context, "entails", always),
+    ("judgements", context, "match", _matches),
+    ("fields", Context, "nonzero", always),
+    ("fields", Context, "real", always),
+    ("fields", Context, "positive", always),
+    ("owes", defined, "real", lambda t: TRUE),
+    ("owes", defined, "nonzero", lambda t: TRUE),
+    ("owes", Context, "entails", always),
+]
+
+
+@pytest.mark.parametrize(("what", "where", "name", "weak"), WEAKENED, ids=lambda v: v if isinstance(v, str) else "")
+def test_without_a_side_condition_a_wrong_value_is_found(
+    what: str, where: Any, name: str, weak: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, weak)
+    runs: dict[str, Callable[[int, int], Any]] = {"judgements": judgements, "fields": fields, "owes": definedness}
+    run = runs.get(what, lambda seed, tries: brute_force(what, seed, tries))
+    with pytest.raises(AssertionError):
+        run(1, 3000)
+
+
+@pytest.mark.parametrize("rule", ["push", "scale", "pull"])
+def test_factors_inside_are_asked_to_be_real(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With E = (−∞, 1): Σ 2·E is 2, as 2·(−∞) is 0, and 2·Σ E is 0."""
+    ctx, inside = Context(ask, elements={"E": "extended"}), read("E", bound(0))
+    reduced = big("sum", num(2), inside)
+    product = big("max" if rule == "scale" else "sum", num(2), mul(num(2), inside))
+    t, args = (mul(num(2), reduced), [1]) if rule == "push" else (product, [[0]])
+    with pytest.raises(KernelError):
+        axioms.apply(ctx, t, rule, [], args)
+    monkeypatch.setattr(Context, "real", always)
+    assert axioms.apply(ctx, t, rule, [], args) != t
+
+
+def test_a_range_is_split_only_into_naturals(monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx, t = Context(ask), big("sum", add(size("n"), MINUS), read("C"))
+    u = big("sum", mul(MINUS, size("n")), read("C"))
+    for term, rule in ((t, "split"), (u, "nest")):
+        with pytest.raises(KernelError):
+            axioms.apply(ctx, term, rule, [])
+        with monkeypatch.context() as patch:
+            patch.setattr(axioms, "natural", always)
+            assert axioms.apply(ctx, term, rule, []) != term
+
+
+def test_reductions_whose_range_depends_on_the_other_do_not_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx, t = Context(ask, elements={"C": "real"}), big("sum", size("n"), big("sum", bound(0), read("C")))
+    with pytest.raises(KernelError):
+        axioms.apply(ctx, t, "swap", [])
+    monkeypatch.setattr(axioms, "_mentions_bound", never)
+    assert axioms.apply(ctx, t, "swap", []) != t
+
+
+def test_an_index_is_opened_under_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An axis with the name that a step would make is not confused with what the step opens."""
+    t = big("sum", size("n"), mul(read("A", bound(0)), read("A", idx("%1"))))
+    ctx = Context(ask, {"%1": num(2)}, elements={"A": "real"})
+    with pytest.raises(KernelError):
+        axioms.apply(ctx, t, "ring", [1])
+    assert axioms.apply(Context(ask, {"q": num(2)}, elements={"A": "real"}), fn("inv", ONE), "ring", []) == ONE
+
+
+def test_exp_of_what_may_be_minus_infinity_is_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    exp = fn("exp", read("X"))
+    ctx = Context(ask, elements={"X": "extended"})
+    assert "inv" in axioms.apply(ctx, mul(exp, fn("inv", exp)), "ring", []).key
+    monkeypatch.setattr(polynomial, "is_unit", lambda a: a.op in ("exp", "E"))
+    assert "inv" not in axioms.apply(ctx, mul(exp, fn("inv", exp)), "ring", []).key
+
+
+def test_a_value_and_its_inverse_do_not_cancel_in_an_exponent() -> None:
+    ctx = Context(ask, elements={"A": "real"})
+    a = read("A")
+    result = axioms.apply(ctx, fn("exp", mul(a, fn("inv", a))), "ring", [])
+    assert "read" in result.key
