@@ -107,6 +107,8 @@ class Kernel:
     moments: dict[str, list[Moment]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
     work: dict[tuple[str, tuple[Loop, ...]], Amount] = field(default_factory=dict)
     contractions: list[Contraction] = field(default_factory=list)
+    chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
+    """For each nest of loops, how often a turn waits for sums (see `chain`)."""
     order: list[str] = field(default_factory=list)
 
 
@@ -201,6 +203,20 @@ def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
     return Lives(root, last, into)
 
 
+def chain(graph: Graph, found: Lives, states: int) -> int:
+    """How often, along the longest path, boxes wait for the result of a reduction or contraction, which other threads
+    make. Adding to a state in place does not wait for it; anything else that reads the state does."""
+    depth, summed = [0] * len(graph.dom), [w < states for w in range(len(graph.dom))]
+    ends = set(found.into.values())
+    for place, node in enumerate(graph.nodes):
+        waits = place not in ends and not is_view(node.box)
+        longest = max((depth[w] + (waits and summed[w]) for w in node.inputs), default=0)
+        made = summed[node.inputs[0]] if is_view(node.box) else place in ends or bool(_monoid(node.box))
+        depth.extend([longest] * len(node.box.cod))
+        summed.extend([made] * len(node.box.cod))
+    return max((depth[w] for w in graph.outputs), default=0)
+
+
 class Walk:
     """The walk along one kernel."""
 
@@ -279,6 +295,8 @@ class Walk:
     ) -> list[Buffer | None]:
         """The boxes of a graph, one after the other; returns each wire's buffer."""
         buffers = list(wires)
+        states = sum(b is not None and b.role == "accumulator" for b in wires)
+        self.kernel.chains[loops] = self.kernel.chains.get(loops, 0) + chain(graph, found, states)
         sources: dict[int, int] = {c: r for r, c in found.into.items()}
         outputs = set(graph.outputs)
         for place, node in enumerate(graph.nodes):

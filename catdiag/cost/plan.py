@@ -4,11 +4,12 @@ Least traffic is not least time: large tiles move fewer bytes, but leave SMs wit
 `fit` predicts the time of every tile that fits (`catdiag.cost.timing` states the model), takes the best, and says
 how many bytes it gave up for that.
 
-How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; blocks likewise, from 16 up. A
+How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; blocks likewise, from 16 to 8,192. A
 grouped axis that every loaded array carries gets tile 1 beside others that are shared, since a larger one saves
 no transfer. Operand tiles are in shared memory, `stages` of each streamed block; everything else is in registers, 4
 bytes a value. Kernels index in powers of two, so other tiles must be half as quick again to be taken; among tiles
-predicted within 5% the one with fewer threads a block is taken, then fewer bytes moved, then fewer turns of loops.
+predicted within 5% the one with fewer threads a block is taken, then fewer bytes moved, then fewer turns of loops,
+then fewer buffers.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 
 _STAGES = (1, 2, 3, 4)
 _NEAR, _ODD = 1.05, 1.5
-_GRID = 300_000
-_WORDS = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs", "L2": "bytes from L2 to SMEM"}
+_GRID, _LONGEST = 300_000, 8192
+_BUSY, _FULL = 0.85, 0.95  # parts of the time from which a pipeline, and HBM, are called what bounds a kernel
+_WORDS = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs", "L2": "L2 bandwidth"}
 
 
 @dataclass(frozen=True)
@@ -95,25 +97,32 @@ class Plan:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
-        parts = ", ".join(f"{_WORDS[name]} {1e6 * s:.1f}" for name, s in self.parts_s.items())
+        parts = ", ".join(f"{_WORDS[name]} {1e6 * s:.1f}" for name, s in self.parts_s.items() if s)
         least = self.least_traffic
-        full = "peak FLOP/s" if self.flops else "HBM bandwidth"
+        given = "nothing: no tile that fits moves fewer bytes"
+        if least.bytes_moved < self.bytes_moved:
+            given = (
+                f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
+                f"{_tiles(least.tiles)}: {least.why}"
+            )
+        full = "the peak FLOP/s" if self.flops else "the peak HBM bandwidth"
+        rate = f"{self.flops / self.time_s / 1e12:.1f} TFLOP/s, " if self.flops else ""
         return "\n".join(
             [
                 f"{self.hardware}, {self.dtype}, {sizes}",
-                f"tiles      {_tiles(self.tiles)}, {self.stages} stage{'s' if self.stages > 1 else ''}, "
-                f"{self.threads} threads",
-                f"a block    {self.smem_bytes:,} bytes of SMEM, {self.register_bytes:,} of registers for arrays "
-                f"({self.registers_per_thread} registers a thread)",
-                f"groups     {self.groups:,}, {self.resident} on an SM, in {self.waves:,} waves",
-                f"moved      {self.load_bytes:,} bytes loaded, {self.save_bytes:,} saved; HBM {self.hbm_bytes:,}",
-                f"work       {self.flops:,} FLOPs, {self.intensity:.1f} a byte moved",
-                f"time       {1e6 * self.time_s:.1f} µs predicted, {100 * self.utilisation:.0f}% of {full}, "
-                f"bound by {self.bound}",
-                f"           one block takes, in µs: {parts}",
-                f"traffic    {least.bytes_ratio:.2f} times the least ({_tiles(least.tiles)}, {least.bytes_moved:,} "
-                f"bytes): {least.why}",
-                f"proved     {self.proof.statement} (z3, {1e3 * self.proof.seconds:.0f} ms)",
+                f"tiles      {_tiles(self.tiles)}; {_several(self.stages, 'stage')} of buffers; {self.threads} threads "
+                f"({_several(self.threads // 32, 'warp')})",
+                f"block      {self.smem_bytes:,} bytes of SMEM; {self.registers_per_thread} registers a thread, "
+                f"of which arrays fill {self.register_bytes:,} bytes in the block",
+                f"grid       {_several(self.groups, 'thread block')}, up to {self.resident} at once on an SM; "
+                f"waves: {self.waves:,}",
+                f"traffic    L2 to SMEM {self.load_bytes:,} bytes, results {self.save_bytes:,}; HBM {self.hbm_bytes:,}",
+                f"work       {self.flops:,} FLOPs of products, {self.intensity:.1f} a byte between L2 and SM",
+                f"time       {1e6 * self.time_s:.1f} µs predicted, {rate}{100 * self.utilisation:.0f}% of {full}",
+                f"bound by   {self.bound}",
+                f"           one thread block needs, in µs: {parts}",
+                f"given up   {given}",
+                f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)",
             ]
         )
 
@@ -135,7 +144,7 @@ def fit(
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
     >>> plan = fit(total, "H100", {"q": 8, "x": 64})
     >>> plan.smem_bytes, plan.bound
-    (1024, 'the latency of one block')
+    (1024, 'latency: loads, barriers and steps that wait for each other')
     """
     chip = chips.get(hardware)
     width(dtype)
@@ -181,8 +190,8 @@ def group_candidates(size: int) -> list[int]:
 
 
 def block_candidates(size: int) -> list[int]:
-    """The same from 16 up; the whole axis where it is shorter."""
-    return [c for c in group_candidates(size) if c >= 16 or c == size]
+    """The same from 16 to 8,192 (beyond which fewer turns save nothing); the whole axis where it is shorter."""
+    return [c for c in group_candidates(size) if 16 <= c <= _LONGEST or c == size < 16]
 
 
 @dataclass
@@ -328,7 +337,7 @@ class _Search:
         quickest = min(c.get("seconds") for c in pool)
         chosen = min(
             (c for c in pool if c.get("seconds") <= quickest * _NEAR),
-            key=lambda c: (c.warps, c.moved, c.get("turns"), c.get("seconds"), c.stages, sorted(c.tiles.items())),
+            key=lambda c: (c.warps, c.moved, c.get("turns"), c.stages, c.get("seconds"), sorted(c.tiles.items())),
         )
         return self._plan(chosen, fewest or chosen, count)
 
@@ -372,17 +381,21 @@ class _Search:
         )
 
     def _bound(self, chosen: _Choice, parts: Mapping[str, float]) -> str:
-        """What takes the time: HBM, a pipeline shared by the blocks of an SM, or one block's own chain of steps."""
-        seconds = chosen.get("seconds")
-        if chosen.get("hbm") / self.chip.hbm_bytes_per_s >= seconds * (1 - 1e-9):
+        """What takes the time: HBM, the L2, loads that come late, a busy pipeline, or steps that wait."""
+        chip, seconds, wave = self.chip, chosen.get("seconds"), chosen.get("wave")
+        if chosen.get("hbm") / (chip.hbm_bytes_per_s * chip.sustained["hbm"]) >= _FULL * seconds:
             return "HBM bandwidth"
-        blocks = min(chosen.get("resident"), float(ceil_div(int(chosen.get("groups")), self.chip.sms)))
-        name, longest = max(((n, s) for n, s in parts.items()), key=lambda item: item[1])
-        steps = {n: parts[n] for n in ("tensor", "exp", "alu")}
-        alone = sum(steps.values()) * 4 / chosen.warps
-        if alone > longest * blocks:
-            return f"the steps of one block in turn, most of them on {_WORDS[max(steps, key=lambda n: steps[n])]}"
-        return _WORDS[name] if longest * blocks >= 0.95 * chosen.get("chain") else "the latency of one block"
+        blocks = min(chosen.get("resident"), float(ceil_div(int(chosen.get("groups")), chip.sms)))
+        if parts["L2"] * blocks >= _BUSY * wave:
+            return _WORDS["L2"]
+        if chosen.get("loading") * _BUSY > chosen.get("computing"):
+            return "loads that arrive late"
+        busiest = max(("tensor", "exp", "alu"), key=lambda name: parts[name])
+        if parts[busiest] * blocks >= _BUSY * wave:
+            return _WORDS[busiest]
+        if chosen.get("waits") > sum(parts[name] for name in ("tensor", "exp", "alu")):
+            return "latency: loads, barriers and steps that wait for each other"
+        return f"steps that wait for each other, most of them on {_WORDS[busiest]}"
 
     def _given_up(self, chosen: _Choice, fewest: _Choice) -> LeastTraffic:
         slower = fewest.get("seconds") / chosen.get("seconds")
@@ -392,10 +405,11 @@ class _Search:
         else:
             reasons = []
             if fewest.get("groups") < self.chip.sms:
-                reasons.append(f"only {int(fewest.get('groups'))} groups for {self.chip.sms} SMs")
+                reasons.append(f"only {_several(int(fewest.get('groups')), 'thread block')} for {self.chip.sms} SMs")
             elif fewest.get("waves") * fewest.get("resident") != chosen.get("waves") * chosen.get("resident"):
-                reasons.append(f"{int(fewest.get('waves'))} waves of {int(fewest.get('resident'))} blocks on an SM")
-            reasons.append(f"{fewest.stages} stage{'s' if fewest.stages > 1 else ''}, {32 * fewest.warps} threads")
+                waves = _several(int(fewest.get("waves")), "wave")
+                reasons.append(f"{waves} of {int(fewest.get('resident'))} on an SM")
+            reasons.append(f"{_several(fewest.stages, 'stage')}, {32 * fewest.warps} threads")
             verdict = f"it would take {slower:.2f} times as long" if slower > 1.005 else "it is no quicker"
             why = f"{verdict} ({'; '.join(reasons)})"
         return LeastTraffic(dict(fewest.tiles), int(fewest.moved), ratio, slower, why)
@@ -414,6 +428,10 @@ class _Search:
 
 def _choice(stages: int, warps: int, kept: Mapping[str, Any], timing: Timing, place: int) -> _Choice:
     return _Choice(stages, warps, {name: int(axis[place]) for name, axis in kept.items()}, timing, place)
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _tiles(tiles: Mapping[str, int]) -> str:

@@ -1,20 +1,49 @@
-"""How long a kernel takes for given tiles: the model by which `fit` chooses. Derived here.
+"""How long a kernel takes for given tiles: the model by which `fit` chooses. Derived here, save where named.
 
-Groups run in waves of SMs × resident blocks. How many blocks share an SM follows from their shared memory,
-registers and threads. In a wave, the r blocks of an SM share its pipelines, so the wave takes r times what one
-block needs of the busiest of them; and it takes no less than one block takes alone, whose own steps depend
-on each other:
+Groups run in waves of SMs × resident blocks; how many blocks share an SM follows from their shared memory,
+registers and threads. What one block needs, from `Kernel`:
 
-- compute: matrix units, special functions and ALUs one after the other, but side by side in the block's warpgroups
-  (4 warps each), of which one can use the one while another uses the other;
-- loading: with 2 or more buffers beside computing, a turn's latency shared by the buffers; with 1 before it.
+- matrix units: its FLOPs on whole pieces of rows (`Hardware.matrix_rows`), spread over the block's warps, at the
+  sustained rate; or the reading of both factors from shared memory, if that takes longer (small tiles);
+- special functions and ALUs: its operations at the chip's rate, on whole pieces of rows too, since results of matrix
+  units lie in registers so; and on the ALUs `turn_clocks` for each turn of a loop;
+- waits: `wait_clocks` wherever a step needs what other threads made in the step before, along the longest chain
+  (`live.chain`, in which adding up in place counts for nothing), and once more a turn for its block to arrive; and
+  the start, until the first block is there.
 
-Matrix units work on whole pieces of rows (`Hardware.matrix_rows`), spread over the block's warps. Bytes that cross
-the edge to SMEM share the L2's bandwidth. HBM carries each array once if what a wave touches stays in the
-L2, else what each wave touches anew, its groups forming a block of the grid that is about square. The run takes
-no less than HBM needs.
+A block does these one after the other: its warps run in step, since they share barriers. Other blocks of the SM fill
+the gaps; how well is the mean value analysis of a closed queueing network (Reiser and Lavenberg, J. ACM 27(2), 1980):
+n blocks circulate between the pipelines, where they queue, and the waits, where they do not. One that arrives at a
+pipeline finds the queue of the same network with n - 1. For n = 1 the times add up; for large n the busiest pipeline
+is all that counts. Where turns wait for no sums (a matrix product adds up in place), the turns of one block overlap
+too, as many as there are buffers not being loaded.
 
-All of it on NumPy arrays, one entry for each candidate of tiles.
+With one buffer the loads of streamed blocks are waits too. With s of them they go on beside: a buffer is loaded
+(latency and transfer) and used, then loaded again, so that a turn takes at least 1/s of both. Bytes that cross the
+edge to SMEM share the L2's bandwidth. HBM carries each array once if what a wave touches stays in the L2, else what
+each wave touches anew, its groups forming a block of the grid that is about square. The run takes no less than HBM
+needs.
+
+Against one H200: attention, bf16, 8,192 queries and keys, no mask, in plain Triton, whose best of a few tiles by rows
+was measured, in TFLOP/s. `Hardware.wait_clocks` is fitted to these figures, `l2_bytes_per_s` is read off the fourth, and
+that warps run in step was chosen by them: they are a calibration, no test. Keys, stages and warps are those of the
+prediction; of the measured tiles only the last two, and the SMEM of the fourth, are known.
+
+    heads     d   rows x keys, stages, warps   measured   predicted
+    1       128     64 x 128, 2, 4                  371         371
+    1       128    128 x 128, 2, 8                  226         205
+    1       128    256 x  64, 2, 8                  101         100
+    16      128     64 x  64, 3, 4                  558         514
+    16      128    128 x 128, 2, 8                  460         410 (128 x 64, 2, 4: 569)
+    16      128    256 x  64, 2, 8                  425         400
+    2 x 16  128    128 x 128, 2, 4                  607         569 at 128 x 64 (128 x 128: registers short)
+    2 x 32   64     64 x 128, 2, 4                  493         533
+    matrix products of size 4,096 and 8,192   690 to 790   730, 737 (128 x 256, blocks of 64, 3 stages, 8 warps)
+
+Weak: kernels whose warpgroups work on different steps (FlashAttention-3, cuDNN) gain what this does not see, most at
+128 rows and more; the same numbers are assumed of the A100 without measurement.
+
+Everything works on NumPy arrays, one entry for each candidate of tiles.
 """
 
 from __future__ import annotations
@@ -27,6 +56,7 @@ import numpy as np
 
 from catdiag.cost.amounts import ONE, Amount
 from catdiag.cost.hardware import Hardware
+from catdiag.cost.kernels import width
 from catdiag.cost.live import LEVEL, REGISTERS, Contraction, Kernel, Loop
 
 Values = Mapping[str, Any]
@@ -41,7 +71,9 @@ PIPELINES = ("tensor", "exp", "alu", "L2")
 
 @dataclass(frozen=True)
 class Timing:
-    """Predictions, an entry for each candidate: bytes, counts, seconds. `parts` are seconds of a block by pipeline."""
+    """Predictions, an entry for each candidate: bytes, counts, seconds. `parts` are seconds of a block by pipeline,
+    `waits` those it waits for itself, `alone` those it takes with an SM of its own, `wave` those of a full wave
+    (or of the only one), in which loads are `loading` and what is computed from them `computing`."""
 
     smem: Numbers
     registers: Numbers
@@ -53,7 +85,11 @@ class Timing:
     save: Numbers
     hbm: Numbers
     parts: Mapping[str, Numbers]
-    chain: Numbers
+    waits: Numbers
+    alone: Numbers
+    computing: Numbers
+    loading: Numbers
+    wave: Numbers
     turns: Numbers
     seconds: Numbers
 
@@ -117,39 +153,47 @@ def predict(kernel: Kernel, hardware: Hardware, values: Values, dtype: str, stag
         traffic[moved.direction] = traffic[moved.direction] + again
     load, save = traffic["load"], traffic["save"]
 
-    matrix_rate = hardware.tensor.get(dtype)
-    alu = _work(kernel, "alu", values)
-    tensor: Numbers = 0.0
-    for contraction in kernel.contractions:
-        if matrix_rate is None:
-            alu = alu + _once(contraction, values)
-        else:
-            tensor = tensor + _matrix(contraction, hardware, values, warps) * hardware.sms / matrix_rate
-    parts = {
-        "tensor": tensor,
-        "exp": _work(kernel, "exp", values) / (hardware.special_per_clock * hardware.clock_hz),
-        "alu": alu / (hardware.alu_per_clock * hardware.clock_hz),
-        "L2": (load + save) / groups * hardware.sms / hardware.l2_bytes_per_s,
-    }
-    compute = (parts["tensor"] + parts["exp"] + parts["alu"]) * 4 / warps
+    clock, rate = hardware.clock_hz, hardware.tensor.get(dtype)
     turns: Numbers = 0
     for block, whole in kernel.loops:
         turns = turns + ceil_div(whole.value(values), values[block])
+    alu, tensor, filled = _work(kernel, "alu", values), 0.0, 1.0
+    for contraction in kernel.contractions:
+        if rate is None:
+            alu = alu + _once(contraction, values)
+            continue
+        taken, rows = _matrix(contraction, hardware, values, warps, rate, width(dtype))
+        tensor, filled = tensor + taken, np.maximum(filled, rows)
+    alu = alu * filled
+    parts = {
+        "tensor": tensor,
+        "exp": _work(kernel, "exp", values) * filled / (hardware.special_per_clock * clock),
+        "alu": (alu / hardware.alu_per_clock + turns * hardware.turn_clocks * warps / 4) / clock,
+        "L2": (load + save) / groups * hardware.sms / hardware.l2_bytes_per_s,
+    }
+    steps = sum(((length + bool(nest)) * _turns(nest, values) for nest, length in kernel.chains.items()), 0)
+    waits = steps * hardware.wait_clocks / clock + hardware.latency_s + parts["L2"] / np.maximum(turns, 1)
     if stages == 1:
-        chain = compute + parts["L2"] + (turns + 1) * hardware.latency_s
-    else:
-        chain = np.maximum(np.maximum(compute, parts["L2"]), turns * hardware.latency_s / stages) + hardware.latency_s
-
-    def wave(blocks: Numbers) -> Numbers:
-        longest = chain
-        for part in parts.values():
-            longest = np.maximum(longest, blocks * part)
-        return longest
+        waits = waits + np.maximum(turns - 1, 0) * (hardware.latency_s + parts["L2"] / np.maximum(turns, 1))
 
     at_once = hardware.sms * resident
     full, rest = groups // at_once, groups % at_once
+    fullest = np.minimum(resident, ceil_div(groups, hardware.sms))
+    last = np.minimum(fullest, ceil_div(rest, hardware.sms))
+    # Turns that wait for no sums overlap: beside the buffer being loaded, each of the others is in some step.
+    free = bool(kernel.loops) and not any(length for nest, length in kernel.chains.items() if nest)
+    at_work = max(1, stages - 1) if free else 1
+    demands = [parts[name] / at_work for name in ("tensor", "exp", "alu")]
+    computing, ending, alone = _circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
+
+    def loading(blocks: Numbers, used: Numbers) -> Numbers:
+        ring = (turns * hardware.latency_s + parts["L2"] + used) / stages if stages > 1 else 0.0
+        return np.maximum(ring, blocks * parts["L2"])
+
+    wave = np.maximum(computing, loading(fullest, computing))
+    ends = np.where(rest > 0, np.maximum(ending, loading(last, ending)), 0.0)
     hbm = _hbm(kernel, hardware, values, counts, np.minimum(groups, at_once))
-    seconds = full * wave(resident) + np.where(rest > 0, wave(ceil_div(rest, hardware.sms)), 0.0)
+    seconds = full * wave + ends
     return Timing(
         smem=smem,
         registers=registers,
@@ -161,10 +205,29 @@ def predict(kernel: Kernel, hardware: Hardware, values: Values, dtype: str, stag
         save=save,
         hbm=hbm,
         parts=parts,
-        chain=chain,
+        waits=waits,
+        alone=np.maximum(alone, loading(1, alone)),
+        computing=computing,
+        loading=loading(fullest, computing),
+        wave=wave,
         turns=turns,
-        seconds=np.maximum(seconds, hbm / hardware.hbm_bytes_per_s),
+        seconds=np.maximum(seconds, hbm / (hardware.hbm_bytes_per_s * hardware.sustained["hbm"])),
     )
+
+
+def _circulate(demands: list[Numbers], waits: Numbers, customers: list[Numbers]) -> list[Numbers]:
+    """Seconds of a round of a closed network with so many customers, for each of the numbers asked for.
+
+    `demands` are the seconds at each station that a customer needs for itself; `waits` are shared by nobody.
+    """
+    queues: list[Numbers] = [0.0] * len(demands)
+    rounds: list[Numbers] = [0.0] * len(customers)
+    for n in range(1, int(max(np.max(c) for c in customers)) + 1):
+        stays = [demand * (1 + queue) for demand, queue in zip(demands, queues, strict=True)]
+        whole = sum(stays) + waits
+        queues = [n * stay / whole for stay in stays]
+        rounds = [np.where(asked == n, whole, found) for asked, found in zip(customers, rounds, strict=True)]
+    return rounds
 
 
 def _turns(loops: tuple[Loop, ...], values: Values) -> Numbers:
@@ -189,18 +252,35 @@ def _once(contraction: Contraction, values: Values) -> Numbers:
     return (c.rows * c.columns * c.depth * c.batch).value(values) * _turns(c.loops, values)
 
 
-def _matrix(contraction: Contraction, hardware: Hardware, values: Values, warps: int) -> Numbers:
-    """FLOPs of one full group on the matrix units, pieces filled up; rows are what carries a grouped axis."""
+def _matrix(
+    contraction: Contraction, hardware: Hardware, values: Values, warps: int, rate: float, element: int
+) -> tuple[Numbers, Numbers]:
+    """Seconds of one full group on the matrix units of an SM, and how many times its rows the filled pieces have;
+    rows are what carries a grouped axis."""
     c, workers = contraction, max(1, warps // hardware.matrix_warps)
     batch, depth = c.batch.value(values), ceil_div(c.depth.value(values), 16) * 16
     found: Numbers = None
-    for side, rows, columns in ((c.sides[0], c.rows, c.columns), (c.sides[1], c.columns, c.rows)):
+    filled: Numbers = 1.0
+    for side, tall, columns in ((c.sides[0], c.rows, c.columns), (c.sides[1], c.columns, c.rows)):
         if any(c.sides) and not side:
             continue
-        pieces = ceil_div(batch * ceil_div(rows.value(values), hardware.matrix_rows), workers) * workers
-        flops = 2.0 * pieces * hardware.matrix_rows * (ceil_div(columns.value(values), 8) * 8) * depth
-        found = flops if found is None else np.minimum(found, flops)
-    return found * _turns(c.loops, values)
+        rows = tall.value(values)
+        pieces = ceil_div(batch * ceil_div(rows, hardware.matrix_rows), workers) * workers
+        height, breadth = pieces * hardware.matrix_rows, ceil_div(columns.value(values), 8) * 8
+        work = 2.0 * height * breadth * depth * hardware.sms / (rate * hardware.sustained["tensor"])
+        # Workers form a grid over the result: each row is read once for each column of workers, and so on.
+        grids = [1 << k for k in range(workers.bit_length())]
+        read: Numbers = height * workers + breadth * batch
+        for down in grids[1:]:
+            read = np.minimum(read, height * (workers // down) + breadth * batch * down)
+        reading = read * depth * float(element) / (hardware.smem_bytes_per_clock * hardware.clock_hz)
+        taken, more = np.maximum(work, reading), height / (batch * rows)
+        if found is None:
+            found, filled = taken, more
+        else:
+            filled = np.where(taken < found, more, filled)
+            found = np.minimum(found, taken)
+    return found * _turns(c.loops, values), filled
 
 
 def _hbm(

@@ -39,7 +39,7 @@ def test_one_head_takes_small_tiles_so_that_every_sm_has_one(chip):
     assert plan.tiles["g_q"] == 64 and plan.groups == 128 and plan.waves == 1
     assert 64 <= plan.tiles["s_x"] <= 128 and plan.stages == 2 and plan.threads == 128
     assert plan.registers_per_thread <= 255 and plan.smem_bytes <= 227 * 1024
-    assert plan.least_traffic.bytes_ratio > 2 and "groups for 132 SMs" in plan.least_traffic.why
+    assert plan.least_traffic.bytes_ratio > 2 and "thread blocks for 132 SMs" in plan.least_traffic.why
     assert plan.load_bytes == 128 * (2 * 8192 * 128 + 64 * 128) * 2 and plan.save_bytes == 8192 * 128 * 2
     assert plan.hbm_bytes == 4 * 8192 * 128 * 2 and plan.flops == 4 * 8192 * 8192 * 128
 
@@ -63,10 +63,63 @@ def test_matrix_products_take_large_tiles():
         assert min(plan.tiles["g_a"], plan.tiles["g_c"]) >= 128 and plan.utilisation > 0.5
 
 
+@pytest.mark.parametrize("chip", ["A100", "H100", "H200"])
+@pytest.mark.parametrize("d", [64, 128])
+def test_many_heads_take_tiles_that_kernel_engineers_take(chip, d):
+    for length in (4096, 8192):
+        plan = fit(HEADS, chip, {"b": 2, "h": 2048 // d, "q": length, "x": length, "d": d})
+        assert 64 <= plan.tiles["g_q"] <= 192 and 64 <= plan.tiles["s_x"] <= 176
+        assert (plan.tiles["g_h"], plan.tiles["g_b"]) == (1, 1) and 0.4 < plan.utilisation < 0.8
+
+
+def test_matrix_products_take_blocks_of_a_few_instructions():
+    for n in (4096, 8192):
+        plan = fit(PRODUCT, "H100", {"a": n, "b": n, "c": n})
+        assert sorted((plan.tiles["g_a"], plan.tiles["g_c"])) in ([128, 128], [128, 256])
+        assert 32 <= plan.tiles["s_b"] <= 64 and plan.stages >= 2
+        assert 690e12 < plan.flops / plan.time_s < 790e12  # what such products were measured at on an H200
+
+
+MEASURED = [  # heads, d, rows, keys, stages, warps, TFLOP/s on an H200; the model is calibrated on these
+    (1, 128, 64, 128, 2, 4, 371),
+    (1, 128, 128, 128, 2, 8, 226),
+    (1, 128, 256, 64, 2, 8, 101),
+    (16, 128, 64, 64, 3, 4, 558),
+    (16, 128, 128, 128, 2, 8, 460),
+    (16, 128, 256, 64, 2, 8, 425),
+    (64, 64, 64, 128, 2, 4, 493),
+]
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=str)
+def test_predictions_are_near_measurements(case):
+    h, d, rows, keys, stages, warps, measured = case
+    values = {**LONG, "b": 1, "h": h, "d": d, "g_b": 1, "g_h": 1, "g_q": rows, "s_x": keys}
+    kernel = measure(HEADS, "bf16", stages, registers=True).kernels[0]
+    seconds = float(predict(kernel, hardware.H200, values, "bf16", stages, warps).seconds)
+    assert 4 * h * d * 8192**2 / seconds / 1e12 == pytest.approx(measured, rel=0.15)
+
+
+def test_long_sums_reach_the_bandwidth_and_short_ones_do_not_crumble():
+    total = derived(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")), "x", ["q"])
+    plan = fit(total, "H100", {"q": 8192, "x": 65536})
+    assert plan.bound == "HBM bandwidth" and plan.utilisation > 0.85 and plan.smem_bytes < 64 * 1024
+    small = fit(FLASH, "H100", {"q": 100, "x": 77, "d": 40})
+    assert small.tiles["g_q"] >= 64 and small.tiles["s_x"] >= 64  # matrix units take 64 rows at once anyway
+
+
+def test_a_turn_waits_for_sums_that_others_read():
+    def chains(diagram):
+        return list(measure(diagram, "bf16", 2, registers=True).kernels[0].chains.values())
+
+    assert chains(FLASH) == [0, 2]  # the scores, then their maximum; what is added to in place is not waited for
+    assert chains(PRODUCT) == [0, 0]
+
+
 def test_it_is_quick():
     start = time.process_time()
     fit(PRODUCT, "H100", {"a": 8192, "b": 8192, "c": 8192})
-    assert time.process_time() - start < 0.7
+    assert time.process_time() - start < 0.5
 
 
 sizes = st.integers(1, 3000)
@@ -113,7 +166,7 @@ def test_more_of_anything_never_takes_longer():
 def test_one_stage_waits_for_its_loads():
     kernels = {n: measure(FLASH, "bf16", n, registers=True).kernels[0] for n in (1, 2)}
     values = {**LONG, "g_q": 64, "s_x": 64}
-    one, two = (predict(kernels[n], hardware.H100, values, "bf16", n, 4).chain for n in (1, 2))
+    one, two = (predict(kernels[n], hardware.H100, values, "bf16", n, 4).alone for n in (1, 2))
     assert one > two
     assert fit(FLASH, "H100", LONG, stages=1).stages == 1
 
@@ -167,6 +220,8 @@ def test_chips():
     assert fit(FLASH, mine, LONG).time_s > 2 * fit(FLASH, hardware.H100, LONG).time_s
     with pytest.raises(cd.CatdiagError, match="sms is 0, expected a positive number"):
         dataclasses.replace(hardware.H100, sms=0)
+    with pytest.raises(cd.CatdiagError, match="expected a part of the peak"):
+        dataclasses.replace(hardware.H100, sustained={"tensor": 1.0, "hbm": 1.1})
     with pytest.raises(dataclasses.FrozenInstanceError):
         hardware.H100.sms = 3
 
@@ -194,5 +249,5 @@ def test_several_kernels_are_not_planned_as_one():
 def test_it_prints_and_is_plain():
     plan = fit(FLASH, "H100", LONG)
     assert json.loads(json.dumps(plan.as_dict()))["tiles"] == {"g_q": 64, "s_x": 128}
-    for words in ("tiles      g_q=64", "groups     128", "bound by", "times the least", "proved"):
+    for words in ("tiles      g_q=64", "grid       128 thread blocks", "bound by", "times the least", "proved"):
         assert words in str(plan)
