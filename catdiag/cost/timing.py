@@ -25,9 +25,9 @@ each wave touches anew, its groups forming a block of the grid that is about squ
 needs.
 
 Against one H200: attention, bf16, 8,192 queries and keys, no mask, in plain Triton, whose best of a few tiles by rows
-was measured, in TFLOP/s. `Hardware.wait_clocks` is fitted to these figures, `l2_bytes_per_s` is read off the fourth, and
-that warps run in step was chosen by them: they are a calibration, no test. Keys, stages and warps are those of the
-prediction; of the measured tiles only the last two, and the SMEM of the fourth, are known.
+was measured, in TFLOP/s. `Hardware.wait_clocks` is fitted to these figures, `l2_bytes_per_s` is read off the fourth,
+and that warps run in step was chosen by them: they are a calibration, no test. Keys, stages and warps are those of
+the prediction; of the measured tiles only the last two, and the SMEM of the fourth, are known.
 
     heads     d   rows x keys, stages, warps   measured   predicted
     1       128     64 x 128, 2, 4                  371         371
