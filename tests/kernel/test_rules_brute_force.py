@@ -32,8 +32,8 @@ from catdiag.kernel.terms import (
 )
 
 # How many terms are tried for a rule, and how many of them it must at least have changed.
-TRIES = 260
-LEAST = 40
+TRIES = 190
+LEAST = 25
 
 
 def _free(t: Term, ctx: Context) -> set[str]:
