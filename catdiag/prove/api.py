@@ -207,7 +207,9 @@ def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> 
     title = f"{f.title or 'left'} = {g.title or 'right'}"
     try:
         if assume and ask([condition(c) for c in statement["assume"]], FALSE):
-            raise AssumptionError(f"no sizes meet the assumptions {', '.join(assume)} (every axis has at least one index)")
+            raise AssumptionError(
+                f"no sizes meet the assumptions {', '.join(assume)} (every axis has at least one index)"
+            )
         return certify(ask, statement)
     except SolverInterrupted as error:
         raise Interrupted(f"{title} was interrupted: {error}") from error

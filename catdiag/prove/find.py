@@ -109,7 +109,7 @@ class Finder(Checker):
         if super().discharge(ctx, owed, proof, ()):
             return True
         record = _record(proof)
-        for k, demand in enumerate(demands):
+        for k in range(len(demands)):
             trial: dict[str, Any] = {"as": str(k)}
             try:
                 if super().discharge(ctx, owed, trial, demands):

@@ -162,7 +162,7 @@ class Derivation:
         return self.run(*arrays)
 
     def io(self, **options: Any) -> IO:
-        """Transfers and memory at two levels: in values, or in bytes with `dtype=`; `stages` buffers of streamed blocks."""
+        """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks."""
         from catdiag.cost.io import io
 
         return io(self.diagram, **options)
