@@ -342,7 +342,7 @@ class Checker:
         found = []
         for wire in state(n):
             ctx = Context(self.ask, dict(wire.axes), assume, elements)
-            for owed in owes(ctx, wire.term, wire.element):
+            for owed in owes(ctx, _as(wire), wire.element):
                 if any("%n" in leaves(c, "size") for c in (owed.condition, *owed.guards)):
                     continue
                 if any(m != n and "%n" in leaves(m, "size") for _, m in owed.ranges):
@@ -440,7 +440,7 @@ class Checker:
         defined: list[Obligation] = []
         for wire in (*lefts, *self._states):
             ctx = Context(self.ask, dict(wire.axes), facts, names)
-            defined += [o for o in owes(ctx, wire.term, wire.element) if o not in defined]
+            defined += [o for o in owes(ctx, _as(wire), wire.element) if o not in defined]
         facts += tuple(o.fact() for o in defined)
         facts += self.derived_facts(defined, facts, names, proof)
         self._states.clear()
@@ -454,10 +454,10 @@ class Checker:
         demands: list[Obligation] = []
         for wire in lefts:
             ctx = Context(self.ask, dict(wire.axes), facts[: len(assume)], names)
-            demands += owes(ctx, wire.term, wire.element, all_of_it=True)
+            demands += owes(ctx, _as(wire), wire.element, all_of_it=True)
         for k, wire in enumerate((*rights, *self._states)):
             ctx = Context(self.ask, dict(wire.axes), facts, names)
-            for n, owed in enumerate(owes(ctx, wire.term, wire.element)):
+            for n, owed in enumerate(owes(ctx, _as(wire), wire.element)):
                 met = self.discharge(ctx, owed, self.item(proof, "defined", f"{k} {n}"), demands)
                 if not met and owed not in newly:
                     newly.append(owed)

@@ -286,9 +286,9 @@ class Context:
                     pattern, flags = c.args[1], REAL | NONNEG
                 elif c.op == "not" and c.args[0].op == "eq" and BOT in c.args[0].args:
                     pattern, flags = c.args[0].args[c.args[0].args[0] == BOT], REAL
-                elif c.op == "not" and c.args[0].op == "eq" and c.args[0].args[1] == ZERO:
+                elif c.op == "not" and c.args[0].op == "eq" and ZERO in c.args[0].args:
                     # −∞ ≠ 0 too: the fact alone does not make a term real.
-                    pattern, flags = c.args[0].args[0], NONZERO
+                    pattern, flags = c.args[0].args[c.args[0].args[0] == ZERO], NONZERO
                 else:
                     continue
                 self._heads.setdefault((pattern.op, pattern.data), []).append((fact, pattern, flags))
@@ -351,7 +351,7 @@ class Context:
             a, b = condition.args[0].args
             if BOT in (a, b):
                 return self.real(b if a == BOT else a)
-            return b == ZERO and self.nonzero(a)
+            return ZERO in (a, b) and self.nonzero(b if a == ZERO else a)
         return False
 
     def _conditions(self) -> set[Term]:

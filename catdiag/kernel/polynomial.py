@@ -235,22 +235,34 @@ def _log(p: Poly, facts: Facts) -> Poly:
 
 
 def _sqrt(p: Poly, facts: Facts) -> Poly:
-    """√(c²·u²) = c·u for u ≥ 0, and −c·u for u ≤ 0; other roots are atoms."""
+    """√(c·t) = √c·√t for c > 0; √u² = u for u ≥ 0, and −u for u ≤ 0; other roots are atoms."""
     if not p:
         return p
-    if len(p) == 1:
-        ((m, c),) = p.items()
-        root = Fraction(isqrt(c.numerator), isqrt(c.denominator)) if c > 0 else Fraction(0)
-        if root * root == c and all(is_unit(a) or e % 2 == 0 for a, e in m):
-            result = constant(root)
-            for a, e in m:
-                negative = not is_unit(a) and facts.nonnegative(mul(num(-1), a))
-                if not (is_unit(a) or negative or facts.nonnegative(a)):
-                    return _atom(fn("sqrt", to_term(p)))
-                sign = Fraction(-1) if negative and e / 2 % 2 else Fraction(1)
-                result = times(result, {((a, e / 2),): sign}, facts)
-            return result
-    return _atom(fn("sqrt", to_term(p)))
+    c = abs(p[leading(p)])
+    root = Fraction(isqrt(c.numerator), isqrt(c.denominator))
+    outside = constant(root) if root * root == c else _atom(fn("sqrt", num(c)))
+    rest = scaled(p)
+    inside = _root(next(iter(rest)), facts) if len(rest) == 1 and 1 in rest.values() else None
+    return times(outside, _atom(fn("sqrt", to_term(rest))) if inside is None else inside, facts)
+
+
+def _root(m: Monomial, facts: Facts) -> Poly:
+    """The root of a monomial: √(a·t) = √a·√t for a ≥ 0 (for t < 0, both are 0), √a² = |a| where its sign is known."""
+    result = constant(Fraction(1))
+    inside: dict[Term, Fraction] = {}
+    for a, e in m:
+        if is_unit(a):
+            result = times(result, {((a, e / 2),): Fraction(1)}, facts)
+        elif facts.nonnegative(a):
+            whole = int(e / 2)
+            powers = {a: Fraction(whole), fn("sqrt", a): e - 2 * whole}
+            result = times(result, {_mono(powers): Fraction(1)}, facts)
+        elif e % 2 == 0 and facts.nonnegative(mul(num(-1), a)):
+            result = times(result, {((a, e / 2),): Fraction(-1) if e / 2 % 2 else Fraction(1)}, facts)
+        else:
+            inside[a] = e
+    left = to_term({_mono(inside): Fraction(1)})
+    return times(result, _atom(fn("sqrt", left)) if left != ONE else constant(Fraction(1)), facts)
 
 
 def _order(m: Monomial) -> tuple[int, list[tuple[str, Fraction]]]:

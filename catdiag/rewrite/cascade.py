@@ -65,6 +65,11 @@ class Cascade(Rules):
                 break
             needed = wider
         self.components = {w: c for w, c in self.components.items() if w in needed}
+        if not self.components and self.origin:
+            raise NotStreamable(
+                f"cannot stream axis {self.axis!r}: what is reduced over it cancels, so that the result does not depend "
+                "on it; leave the reduction out"
+            )
         if not self.components:
             raise NotStreamable(
                 f"cannot stream axis {self.axis!r}: nothing is reduced over it; expected a sum, max or einsum over it"
