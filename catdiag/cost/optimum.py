@@ -243,8 +243,7 @@ def _degree(monomial: Expr) -> Expr:
 def _bounded(ratio: Expr) -> bool:
     """Whether a ratio of monomials grows with no size."""
     return all(
-        base.is_number or (base.is_Symbol and exponent.is_negative)
-        for base, exponent in ratio.as_powers_dict().items()
+        base.is_number or (base.is_Symbol and exponent.is_negative) for base, exponent in ratio.as_powers_dict().items()
     )
 
 

@@ -158,9 +158,7 @@ class Checker:
             self.steps += 1
         return t
 
-    def discharge(
-        self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()
-    ) -> bool:
+    def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
         """Whether an obligation is met: directly, after steps on the term it speaks of, or as one of `demands` is.
 
         `demands` is all that the left side owes; it is met by hypothesis, or without saying.
@@ -297,9 +295,7 @@ class Checker:
             if start is None:
                 return found
             moved: dict[tuple[str, Data], Term] = {("idx", axis): add(start, idx(axis))}
-            return [
-                Wire(substitute(w.term, moved), w.axes, w.element) if axis in dict(w.axes) else w for w in found
-            ]
+            return [Wire(substitute(w.term, moved), w.axes, w.element) if axis in dict(w.axes) else w for w in found]
 
         whole, first, second, empty = state(add(a, b)), state(a), state(b, a), state(ZERO)
         if any(axis in dict(w.axes) for w in whole):
@@ -365,9 +361,7 @@ class Checker:
         arrays = _fresh_arrays(body)
         whole_sizes = {local: size(f"%n {axis}") for axis, local in tiles.items()}
         tile_sizes = {local: size(f"%l {axis}") for axis, local in tiles.items()}
-        move: dict[tuple[str, Data], Term] = {
-            ("idx", axis): add(size(f"%o {axis}"), idx(axis)) for axis in tiles
-        }
+        move: dict[tuple[str, Data], Term] = {("idx", axis): add(size(f"%o {axis}"), idx(axis)) for axis in tiles}
         elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
         ask = self.accept(assume, elements, scope)
         whole = evaluate(arrays, inputs_of(arrays, whole_sizes), whole_sizes, ask)

@@ -157,9 +157,7 @@ def _union(wires: Sequence[Wire]) -> Axes:
     return tuple(found.items())
 
 
-def evaluate(
-    program: Program, args: Sequence[Wire], sizes: Sizes, accept: Accept
-) -> list[Wire]:
+def evaluate(program: Program, args: Sequence[Wire], sizes: Sizes, accept: Accept) -> list[Wire]:
     """The outputs of a program on given wires, with its local sizes as given.
 
     Raises KernelError where the program is ill-formed, or where `accept` refuses a fold or group in it.
@@ -196,9 +194,7 @@ def _wire(w: Any, count: int) -> int:
     return w
 
 
-def _node(
-    node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes, accept: Accept
-) -> list[Wire]:
+def _node(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes, accept: Accept) -> list[Wire]:
     op = node["op"]
     if op == "map":
         return [Wire(scalar(node["fn"], [a.term for a in args]), _union(args))]

@@ -75,9 +75,7 @@ class Finder(Checker):
         self.equation(none, substitute(left, zero), substitute(right, zero), self._child(record, "zero"))
         self.equation(ctx.with_condition(fn("le", ONE, size(split))), left, right, self._child(record, "more"))
 
-    def _by_condition(
-        self, ctx: Context, left: Term, right: Term, record: dict[str, Any], goal: Open
-    ) -> None:
+    def _by_condition(self, ctx: Context, left: Term, right: Term, record: dict[str, Any], goal: Open) -> None:
         """Distinguishes whether a condition of the goal holds. Raises the goal where there is none, or too many."""
         condition = None
         if goal.left is not None and goal.right is not None and self._splits < _SPLITS:
@@ -102,9 +100,7 @@ class Finder(Checker):
         record[name] = child
         return child
 
-    def discharge(
-        self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()
-    ) -> bool:
+    def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
         """Tries the obligation itself, then whether it is one of the demands in other words."""
         if super().discharge(ctx, owed, proof, ()):
             return True

@@ -92,9 +92,7 @@ def refute(statement: Mapping[str, Any], tries: int = 400, seed: int = 0) -> Cou
                 index = dict(zip(a.axes, i, strict=True))
                 other = b.at(index)
                 if exact.different(value, other):
-                    arrays = {
-                        str(d["name"]): _nested(array) for d, array in zip(left["inputs"], inputs, strict=True)
-                    }
+                    arrays = {str(d["name"]): _nested(array) for d, array in zip(left["inputs"], inputs, strict=True)}
                     return Counterexample(sizes, arrays, _shown(value), _shown(other), index, number, blocks, told)
     return None
 
@@ -136,9 +134,11 @@ def _shapes(symbols: Sequence[str], assumptions: Sequence[Term]) -> Iterator[dic
     numbers = [int(n) for c in assumptions for n in leaves(c, "num") if Fraction(n).denominator == 1]
     if needed and numbers:
         top = max(top, min(max(numbers) + 2, 12))
-    choices = sorted(product(range(1, top + 1), repeat=len(symbols)), key=lambda v: (sum(v), v)) if len(
-        symbols
-    ) <= 5 else [(1,) * len(symbols), (2,) * len(symbols), (3,) * len(symbols)]
+    choices = (
+        sorted(product(range(1, top + 1), repeat=len(symbols)), key=lambda v: (sum(v), v))
+        if len(symbols) <= 5
+        else [(1,) * len(symbols), (2,) * len(symbols), (3,) * len(symbols)]
+    )
     count = 0
     for values in choices:
         sizes = dict(zip(symbols, values, strict=True))

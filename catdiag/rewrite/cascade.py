@@ -67,8 +67,8 @@ class Cascade(Rules):
         self.components = {w: c for w, c in self.components.items() if w in needed}
         if not self.components and self.origin:
             raise NotStreamable(
-                f"cannot stream axis {self.axis!r}: what is reduced over it cancels, so that the result does not depend "
-                "on it; leave the reduction out"
+                f"cannot stream axis {self.axis!r}: what is reduced over it cancels, and the result does not "
+                "depend on it; leave the reduction out"
             )
         if not self.components:
             raise NotStreamable(

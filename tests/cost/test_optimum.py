@@ -38,7 +38,9 @@ def matmul() -> Optimum:
         minimise(
             a * b * c / g_c + a * b * c / g_a + a * c,
             g_a * g_c + g_a * s + s * g_c,
-            [g_a, g_c], [s], bounds={g_a: a, g_c: c},
+            [g_a, g_c],
+            [s],
+            bounds={g_a: a, g_c: c},
         )
     )
 
@@ -319,9 +321,7 @@ Sizes = st.integers(1, 60)
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    Sizes, Sizes, st.integers(1, 4), *[st.integers(0, 6)] * 2, st.integers(0, 5), st.integers(20, 200)
-)
+@given(Sizes, Sizes, st.integers(1, 4), *[st.integers(0, 6)] * 2, st.integers(0, 5), st.integers(20, 200))
 def test_two_tiles_against_brute_force(
     first: int, second: int, alpha: int, beta: int, gamma: int, cross: int, capacity: int
 ) -> None:
@@ -338,11 +338,7 @@ def test_two_tiles_against_brute_force(
     def cost(u: float, v: float) -> float:
         return first / u + second / v + 7 * cross / (u * v)
 
-    feasible = [
-        cost(u, v)
-        for u in range(1, capacity)
-        if (v := (capacity - beta * u) // (alpha * u + gamma)) >= 1
-    ]
+    feasible = [cost(u, v) for u in range(1, capacity) if (v := (capacity - beta * u) // (alpha * u + gamma)) >= 1]
     assume(feasible)
     assert min(feasible) >= claim * (1 - 1e-12)
     if all(relation.subs(at) == sympy.true for relation in found.conditions):

@@ -160,9 +160,7 @@ CERTIFICATES = {
     "weights": minimise(a * b * c / g + a * b * c / k + a * c, g * k, [g, k], []).certificate,
     "weights, offset": minimise(2 * d * q * x / g, g * (2 * d + s + 3) + 2 * d * s, [g], [s]).certificate,
     "weights, product": minimise(2 * d * q * x / (g * k), 2 * d * g * k, [g, k], []).certificate,
-    "weights, three terms": minimise(
-        a / (g * k) + a / (g * t) + a / (k * t), g * k * t, [g, k, t], []
-    ).certificate,
+    "weights, three terms": minimise(a / (g * k) + a / (g * t) + a / (k * t), g * k * t, [g, k, t], []).certificate,
     "shifted": MATMUL.certificate,
     "monotone": minimise(a / g + b / g**2, g**2 + d * g, [g], []).certificate,
     "branches": minimise(a / g, sympy.Max(d * g + s, 3 * h * g), [g], [s]).certificate,
@@ -287,6 +285,4 @@ def test_requirements_are_what_is_left_to_decide() -> None:
     assert set(requirements(found.certificate)) == {sympy.Ge(side, 1), sympy.Le(side, q), sympy.Le(side, r)}
     sliding = minimise(a * (x - d) / g, g + 2 * s, [g], [s])
     assert sliding.certificate is not None
-    assert set(requirements(sliding.certificate)) == {
-        sympy.Gt(x - d, 0), sympy.Gt(m, 2 * s), sympy.Ge(m - 2 * s, 1)
-    }
+    assert set(requirements(sliding.certificate)) == {sympy.Gt(x - d, 0), sympy.Gt(m, 2 * s), sympy.Ge(m - 2 * s, 1)}

@@ -248,8 +248,18 @@ def _malformed() -> list[Any]:
         nested = {"cases": "x", "zero": nested, "more": nested}
     found.append(certificate(number, program([], [const("2")], 0), {"outputs": {"0": nested}}))
     # "when": terms of the wrong form, and "as": not a number
-    for when in (None, "x", [], ["lt"], ["lt", None, []], ["real", None, [["num", "0", []]]], ["holds", 5, []],
-                 ["lt", None, [["idx", "%0", []], ["num", "0", []]]], ["true", "x", []], ["big", "sum", []]):
+    for when in (
+        None,
+        "x",
+        [],
+        ["lt"],
+        ["lt", None, []],
+        ["real", None, [["num", "0", []]]],
+        ["holds", 5, []],
+        ["lt", None, [["idx", "%0", []], ["num", "0", []]]],
+        ["true", "x", []],
+        ["big", "sum", []],
+    ):
         proof = {"outputs": {"0": {"when": when, "yes": {}, "no": {}}}}
         found.append(certificate(number, program([], [const("2")], 0), proof))
     for size in (_deep(5000), -1, True, 1.5, ["-", "n", 1], ["+", "n"], ["+", "n", "n", "n"], "", None, "%a"):

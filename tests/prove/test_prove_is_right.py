@@ -299,5 +299,3 @@ def soak(seeds: range, ask: Z3) -> Counter[str]:
 @pytest.mark.slow
 def test_soak(ask: Z3) -> None:
     assert soak(range(50), ask)["proved"] > 50
-
-

@@ -472,24 +472,12 @@ def test_woven(shape: tuple[str, ...]) -> None:
     diagram = build("with_log_sum_exp")
     for axis in shape:
         diagram = diagram.weave(axis)
-    try:
-        found = find(diagram, "x").diagram
-    except NotStreamable as error:
-        assert "cancels" in error.message
-        assert np.allclose(diagram(*arrays(diagram)), 0)
-        return
-    agree(diagram, found, arrays(diagram))
+    agree(diagram, find(diagram, "x").diagram, arrays(diagram))
 
 
 def test_shared_heads() -> None:
     diagram = weave(weave(cd.library.get("attention"), cd.Axis("r"), ["Q"]), cd.Axis("k"))
-    try:
-        found = find(diagram, "x").diagram
-    except NotStreamable as error:
-        assert "cancels" in error.message
-        assert np.allclose(diagram(*arrays(diagram)), 0)
-        return
-    agree(diagram, found, arrays(diagram))
+    agree(diagram, find(diagram, "x").diagram, arrays(diagram))
 
 
 def test_another_axis_name_and_axes_of_one_size() -> None:
@@ -503,13 +491,7 @@ def test_another_axis_name_and_axes_of_one_size() -> None:
 
 def test_any_and_all() -> None:
     diagram = cd.algorithm("q x")(lambda a: cd.where(cd.any(a > 1, "x"), 1, cd.where(cd.all(a < 0, "x"), 2, 3)))
-    try:
-        found = find(diagram, "x").diagram
-    except NotStreamable as error:
-        assert "cancels" in error.message
-        assert np.allclose(diagram(*arrays(diagram)), 0)
-        return
-    agree(diagram, found, arrays(diagram))
+    agree(diagram, find(diagram, "x").diagram, arrays(diagram))
 
 
 def test_fully_masked_first_block() -> None:
@@ -592,9 +574,9 @@ def test_random_sums_of_products(data: st.DataObject) -> None:
     diagram = cd.algorithm("q x, q x -> q")(polynomial)
     try:
         found = find(diagram, "x").diagram
-    except NotStreamable as error:
-        assert "cancels" in error.message
-        assert np.allclose(diagram(*arrays(diagram)), 0)
+    except NotStreamable:
+        # Random terms may cancel; then there is nothing to stream.
+        np.testing.assert_allclose(diagram(*arrays(diagram)), 0, atol=1e-9)
         return
     agree(diagram, found, arrays(diagram))
 
