@@ -1,7 +1,7 @@
 """catdiag: array programs as diagrams, rewritten with proofs, costed in closed form.
 
 Names are imported when first used, so that `import catdiag` is quick. `catdiag.sum`, `max`, `min`, `abs`,
-`any`, `all` and `id` are functions on arrays and diagrams, and share their names with Python's own: write
+`any`, `all`, `slice` and `id` are functions on arrays and diagrams, and share their names with Python's own: write
 `import catdiag as cd`, and not `from catdiag import *`.
 """
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         mean,
         min,
         prod,
-        rearrange,
         size,
         softmax,
         sum,
@@ -58,10 +57,11 @@ if TYPE_CHECKING:
         tanh,
         where,
     )
+    from catdiag.structure import concat, rearrange, slice, split
     from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
-    "catdiag.build": "algorithm all any einsum index max mean min prod rearrange size softmax sum",
+    "catdiag.build": "algorithm all any einsum index max mean min prod size softmax sum",
     "catdiag.diagram": "Diagram box copy discard id swap",
     "catdiag.errors": (
         "AxisError CatdiagError DoesNotFit EqualityUndecided NotGroupable NotStreamable SignatureError SizeError "
@@ -69,6 +69,7 @@ _HOMES = {
     ),
     "catdiag.prove": "Interrupted Refuted Theorem Undecided equivalent",
     "catdiag.scalars": "abs apply clip equal exp log maximum minimum sigmoid sqrt tanh where",
+    "catdiag.structure": "concat rearrange slice split",
     "catdiag.types": "ArrayType Axis Ty",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -78,9 +79,9 @@ __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
     "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch",
     "Undecided",
-    "abs", "algorithm", "all", "any", "apply", "box", "clip", "copy", "discard", "einsum", "equal", "equivalent",
+    "abs", "algorithm", "all", "any", "apply", "box", "clip", "concat", "copy", "discard", "einsum", "equal", "equivalent",
     "exp", "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum", "prod", "prove",
-    "rearrange", "sigmoid", "size", "softmax", "sqrt", "sum", "swap", "tanh", "testing", "where",
+    "rearrange", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "sum", "swap", "tanh", "testing", "where",
 ]  # fmt: skip
 
 

@@ -58,6 +58,42 @@ class Rename:
 
 
 @dataclass(frozen=True)
+class Reindex:
+    """A structural map of the rig of axes, about one product or coproduct `axis` and its parts.
+
+    - `split`: an array over the product `(b g)` as one over `b` and `g`; `merge` is its inverse;
+    - `slice`: the part of an array over the coproduct `x+y` that is over its part number `place`;
+    - `concat`: arrays, one over each part, as one over the coproduct.
+    """
+
+    kind: str
+    axis: Axis
+    place: int = 0
+
+    def taken(self) -> tuple[tuple[Axis, ...], ...]:
+        """The axes that it takes from each input."""
+        if self.kind == "concat":
+            return tuple((p,) for p in self.axis.parts)
+        return (self.axis.parts,) if self.kind == "merge" else ((self.axis,),)
+
+    def given(self) -> tuple[Axis, ...]:
+        """The axes that it gives to the output."""
+        if self.kind == "slice":
+            return (self.axis.parts[self.place],)
+        return self.axis.parts if self.kind == "split" else (self.axis,)
+
+    def touches(self, name: str) -> bool:
+        """Whether an axis of that name is the product or coproduct, or inside it."""
+        stack = [self.axis]
+        while stack:
+            axis = stack.pop()
+            if axis.name == name:
+                return True
+            stack.extend(axis.parts)
+        return False
+
+
+@dataclass(frozen=True)
 class Index:
     """The position along an axis, an array over that axis."""
 
@@ -131,7 +167,7 @@ class Group:
 NESTING = (Call, Fold, Group)
 """The operations that hold diagrams."""
 
-Op = Map | Reduce | Einsum | Rename | Index | SizeOf | Const | Call | Generic | Fold | Group
+Op = Map | Reduce | Einsum | Rename | Reindex | Index | SizeOf | Const | Call | Generic | Fold | Group
 
 
 def bodies(op: Op) -> tuple[Diagram, ...]:
@@ -212,6 +248,8 @@ class Box:
             return f"{type(op).__name__.lower()}[{op.axis if isinstance(op, Index) else op.size}]"
         if isinstance(op, Const):
             return "-inf" if op.value is None else str(op.value)
+        if isinstance(op, Reindex):
+            return f"{op.kind}[{op.axis}{f' → {op.given()[0]}' if op.kind == 'slice' else ''}]"
         if isinstance(op, (Call, Generic)):
             return op.name
         if isinstance(op, Fold):
@@ -318,6 +356,52 @@ def replace_name(axis: Axis, pairs: Mapping[str, str]) -> Axis:
     return Axis(pairs[axis.name], axis.size) if axis.name in pairs else axis
 
 
+def reindex_box(op: Reindex, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
+    """A structural map on arrays that have the axes it takes; what it gives stands in the place of those.
+
+    >>> b, g, d = Axis("b"), Axis("g"), Axis("d")
+    >>> str(reindex_box(Reindex("split", b * g), [ArrayType((b * g, d))]).cod)
+    '[b g d]'
+
+    Raises AxisError for an array that lacks an axis, and for a result with one axis twice.
+    """
+    rest = dict(_rest(op, inputs, line))
+    taken = set(a.name for a in op.taken()[0])
+    first = [a.name for a in inputs[0].axes]
+    place = min(first.index(n) for n in taken) if taken else 0
+    before = [a for a in map(rest.get, first[:place]) if a is not None]
+    after = [a for n, a in rest.items() if n not in first[:place]]
+    element = _joined(inputs) if len({t.element for t in inputs}) > 1 else inputs[0].element
+    return Box(op, Ty(*inputs), Ty(ArrayType((*before, *op.given(), *after), element)), line)
+
+
+def _rest(op: Reindex, inputs: Sequence[ArrayType], line: str | None) -> list[tuple[str, Axis]]:
+    """The axes that a structural map leaves as they are; raises AxisError where it cannot take or give its own."""
+    word = f"{op.kind}[{op.axis}]"
+    kind = "coproduct" if op.kind in ("slice", "concat") else "product"
+    if op.kind not in ("split", "merge", "slice", "concat") or op.axis.kind != kind:
+        raise AxisError(f"{word}: axis {op.axis} is no {kind} of axes, as (b g) is a product and x+y a coproduct", line)
+    if not 0 <= op.place < len(op.axis.parts) or (op.place and op.kind != "slice"):
+        raise AxisError(f"{word}: axis {op.axis} has no part number {op.place}", line)
+    if len(inputs) != len(op.taken()):
+        raise TypeMismatch(f"{word} has {len(inputs)} inputs: expected {len(op.taken())}", line)
+    kept = []
+    for array, taken in zip(inputs, op.taken(), strict=True):
+        for axis in taken:
+            own = array.axis(axis.name)
+            if own is None or own.size != axis.size:
+                size = "" if own is None else f" of size {show_size(axis.size)}"
+                raise AxisError(f"{word} takes {array}, which lacks axis {axis.name!r}{size}", line)
+        names = {a.name for a in taken}
+        kept.append(ArrayType(tuple(a for a in array.axes if a.name not in names), array.element))
+    rest = union(kept, line)
+    given = [a.name for a in op.given()]
+    twice = next((n for n in given if given.count(n) > 1 or any(n == a.name for a in rest)), None)
+    if twice is not None:
+        raise AxisError(f"{word} would give an array axis {twice!r} twice: rename one of the two first", line)
+    return [(a.name, a) for a in rest]
+
+
 def index_box(axis: Axis) -> Box:
     """The position along an axis: integers 0 to size − 1."""
     return Box(Index(axis.name), Ty(), Ty(ArrayType((axis,), "int")))
@@ -374,9 +458,14 @@ def _check_axes(b: Box) -> None:
         arity = None if op.fn.startswith("apply:") else SCALARS[op.fn][0]
     elif isinstance(op, Einsum):
         arity = None
+    elif isinstance(op, Reindex):
+        arity = len(op.taken())
     if arity is not None and len(b.dom) != arity:
         raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {arity}", b.line)
-    have = {a.name: a.size for a in union(list(b.dom), b.line)}
+    if isinstance(op, Reindex):
+        have = {name: a.size for name, a in _rest(op, list(b.dom), b.line)} | {a.name: a.size for a in op.given()}
+    else:
+        have = {a.name: a.size for a in union(list(b.dom), b.line)}
     out = {a.name: a.size for a in b.cod[0].axes}
     free = isinstance(op, (Rename, Index, SizeOf, Const))  # may have axes that no input has: the array is repeated
     if isinstance(op, Reduce):

@@ -22,7 +22,7 @@ from typing import Any
 from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
 from catdiag.scalars import exp
-from catdiag.signature import merge_axes, parse, parse_axes
+from catdiag.signature import parse, parse_axes
 from catdiag.trace import _RUNNING, Operand, Trace, Traced, running
 from catdiag.types import ArrayType, Axis, Size
 
@@ -324,7 +324,7 @@ def mean(array: Operand, axes: str) -> Traced:
     return _reduce("sum", array, axes) / trace.size(size)
 
 
-# -- positions, sizes, layout -----------------------------------------------------------------------------
+# -- positions, sizes --------------------------------------------------------------------------------------
 
 
 def index(axis: str) -> Traced:
@@ -356,35 +356,6 @@ def _one(axis: str) -> str:
     if len(parsed) != 1:
         raise SignatureError(f"expected one axis, not {axis!r}")
     return parsed[0].name
-
-
-def rearrange(array: Operand, pattern: str) -> Traced:
-    """The array in another layout: `rearrange(a, "q d -> d q")`.
-
-    >>> str(algorithm("q d")(lambda a: rearrange(a, "q d -> d q")).cod)
-    '[d q]'
-
-    Raises AxisError where the two sides or the array do not have the same axes, SignatureError for splitting or
-    merging axes: declare the array with a product axis, or with both axes, instead.
-    """
-    trace = running()
-    given = trace.lift(array)
-    parsed = parse(pattern)
-    if parsed.outputs is None or len(parsed.outputs) != 1 or len(parsed.inputs) != 1:
-        raise SignatureError(f'cd.rearrange takes a pattern with one array on each side, "q d -> d q", not {pattern!r}')
-    left, right = parsed.inputs[0], parsed.outputs[0]
-    if set(given.axes) != set(left.names):
-        raise AxisError(
-            f"the array has axes [{' '.join(given.axes)}], pattern {pattern!r} says [{' '.join(left.names)}]"
-        )
-    if set(left.names) != set(right.names):
-        if set(merge_axes((left,))) & set(merge_axes((right,))) and "(" in pattern:
-            raise SignatureError(
-                f"cd.rearrange cannot split or merge axes, as {pattern!r} would: it only transposes; "
-                "declare the array with the axes it is to have"
-            )
-        raise AxisError(f"the sides of {pattern!r} have different axes: cd.rearrange only transposes")
-    return trace.rename(given, {}, [given.type.axis(n) or Axis(n) for n in right.names])
 
 
 # -- named diagrams ------------------------------------------------------------------------------------------

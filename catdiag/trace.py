@@ -227,11 +227,15 @@ class Trace:
             return array
         box = rename_box(array.type, pairs, layout)
         renamed = self.add(Box(box.op, box.dom, box.cod, line), (array,))[0]
-        for axis in renamed.type.axes:
+        self.learn(renamed.type.axes)
+        return renamed
+
+    def learn(self, axes: Sequence[Axis]) -> None:
+        """Makes axes known that no input has."""
+        for axis in axes:
             known = self.axes.setdefault(axis.name, axis)
             if known.size != axis.size:
                 self._ambiguous[axis.name] = (known, axis)
-        return renamed
 
     def call(self, name: str, body: Diagram, arrays: Sequence[Traced]) -> tuple[Traced, ...]:
         """A diagram as one named box, on arrays of exactly its types."""

@@ -13,7 +13,8 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
 - **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
-  needs its inputs and its output at once, but: a renaming or transposition is the same array; a scalar function
+  needs its inputs and its output at once, but: a renaming or transposition is the same array, and so is one with a
+  product axis split or merged (a slice and a concatenation are copies); a scalar function
   (or a product that sums over nothing) writes over its first input of the same axes that it is the last to read
   (and, in bytes, of the same width), be it an operand's tile, not a streamed block; a reduction or contraction whose
   one reader combines it (`add` for a sum, `max` for a maximum, …) with a loop's state or another box's result, of the

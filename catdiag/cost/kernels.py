@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catdiag.boxes import Box, Fold, Group, Rename
+from catdiag.boxes import Box, Fold, Group
 from catdiag.cost.amounts import Amount
 from catdiag.cost.live import LEVEL, Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
@@ -223,9 +223,7 @@ class _Outer:
             node = self.graph.nodes[p]
             for w in node.inputs:
                 if w not in local:  # a view made before this kernel, or between its boxes
-                    local[w], source = count, self.root[w]
-                    nodes.append(Node(Box(Rename(), Ty(self.types[source]), Ty(self.types[w])), (local[source],)))
-                    count += 1
+                    local[w] = local[self.root[w]]
             nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
             for k in range(len(node.box.cod)):
                 local[self.first[p] + k] = count + k

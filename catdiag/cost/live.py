@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Rename, SizeOf, union
+from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, union
 from catdiag.cost.amounts import ONE, ZERO, Amount
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
@@ -123,7 +123,9 @@ def contracts(box: Box) -> bool:
 
 
 def is_view(box: Box) -> bool:
-    """A renaming or transposition: the same elements, read otherwise."""
+    """A renaming or transposition, a product axis split or merged: the same elements, read otherwise."""
+    if isinstance(box.op, Reindex):
+        return box.op.kind in ("split", "merge")
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 

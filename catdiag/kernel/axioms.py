@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from catdiag.kernel.context import Context, fresh, natural, negate
+from catdiag.kernel.context import Context, arithmetic, fresh, natural, negate
 from catdiag.kernel.polynomial import normal, scaled, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
@@ -30,10 +30,12 @@ from catdiag.kernel.terms import (
     combine,
     fn,
     idx,
+    leaves,
     maximum,
     mul,
     num,
     open_body,
+    parse_term,
     rebuild,
     sub,
 )
@@ -262,6 +264,21 @@ def decide(ctx: Context, t: Term) -> Term:
     raise KernelError(f"{condition} is not decided here")
 
 
+def divide(ctx: Context, t: Term, quotient: Any, remainder: Any) -> Term:
+    """A7: ⌊a/n⌋ = q where a = q·n + r with an integer q and 0 ≤ r < n. The equation is one of polynomials."""
+    if t.op != "div":
+        raise KernelError(f"{t} is no floor of a quotient")
+    q, r = parse_term(quotient), parse_term(remainder)
+    if not all(map(arithmetic, (*t.args, q, r))) or q.loose or r.loose or not (_indices(q) | _indices(r)) <= _indices(t):
+        raise KernelError(f"{t} is not divided by {q} and {r}")
+    a, n = t.args
+    if to_poly(sub(a, add(mul(q, n), r)), ctx):
+        raise KernelError(f"{a} is not ({q})·({n}) + {r}")
+    if not ctx.entails(fn("le", ZERO, r)) or not ctx.entails(fn("lt", r, n)):
+        raise KernelError(f"{r} is not known to be from 0 to {n} − 1")
+    return q
+
+
 def compare(ctx: Context, t: Term) -> Term:
     """A comparison of two numbers, or of a term with itself, or of −∞ with a real."""
     if t.op not in ("lt", "le", "eq"):
@@ -406,13 +423,19 @@ RULES: dict[str, Rule] = {
     "push": push, "scale": scale, "swap": swap, "constant": constant, "collapse": collapse, "lattice": lattice,
     "bottom": bottom, "decide": decide, "compare": compare, "exp_add": exp_add, "flatten": flatten, "guard": guard,
     "order": order, "logic": logic, "exp_max": exp_max, "exp_sum": exp_sum, "larger": larger, "difference": difference,
+    "divide": divide,
 }  # fmt: skip
 AXIOMS = {
     "ring": "A7", "split": "A5", "nest": "A4", "empty": "A5", "single": "A5", "part": "A3", "pull": "A3", "push": "A3",
     "scale": "A3", "swap": "A4", "constant": "A8", "collapse": "A6", "lattice": "A3", "bottom": "A7", "decide": "A7",
     "compare": "A7", "exp_add": "A7", "flatten": "A7", "guard": "A7",
     "order": "A7", "logic": "A7", "exp_max": "A9", "exp_sum": "A7", "larger": "A7", "difference": "A7", "field": "A7",
+    "divide": "A7",
 }  # fmt: skip
+
+
+def _indices(t: Term) -> set[str]:
+    return leaves(t, "idx")
 
 
 def _mentions_bound(t: Term) -> bool:

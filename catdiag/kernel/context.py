@@ -75,14 +75,14 @@ def arithmetic(t: Term) -> bool:
         return isinstance(t.data, type(ONE.data)) and t.data == int(t.data)  # type: ignore[arg-type]
     if t.op in ("size", "idx", "true", "false"):
         return True
-    return t.op in ("add", "mul", "lt", "le", "eq", "and", "or", "not") and all(arithmetic(a) for a in t.args)
+    return t.op in ("add", "mul", "div", "lt", "le", "eq", "and", "or", "not") and all(arithmetic(a) for a in t.args)
 
 
 def natural(t: Term) -> bool:
     """Whether a term is a natural number by its form."""
     if t.op == "num":
         return isinstance(t.data, (int, type(ONE.data))) and t.data == int(t.data) and t.data >= 0  # type: ignore[arg-type]
-    return t.op in ("size", "idx") or (t.op in ("add", "mul") and all(natural(a) for a in t.args))
+    return t.op in ("size", "idx") or (t.op in ("add", "mul", "div") and all(natural(a) for a in t.args))
 
 
 class Context:
@@ -205,6 +205,8 @@ class Context:
                     odd.append(a)
             nonneg = all(self.nonnegative(a) for a in odd)
             return REAL | (NONNEG if nonneg else 0) | (self._all(args) & NONZERO)
+        if op == "div":
+            return REAL | (NONNEG if natural(t) else 0)
         if op == "inv":
             return REAL | (self.signs(args[0]) & (NONNEG | NONZERO) if self.real(args[0]) else 0)
         if op == "exp":

@@ -61,6 +61,11 @@ def _axes(data: Any) -> None:
         _axis(item)
 
 
+def _parts(data: Any) -> None:
+    _axes(data)
+    _require(len(data) > 0, "parts of an axis", data)
+
+
 def _wires(data: Any) -> None:
     for item in _list(data, "wires"):
         _wire(item)
@@ -84,6 +89,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], object]]] = {
     "reduce": {"monoid": name, "axis": name, "args": _wires},
     "einsum": {"args": _wires, "axes": _names},
     "rename": {"args": _wires, "pairs": _pairs, "axes": _axes},
+    "reindex": {"kind": name, "args": _wires, "axis": _axis, "parts": _parts, "place": _wire},
     "index": {"axis": _axis},
     "size": {"size": size_term},
     "const": {"value": _number},

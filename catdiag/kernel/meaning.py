@@ -14,6 +14,7 @@ a symbol, `["+", s, t]` or `["*", s, t]`. Nodes:
     reduce   monoid, axis, args          sum, prod, max, min, any, all
     einsum   args, axes                  Σ over the axes not named, of the product
     rename   args, pairs, axes           new names; the result has exactly `axes` (new ones are repeated along)
+    reindex  kind, args, axis, parts, place    see `_reindex`
     index    axis                        the position along an axis
     size     size                        a size as a number
     const    value                       "p/q" or "-inf"
@@ -224,6 +225,8 @@ def _node(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes, accept: A
         if any(dict(result).get(name) != n for name, n in kept.items()):
             raise KernelError(f"axes {kept} do not become {result}")
         return [Wire(substitute(array.term, {("idx", o): idx(n) for o, n in pairs.items()}), result, array.element)]
+    if op == "reindex":
+        return [_reindex(node, args, sizes)]
     if op == "index":
         (axis,) = axes_of([node["axis"]], sizes)
         return [Wire(idx(axis[0]), (axis,))]
@@ -240,6 +243,68 @@ def _node(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes, accept: A
         accept(node, args, sizes)
         return evaluate(node["body"], args, {**sizes, **group_sizes(node, args)}, accept)
     raise KernelError(f"no box {op!r}")
+
+
+def _reindex(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> Wire:
+    """Between an axis of size n and parts of sizes n₁, n₂, …: n is their product, or for the last two kinds their sum.
+
+    split: an array over the axis, at i = (i₁·n₂ + i₂)·n₃ + …; merge: an array over the parts, at iₖ = a mod nₖ with
+    a = ⌊i/nₖ₊₁/…⌋, written as a − nₖ·⌊a/nₖ⌋; slice: an array over the axis, at n₁ + … + i, i an index of the part number
+    `place`; concat: arrays, each over its part, that one at i in whose part i lies.
+    """
+    kind, place = node["kind"], node["place"]
+    ((name, n),) = axes_of([node["axis"]], sizes)
+    parts = [(str(p), _resolve(s, sizes)) for p, s in node["parts"]]
+    if kind not in ("split", "merge", "slice", "concat") or place >= len(parts) or (place and kind != "slice"):
+        raise KernelError(f"no reindexing {kind!r} of part {place}")
+    op = "mul" if kind in ("split", "merge") else "add"
+    if _operands(op, n) != [f for _, s in parts for f in _operands(op, s)]:
+        raise KernelError(f"axis {name!r} of size {n} does not have the parts {parts}")
+    taken = [[(p, s)] for p, s in parts] if kind == "concat" else [parts] if kind == "merge" else [[(name, n)]]
+    given = parts if kind == "split" else [parts[place]] if kind == "slice" else [(name, n)]
+    if len(args) != len(taken):
+        raise KernelError(f"{kind} does not take {len(args)} arrays")
+    rest = []
+    for wire, own in zip(args, taken, strict=True):
+        if any(dict(wire.axes).get(p) != s for p, s in own) or len(dict(own)) != len(own):
+            raise KernelError(f"axes {wire.axes} lack some of {own}")
+        rest.append(Wire(wire.term, tuple(a for a in wire.axes if a[0] not in dict(own))))
+    axes = (*given, *_union(rest))
+    if len(dict(axes)) != len(axes):
+        raise KernelError(f"{kind} gives an axis twice: {axes}")
+    i: Term = idx(name)
+    if kind == "split":
+        i = idx(parts[0][0])
+        for p, s in parts[1:]:
+            i = add(mul(i, s), idx(p))
+        return Wire(substitute(args[0].term, {("idx", name): i}), axes, args[0].element)
+    if kind == "slice":
+        i = add(*(s for _, s in parts[:place]), idx(parts[place][0]))
+        return Wire(substitute(args[0].term, {("idx", name): i}), axes, args[0].element)
+    if kind == "merge":
+        digits: dict[tuple[str, Any], Term] = {}
+        for p, s in reversed(parts[1:]):
+            above = fn("div", i, s)
+            digits["idx", p], i = sub(i, mul(s, above)), above
+        digits["idx", parts[0][0]] = i
+        return Wire(substitute(args[0].term, digits), axes, args[0].element)
+    terms = []
+    for k, (wire, (p, _)) in enumerate(zip(args, parts, strict=True)):
+        terms.append(substitute(wire.term, {("idx", p): sub(i, add(*(s for _, s in parts[:k]))) if k else i}))
+    truths = all(t.op in LOGICAL for t in terms)
+    term = terms[-1] if truths else numeric(terms[-1])
+    for k in reversed(range(len(parts) - 1)):
+        here, t = fn("lt", i, add(*(s for _, s in parts[: k + 1]))), terms[k]
+        if truths:
+            term = fn("or", fn("and", here, t), fn("and", fn("not", here), term))
+        else:
+            term = fn("ite", here, numeric(t), term)
+    return Wire(term, axes)
+
+
+def _operands(op: str, t: Term) -> list[Term]:
+    """The operands of nested sums or products, in order."""
+    return [b for a in t.args for b in _operands(op, a)] if t.op == op else [t]
 
 
 def fold_length(node: Mapping[str, Any], args: Sequence[Wire]) -> Term:

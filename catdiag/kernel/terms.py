@@ -4,6 +4,7 @@ Values are the reals with minus infinity, and truth values. Every operation is t
 
 - `add` is −∞ if a summand is; `mul` is 0 if a factor is −∞ (an arbitrary choice that no rule but
   those that prove their factors real may use); `max` takes −∞ as least;
+- `div a n` is ⌊a/n⌋ for n > 0, an integer; it is 0 for n ≤ 0 and where a or n is −∞;
 - `inv 0 = 0`, `log t = 0` for t ≤ 0, `sqrt t = 0` for t < 0, all three 0 at −∞; `exp(−∞) = 0`;
 - `big ⊕ n t` is t(0) ⊕ … ⊕ t(n−1); over no index it is the unit: 0, 1, −∞ for sum, prod, max;
 - `read A i j` is an element of an input; outside the input's range it is arbitrary.
@@ -25,8 +26,8 @@ from fractions import Fraction
 
 Data = str | int | Fraction | None
 
-NUMERIC = {"num", "bot", "size", "idx", "b", "read", "add", "mul", "inv", "exp", "log", "sqrt", "max", "big", "ite",
-           "apply"}  # fmt: skip
+NUMERIC = {"num", "bot", "size", "idx", "b", "read", "add", "mul", "div", "inv", "exp", "log", "sqrt", "max", "big",
+           "ite", "apply"}  # fmt: skip
 LOGICAL = {"true", "false", "lt", "le", "eq", "and", "or", "not", "holds"}
 MONOIDS = {"sum": "add", "prod": "mul", "max": "max"}
 
@@ -249,7 +250,7 @@ def size_term(s: object) -> Term:
 
 _ARITY = {
     "num": 0, "bot": 0, "size": 0, "idx": 0, "b": 0, "true": 0, "false": 0, "inv": 1, "exp": 1, "log": 1, "sqrt": 1,
-    "not": 1, "big": 2, "lt": 2, "le": 2, "eq": 2, "ite": 3,
+    "not": 1, "big": 2, "lt": 2, "le": 2, "eq": 2, "div": 2, "ite": 3,
 }  # fmt: skip
 _NAMED = {"size", "idx", "read", "holds", "apply"}
 
@@ -331,6 +332,8 @@ def show(t: Term, depth: int = 0, tight: int = 0) -> str:
         return "(" + f" {_INFIX[t.op]} ".join(show(a, depth, 1) for a in t.args) + ")"
     if t.op == "inv":
         return f"1/{show(t.args[0], depth, 2)}"
+    if t.op == "div":
+        return f"⌊{show(t.args[0], depth)}/{show(t.args[1], depth, 2)}⌋"
     if t.op == "bot":
         return "-∞"
     inner = ", ".join(show(a, depth) for a in t.args)

@@ -292,6 +292,43 @@ def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int,
     return Array(tuple(axes), tuple(shape), {i: value(i) for i in product(*map(range, shape))})
 
 
+def _reindex(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
+    """A structural map, by going over all the indices of its inputs."""
+    kind, whole = node["kind"], str(node["axis"][0])
+    parts = [(str(p), size_value(s, sizes)) for p, s in node["parts"]]
+    given = parts if kind == "split" else [parts[node["place"]]]
+    if kind in ("merge", "concat"):
+        given = [(whole, size_value(node["axis"][1], sizes))]
+    extent = dict(given)
+    for k, array in enumerate(args):
+        gone = {p for p, _ in parts} if kind == "merge" else {parts[k][0] if kind == "concat" else whole}
+        extent |= {n: size for n, size in zip(array.axes, array.shape, strict=True) if n not in gone}
+
+    def value(i: tuple[int, ...]) -> Value:
+        at = dict(zip(extent, i, strict=True))
+        array = args[0]
+        if kind == "split":
+            at[whole] = 0
+            for p, size in parts:
+                at[whole] = at[whole] * size + at[p]
+        elif kind == "merge":
+            left = at[whole]
+            for p, size in reversed(parts):
+                left, at[p] = divmod(left, size)
+        elif kind == "slice":
+            at[whole] = sum(size for _, size in parts[: node["place"]]) + at[given[0][0]]
+        else:
+            left = at[whole]
+            for array, (p, size) in zip(args, parts, strict=True):
+                if left < size:
+                    at[p] = left
+                    break
+                left -= size
+        return array.at(at)
+
+    return build(tuple(extent), tuple(extent.values()), value)
+
+
 def size_value(s: Any, sizes: Mapping[str, int]) -> int:
     """The number that a size of a core program is."""
     if isinstance(s, (list, tuple)):
@@ -354,6 +391,8 @@ def _node(
         return [
             build(names, shape, lambda i: args[0].at({back[n]: v for n, v in zip(names, i, strict=True) if n in back}))
         ]
+    if op == "reindex":
+        return [_reindex(node, args, sizes)]
     if op == "index":
         return [build([node["axis"][0]], [size_value(node["axis"][1], sizes)], lambda i: Fraction(i[0]))]
     if op == "size":

@@ -17,6 +17,7 @@ from catdiag.boxes import (
     Index,
     Map,
     Reduce,
+    Reindex,
     Rename,
     SizeOf,
 )
@@ -72,6 +73,9 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
         case Rename(pairs):
             axes = [_axis(a) for a in box.cod[0].axes]
             return {"op": "rename", "args": args, "pairs": [list(p) for p in pairs], "axes": axes}
+        case Reindex(kind, whole, place):
+            parts = [_axis(a) for a in whole.parts]
+            return {"op": "reindex", "kind": kind, "args": args, "axis": _axis(whole), "parts": parts, "place": place}
         case Index():
             return {"op": "index", "axis": _axis(box.cod[0].axes[0])}
         case SizeOf(size):

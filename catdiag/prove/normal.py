@@ -8,13 +8,24 @@ applied here and recorded, so nothing in this file needs to be believed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
 from catdiag.kernel.axioms import RULES
-from catdiag.kernel.context import Context, arithmetic, fresh, negate
-from catdiag.kernel.polynomial import TooLarge
+from catdiag.kernel.context import Context, arithmetic, fresh, natural, negate
+from catdiag.kernel.polynomial import (
+    Facts,
+    Monomial,
+    Poly,
+    TooLarge,
+    constant,
+    plus,
+    times,
+    to_poly,
+    to_term,
+)
 from catdiag.kernel.terms import (
     BOT,
     MONOIDS,
@@ -27,6 +38,7 @@ from catdiag.kernel.terms import (
     leaves,
     open_body,
     rebuild,
+    term_data,
 )
 
 _RING = {"add", "mul", "inv", "exp", "log", "sqrt"}
@@ -76,6 +88,8 @@ class Normaliser:
             return self._maximum(ctx, t, path)
         if t.op in ("and", "or", "not"):
             return self._logic(ctx, t, path)
+        if t.op == "div":
+            return self._divide(ctx, t, path)
         compared = self.attempt(ctx, t, path, "compare")
         if compared is t and t.op in ("lt", "le"):
             compared = self.attempt(ctx, t, path, "order")
@@ -96,6 +110,16 @@ class Normaliser:
                 for k, a in enumerate(t.args)
             ]
             return self.step(ctx, rebuild(t, parts), path, "logic")
+        return t
+
+    def _divide(self, ctx: Context, t: Term, path: Path) -> Term:
+        """⌊a/n⌋ for normal a and n, where a is a multiple of n and a remainder below n."""
+        if not arithmetic(t):
+            return t
+        for q, r in _quotients(*(to_poly(a, ctx) for a in t.args), ctx):
+            divided = self.attempt(ctx, t, path, "divide", term_data(to_term(q)), term_data(to_term(r)))
+            if divided is not t:
+                return divided
         return t
 
     def _maximum(self, ctx: Context, t: Term, path: Path) -> Term:
@@ -150,7 +174,11 @@ class Normaliser:
 
     def _big(self, ctx: Context, t: Term, path: Path) -> Term:
         n = t.args[0]
-        if n.op in ("add", "mul") and any(a.op in ("num", "add", "mul") for a in n.args):
+        while n.op == "mul" and any(a.op == "mul" for a in n.args):
+            # Factors keep their order, which is the layout of the axis.
+            n = self.step(ctx, n, (*path, 0), "flatten")
+            t = rebuild(t, (n, t.args[1]))
+        if n.op in ("add", "mul") and not natural(n):
             n = self._ring(ctx, n, (*path, 0))
             t = rebuild(t, (n, t.args[1]))
         if n == ZERO:
@@ -353,6 +381,29 @@ class Normaliser:
         if depth == 0:
             return change(ctx, t, path)
         return self._under(ctx, t, path, lambda c, u, p: self._at(c, u, p, depth - 1, change))
+
+
+def _quotients(a: Poly, n: Poly, facts: Facts) -> Iterator[tuple[Poly, Poly]]:
+    """Polynomials q and r with a = q·n + r, by division, for each choice of a leading monomial of n."""
+    for lead, c in n.items():
+        q: Poly = {}
+        r = a
+        for _ in range(len(a) + 1):
+            found = next((m for m in r if (r[m] / c).denominator == 1 and _over(m, lead) is not None), None)
+            over = None if found is None else _over(found, lead)
+            if found is None or over is None:
+                break
+            part = {over: r[found] / c}
+            q, r = plus(q, part), plus(r, times(constant(Fraction(-1)), times(part, n, facts), facts))
+        yield q, r
+
+
+def _over(m: Monomial, n: Monomial) -> Monomial | None:
+    """The monomial that n must be multiplied by to give m."""
+    powers = dict(m)
+    for a, e in n:
+        powers[a] = powers.get(a, Fraction(0)) - e
+    return tuple((a, e) for a, e in powers.items() if e) if all(e >= 0 for e in powers.values()) else None
 
 
 def _chain_key(sizes: list[Term], body: Term, names: list[str], order: tuple[int, ...]) -> tuple[list[str], str]:

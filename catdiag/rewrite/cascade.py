@@ -7,7 +7,7 @@ reduction over the axis of elements, and nothing else in the new graph reads all
 
 from __future__ import annotations
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Rename, SizeOf
+from catdiag.boxes import Box, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Diagram, Node
 from catdiag.errors import NotStreamable
 from catdiag.rewrite.rules import Rules
@@ -90,6 +90,8 @@ class Cascade(Rules):
             return isinstance(op, SizeOf) or op.axis != self.axis
         if isinstance(op, Rename):
             return all(self.axis not in pair for pair in op.pairs)
+        if isinstance(op, Reindex):
+            return not op.touches(self.axis)
         return isinstance(op, (Map, Reduce, Einsum, Const))
 
     def _refuse_mixer(self, node: Node) -> None:

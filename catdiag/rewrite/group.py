@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Op, Reduce, Rename, SizeOf, bodies
+from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Op, Reduce, Reindex, Rename, SizeOf, bodies
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable
 from catdiag.rewrite.stream import local_size
@@ -26,8 +26,8 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     >>> [box.name for box in grouped.boxes], grouped.boxes[0].op.tiles
     (['group[q]'], (('q', 'g_q'),))
 
-    Positions along, and sizes of, a grouped axis are made outside and handed in; so is a renaming of a
-    grouped axis that only inputs go into. Raises NotGroupable, naming the box, its line and the reason;
+    Positions along, and sizes of, a grouped axis are made outside and handed in; so is a renaming or
+    structural map of a grouped axis that only inputs go into. Raises NotGroupable, naming the box, its line and the reason;
     AxisError for an axis that is unknown or named twice.
     """
     flat = inline(diagram)
@@ -183,6 +183,8 @@ def _obstacle(box: Box, axis: str) -> str | None:
         return "sums over it"
     if isinstance(op, Rename) and any(axis in pair for pair in op.pairs):
         return "gives it another name"
+    if isinstance(op, Reindex) and op.touches(axis):
+        return "takes it apart or makes it"
     if isinstance(op, Fold) and op.axis == axis:
         return "streams it"
     if isinstance(op, (Index, SizeOf)) and _is_about(op, axis, axis):
@@ -238,7 +240,7 @@ def _first_wire(graph: Graph, node: Node) -> int:
 
 
 def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
-    """The places of boxes made outside: positions and sizes of the axes, and renamings that only inputs reach."""
+    """The places of boxes made outside: positions, sizes, and renamings and reindexings of the axes that inputs reach."""
     found: set[int] = set()
     given = set(range(len(graph.dom)))
     count = len(graph.dom)
@@ -249,7 +251,8 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         count += len(node.box.cod)
         about = any(_is_about(op, a.name, a.size) for a in axes)
         renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
-        if about or (renames and set(node.inputs) <= given):
+        remade = isinstance(op, Reindex) and any(op.touches(a.name) for a in axes)
+        if about or ((renames or remade) and set(node.inputs) <= given):
             found.add(place)
             given.update(outputs)
     return found

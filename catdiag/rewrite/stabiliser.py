@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.boxes import Box, Einsum, Index, Map, Reduce, Rename, SizeOf
+from catdiag.boxes import Box, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.rewrite.separable import Algebra, Form, Monomial, Scale, Term, collect, scaled, times
 from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis, Ty
@@ -173,7 +173,7 @@ class Stabiliser(Algebra):
             if isinstance(op, Map):
                 if op.fn not in _TOTAL and not (op.fn == "div" and not self.terms.late[node.inputs[1]]):
                     return False
-            elif not isinstance(op, (Einsum, Rename, Reduce)):
+            elif not isinstance(op, (Einsum, Rename, Reindex, Reduce)):
                 return False
         return True
 

@@ -11,6 +11,7 @@ from catdiag.boxes import (
     Einsum,
     Map,
     Reduce,
+    Reindex,
     Rename,
     SizeOf,
     const_box,
@@ -177,4 +178,4 @@ class Terms:
             return op.fn == "max" and any(flags)
         if isinstance(op, Reduce):
             return op.monoid in ("sum", "prod", "max", "min") and all(flags)
-        return isinstance(op, (Einsum, Rename)) and all(flags)
+        return isinstance(op, (Einsum, Rename, Reindex)) and all(flags)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from catdiag.boxes import Box, Call, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Rename, SizeOf
+from catdiag.boxes import Box, Call, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError, TypeMismatch
 from catdiag.interpret import interpret
@@ -201,6 +201,8 @@ class _Runner:
             return [Named(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))]
         if isinstance(op, Rename):
             return [_rename(op, box, args[0], sizes)]
+        if isinstance(op, Reindex):
+            return [_reindex(op, args, sizes)]
         if isinstance(op, Call):
             return _filled(self.diagram(op.body, args, sizes), box, sizes)
         if isinstance(op, Fold):
@@ -342,6 +344,31 @@ def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Nam
         return Named(array.data, renamed)
     shape = [*(length(a.size, sizes) for a in new), *np.shape(array.data)]
     return Named(np.broadcast_to(array.data, shape), (*(a.name for a in new), *renamed))
+
+
+def _reindex(op: Reindex, args: Sequence[Named], sizes: Mapping[str, int]) -> Named:
+    """A structural map: a reshape, a slice as a view, or a concatenation."""
+    first, parts = args[0], op.axis.parts
+    if op.kind == "merge":
+        own = tuple(p.name for p in parts)
+        rest = tuple(n for n in first.names if n not in own)
+        data = first.over((*rest, *own))
+        return Named(data.reshape((*data.shape[: len(rest)], -1)), (*rest, op.axis.name))
+    if op.kind == "concat":
+        extent = {n: k for a, p in zip(args, parts, strict=True) for n, k in a.lengths().items() if n != p.name}
+        pieces = []
+        for array, part in zip(args, parts, strict=True):
+            data = array.over((*extent, part.name))
+            pieces.append(np.broadcast_to(data, (*extent.values(), data.shape[-1])))
+        return Named(np.concatenate(pieces, axis=-1), (*extent, op.axis.name))
+    where = first.names.index(op.axis.name)
+    lengths = [length(p.size, sizes) for p in parts]
+    names = (*first.names[:where], *(a.name for a in op.given()), *first.names[where + 1 :])
+    if op.kind == "split":
+        shape = first.data.shape
+        return Named(first.data.reshape((*shape[:where], *lengths, *shape[where + 1 :])), names)
+    start = sum(lengths[: op.place])
+    return Named(first.cut(op.axis.name, start, start + lengths[op.place]).data, names)
 
 
 def _order(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Rename, SizeOf
+from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Graph
 
 _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
 
 def is_view(box: Box) -> bool:
-    """A renaming or transposition: the same elements, read otherwise."""
+    """A renaming or transposition, a product axis split or merged: the same elements, read otherwise."""
+    if isinstance(box.op, Reindex):
+        return box.op.kind in ("split", "merge")
     return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
 
 

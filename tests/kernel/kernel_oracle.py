@@ -77,6 +77,15 @@ def _total(operation: Callable[[Value], Value], x: Value) -> Value:
         return ZERO
 
 
+def _floor(x: Value, n: Value) -> Value:
+    if isinstance(x, MinusInfinity) or isinstance(n, MinusInfinity) or exact.compare("le", n, ZERO):
+        return ZERO
+    low, high = (b // 1 for b in exact.bounds(exact.mul(x, exact.inv(n))))
+    if low != high:
+        raise Unclear("a quotient close to an integer")
+    return Fraction(low)
+
+
 def value(t: Term, world: World, strict: bool = False) -> Value:
     """The total value of a term; with `strict`, its partial value: Undefined is raised where it has none."""
     return _value(t, world, (), strict)
@@ -121,6 +130,8 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
     parts = [_number(p) for p in parts]
     if op in ("lt", "le", "eq"):
         return exact.compare(op, parts[0], parts[1])
+    if op == "div":
+        return _floor(*parts)
     if op == "real":
         return not isinstance(parts[0], MinusInfinity)
     if op == "add":

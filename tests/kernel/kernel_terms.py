@@ -14,6 +14,7 @@ from catdiag.kernel.context import Context, Fact, nonzero, real
 from catdiag.kernel.terms import (
     BOT,
     FALSE,
+    MINUS,
     ONE,
     TRUE,
     UNITS,
@@ -30,6 +31,7 @@ from catdiag.kernel.terms import (
     num,
     read,
     size,
+    term_data,
 )
 
 # Arrays by name: rank, and the pool its values come from. P, Z and W are known positive, ≥ 0, ≠ 0 by facts.
@@ -56,7 +58,10 @@ class Maker:
     def position(self) -> Term:
         places = [idx(i) for i in self.indices] * 3 + [ZERO, ONE, size("n")]
         first = self.rng.choice(places)
-        return add(first, self.rng.choice(places)) if self.rng.random() < 0.1 else first
+        draw = self.rng.random()
+        if draw < 0.05:
+            return fn("div", first, self.one(size("n"), size("p"), num(2)))
+        return add(first, self.rng.choice(places)) if draw < 0.15 else first
 
     def read(self, *names: str) -> Term:
         name = self.rng.choice(names or [n for n in ARRAYS if n != "H"])
@@ -98,7 +103,10 @@ class Maker:
         return fn(op, self.real(depth - 1))
 
     def index(self) -> Term:
-        return self.rng.choice([idx(i) for i in self.indices] + SIZES)
+        found: Term = self.rng.choice([idx(i) for i in self.indices] + SIZES)
+        if self.rng.random() < 0.1:
+            return fn("div", *self.rng.sample([found, add(found, size("n")), size("p"), num(2), num(-1)], 2))
+        return found
 
     def truth(self, depth: int = 1) -> Term:
         op = self.one("lt", "le", "eq", "lt", "le", "eq", "not", "and", "or", "holds")
@@ -215,6 +223,12 @@ class Maker:
             b = self.one(self.real(1), self.rng.choice(NUMBERS), BOT)
             pair = self.one((a, b), (b, a), (a, a))
             return fn(self.one("lt", "le", "eq"), *pair), []
+        if rule == "divide":
+            n = self.one(size("n"), size("p"), num(2), mul(size("n"), size("m")), add(size("n"), size("p")))
+            q, r = self.one(self.index(), ONE, num(-2), self.position()), self.one(self.index(), self.index(), ZERO, ONE)
+            a = self.one(add(mul(q, n), r), add(r, mul(n, q)), add(mul(n, q), r, ZERO), mul(q, n), add(q, r))
+            quotient, remainder = (q, r) if self.rng.random() < 0.9 else (add(q, MINUS), add(r, n))
+            return fn("div", a, n), [term_data(quotient), term_data(remainder if a.op == "add" else ZERO)]
         if rule == "exp_add":
             return fn("exp", add(self.number(1), self.number(1), inner(1))), [self.some(3)]
         if rule == "exp_max":

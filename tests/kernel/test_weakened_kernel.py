@@ -74,6 +74,7 @@ WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
     ("exp_max", Context, "positive_size", always),
     ("collapse", axioms, "natural", always),
     ("decide", Context, "entails", always),
+    ("divide", Context, "entails", always),
     ("larger", Context, "entails", always),
     ("judgements", Context, "_signs_of", _all_signs),
     ("judgements", Context, "positive_size", always),

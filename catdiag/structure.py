@@ -1,0 +1,170 @@
+"""Structural reindexings under `@cd.algorithm`: transposed, split and merged, sliced and concatenated axes.
+
+A product axis `(b g)` has `b` as its slow index and `g` as its fast one; a coproduct axis `x+y` has the indices of `x`,
+then those of `y`. These are maps of the rig of axes, so that nothing is computed: elements are read elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.boxes import Reindex, reindex_box
+from catdiag.errors import AxisError, SignatureError, TypeMismatch
+from catdiag.signature import parse, parse_axes
+from catdiag.trace import Operand, Trace, Traced, running
+from catdiag.types import ArrayType, Axis, coproduct, product
+
+
+def rearrange(array: Operand, pattern: str) -> Traced:
+    """The array with its axes transposed, product axes split, and axes merged into products.
+
+    >>> import catdiag as cd
+    >>> str(cd.algorithm("(b g) d")(lambda a: rearrange(a, "(b g) d -> g b d")).cod)
+    '[g b d]'
+    >>> cd.algorithm("b g")(lambda a: rearrange(a, "b g -> (g b)"))([[1, 2, 3], [4, 5, 6]]).tolist()
+    [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
+
+    An axis `1` may be put in. Raises AxisError where the two sides or the array do not have the same axes, or an array
+    would have one twice, SignatureError for a pattern that does not parse.
+    """
+    trace = running()
+    made = trace.lift(array)
+    parsed = parse(pattern)
+    if parsed.outputs is None or len(parsed.outputs) != 1 or len(parsed.inputs) != 1:
+        raise SignatureError(f'cd.rearrange takes a pattern with one array on each side, "q d -> d q", not {pattern!r}')
+    left, right = parsed.inputs[0], parsed.outputs[0]
+    if set(made.axes) != set(left.names):
+        raise AxisError(
+            f"the array has axes [{' '.join(made.axes)}], pattern {pattern!r} says [{' '.join(left.names)}]"
+        )
+    _same_parts(left, right, pattern)
+    for name in left.names:
+        own = made.type.axis(name)
+        if own is not None and own.kind == "product" and name not in right.names:
+            made = _put(trace, Reindex("split", own), [made])
+    for wanted in right.axes:
+        new = [a for a in (wanted, *wanted.parts) if a.name == "1" and "1" not in _factors(left) | set(made.axes)]
+        if new:
+            made = trace.rename(made, {}, (*made.type.axes, new[0]))
+        if wanted.kind == "product" and wanted.name not in made.axes:
+            made = _put(trace, Reindex("merge", product(*(_own(made, p.name) for p in wanted.parts))), [made])
+    return trace.rename(made, {}, [_own(made, n) for n in right.names])
+
+
+def _factors(ty: ArrayType) -> set[str]:
+    """The names of axes and of the factors of products."""
+    return {a.name for axis in ty.axes for a in (axis, *(axis.parts if axis.kind == "product" else ()))}
+
+
+def _same_parts(left: ArrayType, right: ArrayType, pattern: str) -> None:
+    """Raises AxisError unless both sides have the same factors, each once; the right side may have a new `1`."""
+    sides = [
+        [p.name for axis in ty.axes for p in (axis.parts if axis.kind == "product" else (axis,))]
+        for ty in (left, right)
+    ]
+    for names in sides:
+        twice = next((n for n in names if names.count(n) > 1), None)
+        if twice is not None:
+            raise AxisError(f"axis {twice!r} occurs twice on one side of {pattern!r}: rename one of the two")
+    lost = [n for n in sides[0] if n not in sides[1]]
+    more = [n for n in sides[1] if n not in sides[0] and n != "1"]
+    if lost or more:
+        raise AxisError(
+            f"the sides of {pattern!r} have different axes ({', '.join([*lost, *more])} on one only): cd.rearrange "
+            "transposes, splits and merges; reduce over an axis to lose it"
+        )
+
+
+def split(array: Operand, axis: str) -> tuple[Traced, ...]:
+    """The parts of an array over a coproduct axis, one over each term: `split(a, "x+y")`.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x+y")(lambda a: cd.split(a, "x+y"))
+    >>> str(f.cod), [v.tolist() for v in f.run([1, 2, 3], sizes={"x": 1})]
+    ('[x] @ [y]', [[1.0], [2.0, 3.0]])
+
+    Raises AxisError for an axis that the array lacks or that is no coproduct.
+    """
+    trace = running()
+    given = trace.lift(array)
+    whole = _coproduct(given, axis, "split")
+    return tuple(_put(trace, Reindex("slice", whole, k), [given]) for k in range(len(whole.parts)))
+
+
+def slice(array: Operand, axis: str, term: str) -> Traced:
+    """The part of an array over one term of a coproduct axis: `slice(a, "x+y", "y")`.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x+y")(lambda a: cd.slice(a, "x+y", "y")).run([1, 2, 3], sizes={"x": 1}).tolist()
+    [2.0, 3.0]
+
+    Raises AxisError for an axis that the array lacks or that is no coproduct, and for a term that it does not
+    have once.
+    """
+    trace = running()
+    given = trace.lift(array)
+    whole = _coproduct(given, axis, "slice")
+    wanted = parse_axes(term)
+    places = [k for k, p in enumerate(whole.parts) if [a.name for a in wanted] == [p.name]]
+    if len(places) != 1:
+        raise AxisError(
+            f"{term!r} is {len(places)} of the terms of {whole}: expected one of {', '.join(p.name for p in whole.parts)}"
+            + ("; cd.split gives all of them" if places else "")
+        )
+    return _put(trace, Reindex("slice", whole, places[0]), [given])
+
+
+def concat(arrays: Sequence[Operand], axis: str) -> Traced:
+    """Arrays one after the other along a coproduct axis: `concat([a, b], "x+y")`, `a` over `x` and `b` over `y`.
+
+    An array is repeated along the axes that only others have.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x, y")(lambda a, b: cd.concat([b, a], "y+x"))([1, 2], [3]).tolist()
+    [3.0, 1.0, 2.0]
+
+    Raises AxisError for an array that lacks its term, TypeMismatch for another number of arrays than terms.
+    """
+    trace = running()
+    whole = parse_axes(axis)
+    if len(whole) != 1 or whole[0].kind != "coproduct":
+        raise AxisError(f"cannot concatenate along {axis!r}: expected a coproduct of axes, such as 'x+y'")
+    if not isinstance(arrays, (list, tuple)) or len(arrays) != len(whole[0].parts):
+        count = len(arrays) if isinstance(arrays, (list, tuple)) else 1
+        raise TypeMismatch(f"{axis!r} has {len(whole[0].parts)} terms and {count} arrays were given, in a list")
+    given = [trace.lift(a, infinite=True) for a in arrays]
+    parts = []
+    for k, (a, part) in enumerate(zip(given, whole[0].parts, strict=True)):
+        own = a.type.axis(part.name)
+        if own is None:
+            have = " ".join(a.axes) or "no axes"
+            raise AxisError(f"array {k} to be concatenated along {axis!r} lacks axis {part.name!r}: it has {have}")
+        parts.append(own)
+    if len({a.type.element == "bool" for a in given}) > 1:
+        given = [trace.numeric(a) for a in given]
+    return _put(trace, Reindex("concat", coproduct(*parts)), given)
+
+
+def _coproduct(array: Traced, axis: str, what: str) -> Axis:
+    wanted = parse_axes(axis)
+    if len(wanted) != 1:
+        raise SignatureError(f"expected one axis, not {axis!r}")
+    own = array.type.axis(wanted[0].name)
+    if own is None:
+        raise AxisError(f"cannot {what} axis {axis!r}: the array has {' '.join(array.axes) or 'no axes'}")
+    if own.kind != "coproduct":
+        raise AxisError(f"cannot {what} axis {axis!r}: it is no coproduct; declare the array with one, such as 'x+y'")
+    return own
+
+
+def _own(array: Traced, name: str) -> Axis:
+    axis = array.type.axis(name)
+    if axis is None:
+        raise AxisError(f"the array has axes [{' '.join(array.axes)}], and not {name!r}")
+    return axis
+
+
+def _put(trace: Trace, op: Reindex, arrays: Sequence[Traced]) -> Traced:
+    (made,) = trace.add(reindex_box(op, [a.type for a in arrays], trace.line()), arrays)
+    trace.learn(made.type.axes)
+    return made
