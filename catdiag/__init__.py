@@ -79,9 +79,10 @@ __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
     "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch",
     "Undecided",
-    "abs", "algorithm", "all", "any", "apply", "box", "clip", "concat", "copy", "discard", "einsum", "equal", "equivalent",
-    "exp", "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum", "prod", "prove",
-    "rearrange", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "sum", "swap", "tanh", "testing", "where",
+    "abs", "algorithm", "all", "any", "apply", "box", "clip", "concat", "copy", "discard", "einsum", "equal",
+    "equivalent", "exp", "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum",
+    "prod", "prove", "rearrange", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "sum", "swap", "tanh",
+    "testing", "where",
 ]  # fmt: skip
 
 

@@ -366,7 +366,7 @@ def reindex_box(op: Reindex, inputs: Sequence[ArrayType], line: str | None = Non
     Raises AxisError for an array that lacks an axis, and for a result with one axis twice.
     """
     rest = dict(_rest(op, inputs, line))
-    taken = set(a.name for a in op.taken()[0])
+    taken = {a.name for a in op.taken()[0]}
     first = [a.name for a in inputs[0].axes]
     place = min(first.index(n) for n in taken) if taken else 0
     before = [a for a in map(rest.get, first[:place]) if a is not None]

@@ -27,7 +27,7 @@ does not see it, the live range of arrays does.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,6 +212,15 @@ class Diagram:
         from catdiag.run.numpy import run
 
         return run(self, arrays)
+
+    def run(self, *arrays: Any, tiles: Mapping[str, int] | None = None, sizes: Mapping[str, int] | None = None) -> Any:
+        """As a call, with the lengths of blocks and tiles by symbol (`{"s_x": 64}`), and sizes that no input shows.
+
+        An input over `(b g)` shows the product of two sizes: `sizes={"b": 2}` says which.
+        """
+        from catdiag.run.numpy import run
+
+        return run(self, arrays, tiles, sizes=sizes)
 
     def stream(self, axis: str, **options: Any) -> Any:
         """The diagram with `axis` streamed through a loop, as a `Derivation` with its theorem. Raises NotStreamable."""

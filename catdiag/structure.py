@@ -108,7 +108,8 @@ def slice(array: Operand, axis: str, term: str) -> Traced:
     places = [k for k, p in enumerate(whole.parts) if [a.name for a in wanted] == [p.name]]
     if len(places) != 1:
         raise AxisError(
-            f"{term!r} is {len(places)} of the terms of {whole}: expected one of {', '.join(p.name for p in whole.parts)}"
+            f"{term!r} is {len(places)} of the terms of {whole}: expected one of "
+            + ", ".join(p.name for p in whole.parts)
             + ("; cd.split gives all of them" if places else "")
         )
     return _put(trace, Reindex("slice", whole, places[0]), [given])

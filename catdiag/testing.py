@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from catdiag import build, scalars
+from catdiag import build, scalars, structure
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.run.sizes import tile_bounds
@@ -73,7 +73,8 @@ def diagrams(
     names: tuple[str, ...] = _NAMES,
     inputs: tuple[ArrayType, ...] | None = None,
 ) -> SearchStrategy[Diagram]:
-    """Random programs of scalar functions, reductions, einsums, renamings, constants, positions and sizes.
+    """Random programs of scalar functions, reductions, einsums, renamings, merged and concatenated axes,
+    constants, positions and sizes.
 
     At the arrays of `arrays_for` every value is defined and at most a million, and no function is near an
     edge of its domain, so that two ways of computing agree up to rounding. `inputs` fixes the input types.
@@ -206,7 +207,30 @@ def _renaming(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
     return a.rename(**{name: other}), m
 
 
-_STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _renaming)
+def _structural(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    """Axes merged and split again in another order, or an array with another along a sum of axes, and a part of it."""
+    (a, m), (b, n) = _pick(draw, st, made), _pick(draw, st, made)
+    names = [axis.name for axis in a.type.axes if axis.kind == "name"]
+    if draw(st.booleans()):
+        chosen = draw(st.permutations(names))[:3]
+        if len(chosen) < 2:
+            return None
+        left, whole = " ".join(a.axes), f"({' '.join(chosen)})"
+        rest = " ".join(k for k in a.axes if k not in chosen)
+        merged = structure.rearrange(a, f"{left} -> {rest} {whole}")
+        return structure.rearrange(scalars.tanh(merged), f"{rest} {whole} -> {left}"), 1.0
+    others = [axis.name for axis in b.type.axes if axis.kind == "name"]
+    if not names or not others:
+        return None
+    x, y = draw(st.sampled_from(names)), draw(st.sampled_from(others))
+    if x != y and (x in b.axes or y in a.axes):
+        return None
+    whole = f"{x}+{y}"
+    joined = structure.concat([a, b], whole)
+    return draw(st.sampled_from([structure.split(joined, whole)[1], build.max(joined, whole)])), max(m, n)
+
+
+_STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _renaming, _structural)
 
 
 def sizes_for(diagram: Diagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:

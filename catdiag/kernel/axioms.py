@@ -253,7 +253,12 @@ def bottom(ctx: Context, t: Term) -> Term:
 
 
 def decide(ctx: Context, t: Term) -> Term:
-    """`ite` whose condition, or the opposite, is known here; or whose branches are one."""
+    """`ite` whose condition, or the opposite, is known here; or whose branches are one. A comparison that is known."""
+    if t.op in ("lt", "le", "eq"):
+        if ctx.entails(t):
+            return TRUE
+        if ctx.entails(negate(t)):
+            return FALSE
     if t.op != "ite":
         raise KernelError(f"{t} is no case distinction")
     condition, yes, no = t.args
@@ -269,7 +274,9 @@ def divide(ctx: Context, t: Term, quotient: Any, remainder: Any) -> Term:
     if t.op != "div":
         raise KernelError(f"{t} is no floor of a quotient")
     q, r = parse_term(quotient), parse_term(remainder)
-    if not all(map(arithmetic, (*t.args, q, r))) or q.loose or r.loose or not (_indices(q) | _indices(r)) <= _indices(t):
+    if not all(map(arithmetic, (*t.args, q, r))) or q.loose or r.loose:
+        raise KernelError(f"{t} is not divided by {q} and {r}: expected terms of indices and sizes")
+    if not leaves(q, "idx") | leaves(r, "idx") <= leaves(t, "idx"):
         raise KernelError(f"{t} is not divided by {q} and {r}")
     a, n = t.args
     if to_poly(sub(a, add(mul(q, n), r)), ctx):
@@ -432,10 +439,6 @@ AXIOMS = {
     "order": "A7", "logic": "A7", "exp_max": "A9", "exp_sum": "A7", "larger": "A7", "difference": "A7", "field": "A7",
     "divide": "A7",
 }  # fmt: skip
-
-
-def _indices(t: Term) -> set[str]:
-    return leaves(t, "idx")
 
 
 def _mentions_bound(t: Term) -> bool:

@@ -249,8 +249,8 @@ def _reindex(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> Wir
     """Between an axis of size n and parts of sizes n₁, n₂, …: n is their product, or for the last two kinds their sum.
 
     split: an array over the axis, at i = (i₁·n₂ + i₂)·n₃ + …; merge: an array over the parts, at iₖ = a mod nₖ with
-    a = ⌊i/nₖ₊₁/…⌋, written as a − nₖ·⌊a/nₖ⌋; slice: an array over the axis, at n₁ + … + i, i an index of the part number
-    `place`; concat: arrays, each over its part, that one at i in whose part i lies.
+    a = ⌊i/nₖ₊₁/…⌋, written as a − nₖ·⌊a/nₖ⌋; slice: an array over the axis, at n₁ + … + i, i an index of part number
+    `place`; concat: arrays, each over its part, at i the one in whose part i lies.
     """
     kind, place = node["kind"], node["place"]
     ((name, n),) = axes_of([node["axis"]], sizes)

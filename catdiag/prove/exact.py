@@ -319,11 +319,11 @@ def _reindex(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str,
             at[whole] = sum(size for _, size in parts[: node["place"]]) + at[given[0][0]]
         else:
             left = at[whole]
-            for array, (p, size) in zip(args, parts, strict=True):
-                if left < size:
-                    at[p] = left
-                    break
-                left -= size
+            k = 0
+            while left >= parts[k][1]:
+                left -= parts[k][1]
+                k += 1
+            array, at[parts[k][0]] = args[k], left
         return array.at(at)
 
     return build(tuple(extent), tuple(extent.values()), value)

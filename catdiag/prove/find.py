@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catdiag.kernel.check import Checker, Json, no_size
-from catdiag.kernel.context import Ask, Context, Fact, negate
+from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
 from catdiag.kernel.defined import Obligation
 from catdiag.kernel.polynomial import TooLarge, to_poly, vanishes
 from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, fn, leaves, show, size, sub, substitute, term_data
@@ -55,10 +55,10 @@ class Finder(Checker):
                 if left != right:
                     record.update(left=first.steps, right=second.steps)
                 return
+            goal = Open(f"{show(x)} = {show(y)}", x, y)
             if vanishes(to_poly(sub(x, y), ctx), ctx):
                 record.update(left=first.steps, right=second.steps, close="field")
                 return
-            goal = Open(f"{show(x)} = {show(y)}", x, y)
         except TooLarge as error:
             raise Open(f"the goal is too large: {error}") from error
         except RecursionError as error:
@@ -197,6 +197,8 @@ def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
             found.append(t.args[0])
         elif t.op == "max":
             found.append(fn("lt", t.args[0], t.args[1]))
+        elif t.op in ("and", "or"):
+            found.extend(a for a in t.args if a.op in ("lt", "le") and arithmetic(a))
         elif t.op == "sqrt" and t.args[0].op == "mul":
             found.extend(fn("le", ZERO, a) for a in t.args[0].args)
         for c in found:

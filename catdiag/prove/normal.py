@@ -102,6 +102,13 @@ class Normaliser:
     def _logic(self, ctx: Context, t: Term, path: Path) -> Term:
         """A connective of normal conditions. Driving `not` inwards turns comparisons round, so these are redone."""
         t = self.step(ctx, t, path, "logic")
+        if t.op in ("and", "or") and not arithmetic(t) and any(map(arithmetic, t.args)):
+            # Which part of a concatenation an index is in may be known here.
+            parts = [
+                self.attempt(ctx, a, (*path, k), "decide") if a.op in ("lt", "le") and arithmetic(a) else a
+                for k, a in enumerate(t.args)
+            ]
+            t = self.step(ctx, rebuild(t, parts), path, "logic")
         if t.op in ("lt", "le") and not arithmetic(t):
             return self.attempt(ctx, t, path, "difference")
         if t.op in ("and", "or"):
@@ -116,7 +123,7 @@ class Normaliser:
         """⌊a/n⌋ for normal a and n, where a is a multiple of n and a remainder below n."""
         if not arithmetic(t):
             return t
-        for q, r in _quotients(*(to_poly(a, ctx) for a in t.args), ctx):
+        for q, r in _quotients(to_poly(t.args[0], ctx), to_poly(t.args[1], ctx), ctx):
             divided = self.attempt(ctx, t, path, "divide", term_data(to_term(q)), term_data(to_term(r)))
             if divided is not t:
                 return divided

@@ -7,6 +7,8 @@ reduction over the axis of elements, and nothing else in the new graph reads all
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from catdiag.boxes import Box, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Diagram, Node
 from catdiag.errors import NotStreamable
@@ -41,6 +43,8 @@ class Cascade(Rules):
             if not self._is_weaved(node.box) and (takes or any(map(self.has_axis, wires))):
                 if any(self.terms.late[w] for w in wires):
                     self._refuse_mixer(node)
+                self.outside.update(wires)
+            if self._is_view(node.box, inputs):
                 self.outside.update(wires)
             self.image.extend(wires)
             if mixed and mixed[0] not in self.forms:
@@ -93,6 +97,11 @@ class Cascade(Rules):
         if isinstance(op, Reindex):
             return not op.touches(self.axis)
         return isinstance(op, (Map, Reduce, Einsum, Const))
+
+    def _is_view(self, box: Box, inputs: Sequence[int]) -> bool:
+        """Whether a box only reads inputs of the diagram under other axes: nothing is saved by doing so in the loop."""
+        given = all(self.terms.node(w) is None or w in self.outside for w in inputs)
+        return isinstance(box.op, Reindex) and box.op.kind in ("split", "merge") and given
 
     def _refuse_mixer(self, node: Node) -> None:
         box = node.box

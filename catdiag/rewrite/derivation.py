@@ -147,15 +147,17 @@ class Derivation:
         """The names of the inputs."""
         return self.source.input_names
 
-    def run(self, *arrays: np.ndarray, tiles: Mapping[str, int] | None = None) -> Any:
+    def run(
+        self, *arrays: np.ndarray, tiles: Mapping[str, int] | None = None, sizes: Mapping[str, int] | None = None
+    ) -> Any:
         """Runs the derived diagram on NumPy arrays, really in blocks and tiles.
 
         `tiles` gives their sizes by symbol, `{"s_x": 64, "g_q": 128}`; those left out are whole axes.
-        Raises SizeError for unknown symbols or sizes below 1.
+        `sizes` gives those that no input shows. Raises SizeError for unknown symbols or sizes below 1.
         """
         from catdiag.run.numpy import run
 
-        return run(self.diagram, arrays, tiles=tiles)
+        return run(self.diagram, arrays, tiles, sizes=sizes)
 
     def __call__(self, *arrays: np.ndarray) -> Any:
         """`run` with whole axes."""

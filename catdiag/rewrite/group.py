@@ -27,8 +27,8 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     (['group[q]'], (('q', 'g_q'),))
 
     Positions along, and sizes of, a grouped axis are made outside and handed in; so is a renaming or
-    structural map of a grouped axis that only inputs go into. Raises NotGroupable, naming the box, its line and the reason;
-    AxisError for an axis that is unknown or named twice.
+    structural map of a grouped axis that only inputs go into. Raises NotGroupable, naming the box, its line and the
+    reason; AxisError for an axis that is unknown or named twice.
     """
     flat = inline(diagram)
     known = _axes(flat)
@@ -240,7 +240,7 @@ def _first_wire(graph: Graph, node: Node) -> int:
 
 
 def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
-    """The places of boxes made outside: positions, sizes, and renamings and reindexings of the axes that inputs reach."""
+    """The places of boxes made outside: positions, sizes, and other forms of the axes that only inputs reach."""
     found: set[int] = set()
     given = set(range(len(graph.dom)))
     count = len(graph.dom)

@@ -216,6 +216,8 @@ class Maker:
             op = self.one("add", "mul", "exp", "inv", "log", "sqrt")
             return Term(op, None, (BOT,) if op not in ("add", "mul") else (self.number(1), BOT)), []
         if rule == "decide":
+            if self.rng.random() < 0.2:
+                return self.truth(0), []
             yes, no = inner(1), inner(1)
             return fn("ite", self.truth(), yes, self.one(yes, no, no)), []
         if rule == "compare":
@@ -225,7 +227,8 @@ class Maker:
             return fn(self.one("lt", "le", "eq"), *pair), []
         if rule == "divide":
             n = self.one(size("n"), size("p"), num(2), mul(size("n"), size("m")), add(size("n"), size("p")))
-            q, r = self.one(self.index(), ONE, num(-2), self.position()), self.one(self.index(), self.index(), ZERO, ONE)
+            q = self.one(self.index(), ONE, num(-2), self.position())
+            r = self.one(self.index(), self.index(), ZERO, ONE)
             a = self.one(add(mul(q, n), r), add(r, mul(n, q)), add(mul(n, q), r, ZERO), mul(q, n), add(q, r))
             quotient, remainder = (q, r) if self.rng.random() < 0.9 else (add(q, MINUS), add(r, n))
             return fn("div", a, n), [term_data(quotient), term_data(remainder if a.op == "add" else ZERO)]
