@@ -89,7 +89,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], object]]] = {
     "reduce": {"monoid": name, "axis": name, "args": _wires},
     "einsum": {"args": _wires, "axes": _names},
     "rename": {"args": _wires, "pairs": _pairs, "axes": _axes},
-    "reindex": {"kind": name, "args": _wires, "axis": _axis, "parts": _parts, "place": _wire},
+    "reindex": {"kind": name, "args": _wires, "axis": _axis, "parts": _parts, "place": _wire, "axes": _names},
     "index": {"axis": _axis},
     "size": {"size": size_term},
     "const": {"value": _number},

@@ -14,7 +14,7 @@ a symbol, `["+", s, t]` or `["*", s, t]`. Nodes:
     reduce   monoid, axis, args          sum, prod, max, min, any, all
     einsum   args, axes                  Σ over the axes not named, of the product
     rename   args, pairs, axes           new names; the result has exactly `axes` (new ones are repeated along)
-    reindex  kind, args, axis, parts, place    see `_reindex`
+    reindex  kind, args, axis, parts, place, axes    see `_reindex`; `axes` is the order of the result's axes
     index    axis                        the position along an axis
     size     size                        a size as a number
     const    value                       "p/q" or "-inf"
@@ -270,8 +270,9 @@ def _reindex(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> Wir
             raise KernelError(f"axes {wire.axes} lack some of {own}")
         rest.append(Wire(wire.term, tuple(a for a in wire.axes if a[0] not in dict(own))))
     axes = (*given, *_union(rest))
-    if len(dict(axes)) != len(axes):
-        raise KernelError(f"{kind} gives an axis twice: {axes}")
+    if len(dict(axes)) != len(axes) or sorted(dict(axes)) != sorted(node["axes"]):
+        raise KernelError(f"{kind} gives the axes {axes}, not {node['axes']}")
+    axes = tuple((a, dict(axes)[a]) for a in node["axes"])
     i: Term = idx(name)
     if kind == "split":
         i = idx(parts[0][0])

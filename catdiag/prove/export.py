@@ -75,7 +75,9 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
             return {"op": "rename", "args": args, "pairs": [list(p) for p in pairs], "axes": axes}
         case Reindex(kind, whole, place):
             parts = [_axis(a) for a in whole.parts]
-            return {"op": "reindex", "kind": kind, "args": args, "axis": _axis(whole), "parts": parts, "place": place}
+            names = list(box.cod[0].names)
+            return {"op": "reindex", "kind": kind, "args": args, "axis": _axis(whole), "parts": parts, "place": place,
+                    "axes": names}  # fmt: skip
         case Index():
             return {"op": "index", "axis": _axis(box.cod[0].axes[0])}
         case SizeOf(size):

@@ -85,7 +85,7 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
 
     def array(ty: ArrayType) -> ArrayType:
         if ty not in known:
-            fitted = tuple(Axis(a.name, size) if a.name == axis and a.kind == "name" else a for a in ty.axes)
+            fitted = tuple(replace(a, size=size) if a.name == axis else a for a in ty.axes)
             known[ty] = ArrayType(fitted, ty.element)
         return known[ty]
 

@@ -145,7 +145,7 @@ class _Loop:
         self.terms = cascade.terms
         self.axis = cascade.axis
         self.block = local_size("s", cascade.axis)
-        self.local = replace(cascade.streamed, size=self.block, kind="name", parts=())
+        self.local = replace(cascade.streamed, size=self.block)
         self.components = _in_order(cascade)
         self.names = component_names(self.components, diagram.input_names)
         self.states = [self._state_type(c) for c in self.components]
