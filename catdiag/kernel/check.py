@@ -463,8 +463,8 @@ class Checker:
         return Theorem(
             f"{_say(left, 'left')} = {_say(right, 'right')}",
             tuple(show_condition(c) for c in assume),
-            tuple(map(str, defined)),
-            tuple(map(str, newly)),
+            tuple(dict.fromkeys(map(str, defined))),
+            tuple(dict.fromkeys(map(str, newly))),
             tuple(sorted(self.axioms, key=lambda name: int(name[1:]))),
             self.steps,
             self.goals,
