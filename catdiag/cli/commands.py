@@ -58,8 +58,8 @@ def run_derive(
         raise NothingDerived("no axis can be streamed or grouped, so there is no theorem")
     if certificate is not None:
         _save(report.derivation.theorem, certificate)
-    if report.chosen.misfit is not None:
-        raise report.chosen.misfit
+    if report.misfit is not None:
+        raise report.misfit
     return DONE
 
 
