@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any, NoReturn, Union
 
-from catdiag import errors
 from catdiag.boxes import (
     Box,
     Call,
@@ -26,7 +26,7 @@ from catdiag.boxes import (
 )
 from catdiag.constants import number, short
 from catdiag.diagram import Diagram, Graph, Node, of_graph
-from catdiag.errors import AxisError, SignatureError, TypeMismatch
+from catdiag.errors import PACKAGE, AxisError, SignatureError, TypeMismatch, user_line
 from catdiag.signature import merge_axes, parse_axes
 from catdiag.types import ArrayType, Axis, Size, Ty, show_size
 
@@ -34,7 +34,6 @@ Operand = Union["Traced", int, float, Fraction]
 """What an operator takes: a traced array or a number."""
 
 _RUNNING: ContextVar[Trace | None] = ContextVar("catdiag_trace", default=None)
-_PACKAGE = errors._PACKAGE
 # What the reals with minus infinity have: their order, addition, choice, and exp. Products are not defined there.
 _EXTENDED = frozenset({"add", "sub", "max", "min", "where", "eq", "ne", "lt", "le", "exp"})
 _BOOLEAN = frozenset({"and", "or", "not"})
@@ -49,6 +48,21 @@ _UFUNCS = {
     "logical_and": ("and", False), "logical_or": ("or", False), "logical_not": ("not", False),
     "bitwise_and": ("and", False), "bitwise_or": ("or", False), "invert": ("not", False),
 }  # fmt: skip
+
+
+@contextmanager
+def building(trace: Trace) -> Iterator[None]:
+    """Inside, the functions that add boxes add them to this trace."""
+    token = _RUNNING.set(trace)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def is_building() -> bool:
+    """Whether an algorithm is being built."""
+    return _RUNNING.get() is not None
 
 
 def running() -> Trace:
@@ -87,11 +101,11 @@ class Trace:
     def line(self) -> str | None:
         """The user's line that is being traced."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
         place = (frame.f_code.co_filename, frame.f_lineno)
         if place not in self._lines:
-            self._lines[place] = errors.user_line()
+            self._lines[place] = user_line()
         return self._lines[place]
 
     def add(self, box: Box, inputs: Sequence[Traced] = ()) -> tuple[Traced, ...]:

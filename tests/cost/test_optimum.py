@@ -308,9 +308,9 @@ def test_it_can_be_read() -> None:
 @pytest.mark.parametrize("case", [matmul, attention, multi_head, grouped_query])
 def test_closed_forms_take_less_than_a_second(case: object) -> None:
     assert callable(case)
-    start = time.perf_counter()
+    start = time.process_time()
     case()
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def number(expression: Expr, at: Mapping[Symbol, object]) -> float:
