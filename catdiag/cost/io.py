@@ -195,7 +195,7 @@ def io(
         work=work,
         groups=groups,
         streams=streams,
-        order="; then ".join(", ".join(kernel.order) + _in_groups(kernel) for kernel in account.kernels),
+        order="; then ".join(map(_order, account.kernels)),
         unit="values" if dtype is None else "bytes",
         stages=stages,
         accumulators=accumulators,
@@ -246,7 +246,6 @@ def _peak(moments: list[Moment]) -> Expr:
     return sympy.Max(*(m.total.expr() for m in moments), evaluate=False)
 
 
-def _in_groups(kernel: Kernel) -> str:
-    if not kernel.tiles:
-        return ""
-    return ", for each group of " + " by ".join(kernel.tiles)
+def _order(kernel: Kernel) -> str:
+    boxes = ", ".join(kernel.order)
+    return f"for each group tile {' by '.join(kernel.tiles)} ({boxes})" if kernel.tiles else boxes

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import Box, Einsum, Fold, Group, Map
+from catdiag.boxes import Box, Einsum, Fold, Group, Map, array_name
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.run.named import Named
@@ -166,7 +166,7 @@ class Machine:
             w: Wire(Cell(name, loaded=False), value)
             for w, (name, value) in enumerate(zip(diagram.input_names, inputs, strict=True))
         }
-        names = {w: f"{graph.nodes[p].box.name} {whole.types[w]}" for w, p in whole.maker.items()}
+        names = {w: array_name(graph.nodes[p].box, w - whole.first[p]) for w, p in whole.maker.items()}
         several = len(graph.outputs) > 1
         for k, w in reversed(list(enumerate(graph.outputs))):
             names[whole.base[w]] = f"out{k}" if several else "out"

@@ -39,7 +39,7 @@ def test_one_head_takes_small_tiles_so_that_every_sm_has_one(chip):
     assert plan.tiles["g_q"] == 64 and plan.groups == 128 and plan.waves == 1
     assert 64 <= plan.tiles["s_x"] <= 128 and plan.stages == 2 and plan.threads == 128
     assert plan.registers_per_thread <= 255 and plan.smem_bytes <= 227 * 1024
-    assert plan.least_traffic.bytes_ratio > 2 and "thread blocks for 132 SMs" in plan.least_traffic.why
+    assert plan.least_traffic.bytes_ratio > 2 and "groups for 132 SMs" in plan.least_traffic.why
     assert plan.load_bytes == 128 * (2 * 8192 * 128 + 64 * 128) * 2 and plan.save_bytes == 8192 * 128 * 2
     assert plan.hbm_bytes == 4 * 8192 * 128 * 2 and plan.flops == 4 * 8192 * 8192 * 128
 
@@ -249,5 +249,5 @@ def test_several_kernels_are_not_planned_as_one():
 def test_it_prints_and_is_plain():
     plan = fit(FLASH, "H100", LONG)
     assert json.loads(json.dumps(plan.as_dict()))["tiles"] == {"g_q": 64, "s_x": 128}
-    for words in ("tiles      g_q=64", "grid       128 thread blocks", "bound by", "times the least", "proved"):
+    for words in ("tiles      g_q=64", "grid       128 groups", "bound by", "times the least", "proved"):
         assert words in str(plan)
