@@ -67,7 +67,7 @@ def _text(value: Any) -> str:
 
 
 def refute(
-    statement: Mapping[str, Any], tries: int = 400, operations: int = 400_000, seed: int = 0
+    statement: Mapping[str, Any], tries: int = 400, operations: int = 150_000, seed: int = 0
 ) -> Counterexample | None:
     """A counterexample to a statement (two core programs and assumptions), or None if none was found.
 
