@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import pickle
+import subprocess
+import sys
 import time
 
 import pytest
@@ -231,6 +233,21 @@ def test_proofs():
     assert "d*g_q + g_q ≤ 20" in prove_bound([memory], 20, {"d": 3, "g_q": 5}).statement
     with pytest.raises(cd.CatdiagError, match="could not prove"):
         prove_bound([memory], 19, {"d": 3, "g_q": 5})
+
+
+def test_ctrl_c_in_a_proof_is_heard():
+    a, b, c, d = map(Amount.of, "abcd")
+    hard = a * a * a * b * b * b + c * c * c * c * c * d - b * b * d * d * d * d * a - a * a * c * c * c * c * b
+    code = (
+        "import os, signal, threading\n"
+        "from catdiag.cost.amounts import Amount\n"
+        "from catdiag.cost.proof import prove_bound\n"
+        "import z3\n"
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        f"prove_bound([Amount({hard.terms!r})], 10**8, dict.fromkeys('abcd', 100))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert "KeyboardInterrupt" in done.stderr.splitlines()[-1], done.stderr
     proof = fit(FLASH, "H100", LONG).proof
     assert "1 ≤ g_q ≤ 64" in proof.statement and "≤ 232448" in proof.statement and proof.seconds < 1
 
