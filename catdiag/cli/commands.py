@@ -13,6 +13,7 @@ from catdiag.cli.arguments import check_sizes, check_writable, parse_sizes
 from catdiag.cli.load import operator
 from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError
 from catdiag.files import write_whole
+from catdiag.signature import axis_names
 
 if TYPE_CHECKING:
     from catdiag.prove.api import Theorem
@@ -50,7 +51,7 @@ def run_derive(
             given = "--size" if sizes else "--dtype" if dtype is not None else "--stages"
             raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")
         with _working("deriving"):
-            report = derive(diagram, ask, target, stream, None if group is None else group.split())
+            report = derive(diagram, ask, target, stream, None if group is None else axis_names(group))
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")

@@ -103,8 +103,9 @@ class Derivation:
         False
         """
         from catdiag.rewrite.group import find
+        from catdiag.signature import axis_names
 
-        names = axes.split() if isinstance(axes, str) else list(axes)
+        names = axis_names(axes) if isinstance(axes, str) else list(axes)
         grouped = find(self.diagram, names)
         prefix = self.diagram.title or "it"
         grouped = _titled(grouped, f"{prefix}.group({' '.join(names)!r})")

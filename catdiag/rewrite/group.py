@@ -13,7 +13,7 @@ from dataclasses import replace
 from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Op, Reduce, Rename, SizeOf, bodies
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable
-from catdiag.rewrite.stream import local_size
+from catdiag.rewrite.stream import local_size, sizes_in
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
 
 
@@ -49,8 +49,11 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
         for place, node in enumerate(inner.nodes):
             if place not in outside:
                 _check_box(node.box, name)
-    more = tuple((name, local_size("g", name)) for name in axes)
-    return _grouped(flat, outer, inner, outside, tiles, more)
+    taken, more = sizes_in(flat), []
+    for name in axes:
+        more.append((name, local_size("g", name, taken)))
+        taken.add(more[-1][1])
+    return _grouped(flat, outer, inner, outside, tiles, tuple(more))
 
 
 def groupable(diagram: Diagram) -> list[str]:
@@ -85,7 +88,7 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
 
     def array(ty: ArrayType) -> ArrayType:
         if ty not in known:
-            fitted = tuple(Axis(a.name, size) if a.name == axis and a.kind == "name" else a for a in ty.axes)
+            fitted = tuple(Axis(a.name, size) if a.name == axis else a for a in ty.axes)
             known[ty] = ArrayType(fitted, ty.element)
         return known[ty]
 
@@ -286,10 +289,10 @@ def _grouped(
             count += len(node.box.cod)
         feeds = [place[w] for w in outer.inputs]
     locals_ = dict(tiles)
-    sizes = {name: _size_of(whole, diagram, name) for name in locals_}
+    wholes = {name: _whole(whole, diagram, name) for name in locals_}
 
     def full(ty: ArrayType) -> ArrayType:
-        return ArrayType(tuple(Axis(a.name, sizes[a.name]) if a.name in locals_ else a for a in ty.axes), ty.element)
+        return ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element)
 
     types_inside = inner.wire_types()
     where: dict[int, int] = dict(enumerate(feeds))
@@ -343,13 +346,12 @@ def _is_read(graph: Graph, outside: set[int], wire: int) -> bool:
     return wire in graph.outputs or any(wire in n.inputs for k, n in enumerate(graph.nodes) if k not in outside)
 
 
-def _size_of(graph: Graph, diagram: Diagram, name: str) -> Size:
+def _whole(graph: Graph, diagram: Diagram, name: str) -> Axis:
     for ty in (*diagram.cod, *graph.wire_types()):
-        axis = ty.axis(name)
-        if axis is not None:
-            size: Size = axis.size
-            return size
-    return name
+        for axis in ty.axes:
+            if axis.name == name:
+                return axis
+    return Axis(name)
 
 
 def _body_names(

@@ -194,7 +194,7 @@ class Runner:
         if isinstance(op, Einsum):
             return [self.einsum(box, args)]
         if isinstance(op, Const):
-            return [Named(_constant(op.value), ())]
+            return [Named(_constant(op.value, self.kind), ())]
         if isinstance(op, SizeOf):
             return [Named(length(op.size, sizes), ())]
         if isinstance(op, Index):
@@ -325,12 +325,15 @@ class Runner:
         return outputs
 
 
-def _constant(value: Fraction | None) -> float | int:
-    """A Python number, which takes the type of the arrays that it meets."""
+def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:
+    """A Python number, which takes the type of the arrays that it meets. What is too large for them stays finite."""
     if value is None:
         return -float("inf")
     exact = value.denominator == 1 and -(2**53) <= value.numerator <= 2**53
-    return int(value) if exact else float(value)
+    if exact:
+        return int(value)
+    largest = min(float(np.finfo(kind).max), float(np.finfo(np.float64).max))
+    return float(max(Fraction(-largest), min(value, Fraction(largest))))
 
 
 def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Named:
