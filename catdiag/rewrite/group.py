@@ -348,9 +348,9 @@ def _is_read(graph: Graph, outside: set[int], wire: int) -> bool:
 
 def _whole(graph: Graph, diagram: Diagram, name: str) -> Axis:
     for ty in (*diagram.cod, *graph.wire_types()):
-        for axis in ty.axes:
-            if axis.name == name:
-                return axis
+        found: Axis | None = ty.axis(name)
+        if found is not None:
+            return found
     return Axis(name)
 
 
