@@ -342,11 +342,6 @@ def const_box(value: Fraction | None) -> Box:
     return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else "real")))
 
 
-def call_box(name: str, body: Diagram) -> Box:
-    """A diagram as one named box."""
-    return Box(Call(name, body), body.dom, body.cod)
-
-
 def check_box(b: Box) -> None:
     """Raises TypeMismatch or AxisError unless the operation of a box can have its types, weaved or not.
 

@@ -29,11 +29,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Box, Call, Generic, bodies, check_box
 from catdiag.errors import AxisError, TypeMismatch
 from catdiag.types import ArrayType, Axis, Ty
+
+if TYPE_CHECKING:
+    from catdiag.cost.io import IO
+    from catdiag.rewrite.derivation import Derivation
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,20 +217,20 @@ class Diagram:
 
         return run(self, arrays)
 
-    def stream(self, axis: str, **options: Any) -> Any:
+    def stream(self, axis: str) -> Derivation:
         """The diagram with `axis` streamed through a loop, as a `Derivation` with its theorem. Raises NotStreamable."""
         from catdiag.rewrite.derivation import Derivation
 
-        return Derivation.start(self).stream(axis, **options)
+        return Derivation.start(self).stream(axis)
 
-    def group(self, axes: str, **options: Any) -> Any:
+    def group(self, axes: str | Sequence[str]) -> Derivation:
         """The diagram run in groups of the named axes, as a `Derivation` with its theorem. Raises NotGroupable."""
         from catdiag.rewrite.derivation import Derivation
 
-        return Derivation.start(self).group(axes, **options)
+        return Derivation.start(self).group(axes)
 
-    def io(self, **options: Any) -> Any:
-        """Transfers and memory of the diagram run whole, as an `IO`."""
+    def io(self, **options: Any) -> IO:
+        """Transfers and memory of the diagram run whole; the options are those of `catdiag.cost.io.io`."""
         from catdiag.cost.io import io
 
         return io(self, **options)

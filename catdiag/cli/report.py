@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from catdiag.cost.io import IO
     from catdiag.cost.optimum import Optimum
     from catdiag.cost.plan import Plan
+    from catdiag.cost.posynomial import Absorb, Certificate, Drop, Fill, Powers
     from catdiag.rewrite.derivation import Derivation, Step
     from catdiag.rewrite.strategy import Attempt, Refused
 
@@ -165,8 +166,12 @@ def type_of(diagram: Diagram) -> str:
     >>> from catdiag import library
     >>> type_of(library.get("matmul"))
     'matmul: A[a b], B[b c] → [a c]'
+    >>> import catdiag as cd
+    >>> type_of(cd.algorithm("x, bool[x]", name="kept")(lambda A, keep: cd.where(keep, A, 0)))
+    'kept: A[x], keep: bool[x] → [x]'
     """
-    ins = ", ".join(f"{name}{ty}" for name, ty in zip(diagram.input_names, diagram.dom, strict=True))
+    named = zip(diagram.input_names, diagram.dom, strict=True)
+    ins = ", ".join(f"{name}{'' if str(ty).startswith('[') else ': '}{ty}" for name, ty in named)
     outs = ", ".join(map(str, diagram.cod))
     return f"{diagram.title + ': ' if diagram.title else ''}{ins or '1'} → {outs or '1'}"
 
@@ -233,33 +238,32 @@ def _optimum_data(optimum: Optimum | str) -> dict[str, Any]:
     }
 
 
-def _proof_in_words(certificate: Any) -> str:
+def _proof_in_words(certificate: Certificate) -> str:
     """What a certificate of an optimum rests on."""
-    reductions = [_reduction_in_words(step) for step in certificate.reductions]
-    proof = certificate.proof
-    kind = type(proof).__name__
-    if kind == "Weights":
-        of = ", ".join(map(str, proof.transfers)), ", ".join(map(str, proof.memory))
-        main = f"the dual with weights {of[0]} of the transfers and {of[1]} of the memory"
-    elif kind == "Shifted":
-        main = f"two tiles, root {proof.root}"
-    elif kind == "Monotone":
-        main = (
-            f"transfers fall with {_monomial(proof.monomial)}, which memory caps at {', '.join(map(str, proof.roots))}"
-        )
-    else:
-        main = "nothing is left to choose"
-    return "; ".join([*reductions, main])
+    from catdiag.cost.posynomial import Monotone, Shifted, Weights
+
+    match certificate.proof:
+        case Weights(transfers, memory):
+            of = ", ".join(map(str, transfers)), ", ".join(map(str, memory))
+            main = f"the dual with weights {of[0]} of the transfers and {of[1]} of the memory"
+        case Shifted(root=root):
+            main = f"two tiles, root {root}"
+        case Monotone(monomial, roots):
+            main = f"transfers fall with {_monomial(monomial)}, which memory caps at {', '.join(map(str, roots))}"
+        case None:
+            main = "nothing is left to choose"
+    return "; ".join([*map(_reduction_in_words, certificate.reductions), main])
 
 
-def _reduction_in_words(step: Any) -> str:
-    kind = type(step).__name__
-    if kind == "Fold":
+def _reduction_in_words(step: Absorb | Drop | Fill) -> str:
+    from catdiag.cost.posynomial import Absorb, Fill
+
+    if isinstance(step, Absorb):
         return f"{step.variable} = 1 is best" + (f", its part taken by {_monomial(step.into)}" if step.into else "")
-    if kind == "Fill":
+    if isinstance(step, Fill):
         return f"{step.variable} as large as its axis is best"
     return f"branch {step.branch} of the memory is below branch {step.by}"
 
 
-def _monomial(powers: Any) -> str:
+def _monomial(powers: Powers) -> str:
     return "*".join(str(v) if e == 1 else f"{v}**{e}" for v, e in powers) or "1"

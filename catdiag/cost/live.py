@@ -230,15 +230,18 @@ class Walk:
     # -- what is live ------------------------------------------------------------------------
 
     def add(self, buffer: Buffer) -> None:
+        """An array is live from here on."""
         self.present[buffer] = None
         self.sums[buffer.place] = self.sums[buffer.place] + buffer.total
 
     def drop(self, buffer: Buffer) -> None:
+        """It is no more."""
         if buffer in self.present:
             del self.present[buffer]
             self.sums[buffer.place] = self.sums[buffer.place] - buffer.total
 
     def load(self, buffer: Buffer) -> None:
+        """An operand is live from here on, and crosses the edge, unless it is there already."""
         if not buffer.loaded:
             buffer.loaded = True
             buffer.loads += 1

@@ -163,13 +163,19 @@ class Derivation:
         return self.run(*arrays)
 
     def io(self, **options: Any) -> IO:
-        """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks."""
+        """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks.
+
+        The options are those of `catdiag.cost.io.io`.
+        """
         from catdiag.cost.io import io
 
         return io(self.diagram, **options)
 
     def fit(self, hardware: Hardware, sizes: Mapping[str, int], **options: Any) -> Plan:
-        """The tiles of least predicted time on a machine, with z3's proof that they fit. Raises DoesNotFit."""
+        """The tiles of least predicted time on a machine, with z3's proof that they fit.
+
+        The options are `dtype` and `stages` of `catdiag.cost.plan.fit`. Raises DoesNotFit, with what each array takes.
+        """
         from catdiag.cost.plan import fit
 
         return fit(self.diagram, hardware, sizes, **options)
