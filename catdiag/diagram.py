@@ -388,6 +388,40 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False) -> D
         frames[-1][2].extend(outputs)
 
 
+def live(graph: Graph) -> Graph:
+    """The graph without the boxes that reach no output; the others stay in order.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> f, g = (Box(Generic(name), X, X) for name in "fg")
+    >>> graph = live(Graph(X, (Node(f, (0,)), Node(g, (0,))), (2,)))
+    >>> [node.box.name for node in graph.nodes], graph.outputs
+    (['g'], (1,))
+    """
+    inputs = len(graph.dom)
+    first: list[int] = []
+    maker = [-1] * inputs
+    for place, node in enumerate(graph.nodes):
+        first.append(len(maker))
+        maker.extend([place] * len(node.box.cod))
+    alive = [False] * len(graph.nodes)
+    stack = list(graph.outputs)
+    while stack:
+        place = maker[stack.pop()]
+        if place >= 0 and not alive[place]:
+            alive[place] = True
+            stack.extend(graph.nodes[place].inputs)
+    names = list(range(inputs)) + [0] * (len(maker) - inputs)
+    nodes: list[Node] = []
+    count = inputs
+    for place, node in enumerate(graph.nodes):
+        if alive[place]:
+            nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+            for wire in range(first[place], first[place] + len(node.box.cod)):
+                names[wire] = count
+                count += 1
+    return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs]))
+
+
 def check_axis_free(diagram: Diagram, axis: Axis) -> None:
     """Raises AxisError if a wire of the diagram has an axis of that name."""
     seen: set[int] = set()

@@ -25,7 +25,7 @@ from catdiag.boxes import (
     size_box,
 )
 from catdiag.constants import number, short
-from catdiag.diagram import Diagram, Graph, Node, of_graph
+from catdiag.diagram import Diagram, Graph, Node, live, of_graph
 from catdiag.errors import PACKAGE, AxisError, SignatureError, TypeMismatch, user_line
 from catdiag.signature import merge_axes, parse_axes
 from catdiag.types import ArrayType, Axis, Size, Ty, show_size
@@ -255,31 +255,7 @@ class Trace:
 
     def diagram(self, outputs: Sequence[Traced], names: tuple[str, ...] = (), title: str = "") -> Diagram:
         """The diagram of the given outputs: boxes that reach none of them are dropped."""
-        inputs = len(self.dom)
-        starts = [0] * len(self.nodes)
-        count = inputs
-        owner = [-1] * inputs
-        for k, node in enumerate(self.nodes):
-            starts[k] = count
-            count += len(node.box.cod)
-            owner.extend([k] * len(node.box.cod))
-        alive = [False] * len(self.nodes)
-        stack = [a._wire for a in outputs]
-        while stack:
-            k = owner[stack.pop()]
-            if k >= 0 and not alive[k]:
-                alive[k] = True
-                stack.extend(self.nodes[k].inputs)
-        wires = list(range(inputs)) + [0] * (count - inputs)
-        nodes: list[Node] = []
-        count = inputs
-        for k, node in enumerate(self.nodes):
-            if alive[k]:
-                nodes.append(Node(node.box, tuple([wires[w] for w in node.inputs])))
-                for j in range(len(node.box.cod)):
-                    wires[starts[k] + j] = count
-                    count += 1
-        graph = Graph(self.dom, tuple(nodes), tuple(wires[a._wire] for a in outputs))
+        graph = live(Graph(self.dom, tuple(self.nodes), tuple(a._wire for a in outputs)))
         return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
 
 

@@ -8,9 +8,8 @@ What is found is proved elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Op, Reduce, Rename, SizeOf, bodies
+from catdiag.boxes import Box, Einsum, Fold, Generic, Group, Index, Op, Reduce, Rename, SizeOf, bodies, with_bodies
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable
 from catdiag.rewrite.stream import local_size, sizes_in
@@ -109,7 +108,11 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
         nodes = []
         for node in item.graph.nodes:
             box = node.box
-            op = box.op if axis in _local_axes(box.op) else _with_bodies(box.op, made)
+            op = (
+                box.op
+                if axis in _local_axes(box.op)
+                else with_bodies(box.op, tuple(made[id(body)] for body in bodies(box.op)))
+            )
             nodes.append(Node(Box(op, ty(box.dom), ty(box.cod), box.line), node.inputs))
         graph = Graph(ty(item.dom), tuple(nodes), item.graph.outputs)
         made[id(item)] = of_graph(graph, ty(item.cod), item.names, item.title)
@@ -120,17 +123,6 @@ def _local_axes(op: Op) -> tuple[str, ...]:
     if isinstance(op, Fold):
         return (op.axis,)
     return tuple(name for name, _ in op.tiles) if isinstance(op, Group) else ()
-
-
-def _with_bodies(op: Op, made: dict[int, Diagram]) -> Op:
-    if isinstance(op, Fold):
-        unit, step, merge, state = (made[id(body)] for body in bodies(op))
-        return replace(op, unit=unit, step=step, merge=merge, state=state)
-    if isinstance(op, Group):
-        return replace(op, body=made[id(op.body)])
-    if isinstance(op, Call):
-        return replace(op, body=made[id(op.body)])
-    return op
 
 
 # -- what keeps a diagram from being grouped ----------------------------------------------------

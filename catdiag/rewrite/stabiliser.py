@@ -197,6 +197,7 @@ class Stabiliser(Algebra):
         return made
 
     def component(self, wire: int, monoid: str, line: str | None) -> int:
+        """The wire, which is a part of the loop's state from here on."""
         if wire not in self.components:
             self.terms.mark(wire)
             self.components[wire] = Component(wire, monoid, line)
