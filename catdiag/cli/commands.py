@@ -102,8 +102,10 @@ def run_io(op: str, dtype: str | None, stages: int, unfused: bool, stream: str |
     from catdiag.cost.io import io
 
     _check_stages(stages)
+    if unfused and (stream is not None or group is not None):
+        raise UsageError("--unfused counts the operator as it stands: leave out --stream and --group")
+    element = None if dtype is None else _known_dtype(dtype)
     diagram = operator(op)
-    print(type_of(diagram))
     subject = diagram
     if stream is not None or group is not None:
         from catdiag.rewrite.derivation import Derivation
@@ -116,7 +118,9 @@ def run_io(op: str, dtype: str | None, stages: int, unfused: bool, stream: str |
             if group is not None:
                 derivation = derivation.group(group)
             subject = derivation.diagram
-    print(io(subject, dtype=None if dtype is None else _known_dtype(dtype), stages=stages, fused=not unfused))
+    counted = io(subject, dtype=element, stages=stages, fused=not unfused)
+    print(type_of(diagram))
+    print(counted)
 
 
 def _check_stages(stages: int | None) -> None:

@@ -66,7 +66,7 @@ class Report:
         yield type_of(self.source), True
         yield from _section("Derivation", self._derivation())
         yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
-        yield from _section("Optimum: the least H with M values of SMEM", self._optimum())
+        yield from _section(f"Optimum: the least H with {self.io.capacity} values of SMEM", self._optimum())
         if self.plan is not None:
             yield from _section("Plan", str(self.plan).splitlines())
         yield "", False

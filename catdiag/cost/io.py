@@ -95,11 +95,22 @@ class IO:
     accumulators: str
     account: Account = field(repr=False, compare=False)
 
-    def optimum(self, capacity: Expr | None = None) -> Optimum:
-        """The least `relaxed` under `memory` at most the capacity (by default the symbol M, in this unit)."""
-        from catdiag.cost.optimum import CAPACITY, minimise
+    @property
+    def capacity(self) -> Expr:
+        """The symbol for how much the fast level holds: M, or M with underscores where a size is called that."""
+        from catdiag.cost.optimum import CAPACITY
 
-        limit = CAPACITY if capacity is None else capacity
+        used = {str(s) for formula in (self.relaxed, self.memory) for s in formula.free_symbols}
+        name = str(CAPACITY)
+        while name in used:
+            name += "_"
+        return CAPACITY if name == str(CAPACITY) else type(CAPACITY)(name, positive=True)
+
+    def optimum(self, capacity: Expr | None = None) -> Optimum:
+        """The least `relaxed` under `memory` at most the capacity, in this unit (by default `self.capacity`)."""
+        from catdiag.cost.optimum import minimise
+
+        limit = self.capacity if capacity is None else capacity
         return minimise(self.relaxed, self.memory, list(self.groups), list(self.streams), limit, dict(self.groups))
 
     def as_dict(self) -> dict[str, Any]:
