@@ -205,7 +205,7 @@ def _pattern(trace: Trace, pattern: str) -> tuple[tuple[tuple[str, ...], ...], t
             )
         return inputs, output
 
-    return trace.memo(("pattern", pattern), read)  # type: ignore[no-any-return]
+    return trace.memo(("pattern", pattern), read)
 
 
 def _names(trace: Trace, what: str, array: Traced, axes: str) -> tuple[Axis, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, TypeVar, Union
 
 from catdiag.boxes import (
     Box,
@@ -30,6 +30,7 @@ from catdiag.errors import PACKAGE, AxisError, SignatureError, TypeMismatch, use
 from catdiag.signature import merge_axes, parse_axes
 from catdiag.types import ArrayType, Axis, Size, Ty, show_size
 
+M = TypeVar("M")
 Operand = Union["Traced", int, float, Fraction]
 """What an operator takes: a traced array or a number."""
 
@@ -139,11 +140,12 @@ class Trace:
             array = self._made[key] = self.add(Box(box.op, box.dom, box.cod, self.line()))[0]
         return array
 
-    def memo(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def memo(self, key: tuple[Any, ...], make: Callable[[], M]) -> M:
         """What was made for this key before, or is made now."""
         if key not in self._made:
             self._made[key] = make()
-        return self._made[key]
+        made: M = self._made[key]
+        return made
 
     def known_by_input(self, name: str) -> bool:
         """Whether an input of the trace has the axis."""

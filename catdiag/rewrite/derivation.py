@@ -49,7 +49,7 @@ class Derivation:
     steps: tuple[Step, ...] = ()
     ungrouped: Diagram | None = None
     groups: tuple[str, ...] = ()
-    ask: Z3 = field(repr=False, compare=False, default=None)  # type: ignore[assignment]
+    ask: Z3 = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
     def start(source: Diagram, ask: Z3 | None = None) -> Derivation:
