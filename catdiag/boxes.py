@@ -259,6 +259,15 @@ class Box:
         return type(op).__name__.lower()
 
 
+def array_name(box: Box, k: int = 0) -> str:
+    """What tables call an array that a box makes, its output `k`: the box's name and the axes.
+
+    >>> array_name(reduce_box("max", "x", ArrayType((Axis("q"), Axis("x")), "extended")))
+    'max[x] [q]'
+    """
+    return f"{box.name} [{' '.join(box.cod[k].names)}]"
+
+
 def union(types: Sequence[ArrayType], line: str | None = None) -> tuple[Axis, ...]:
     """The axes of several arrays, in order of first appearance. Raises AxisError where one name has two sizes.
 
@@ -415,11 +424,6 @@ def size_box(size: Size) -> Box:
 def const_box(value: Fraction | None) -> Box:
     """A rational constant, or minus infinity for None."""
     return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else "real")))
-
-
-def call_box(name: str, body: Diagram) -> Box:
-    """A diagram as one named box."""
-    return Box(Call(name, body), body.dom, body.cod)
 
 
 def check_box(b: Box) -> None:

@@ -23,7 +23,7 @@ from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
 from catdiag.scalars import exp
 from catdiag.signature import parse, parse_axes
-from catdiag.trace import _RUNNING, Operand, Trace, Traced, running
+from catdiag.trace import Operand, Trace, Traced, building, running
 from catdiag.types import ArrayType, Axis, Size
 
 # -- algorithms ------------------------------------------------------------------------------------
@@ -83,11 +83,8 @@ def _traced(
 ) -> Diagram:
     """The diagram of a function; `further` are axes that it may name and that no input need have."""
     trace = Trace(inputs, further)
-    token = _RUNNING.set(trace)
-    try:
+    with building(trace):
         results = arranged(trace, _results(trace, function(*trace.inputs), title or "the function"))
-    finally:
-        _RUNNING.reset(token)
     return trace.diagram(results, names, title)
 
 
@@ -208,7 +205,7 @@ def _pattern(trace: Trace, pattern: str) -> tuple[tuple[tuple[str, ...], ...], t
             )
         return inputs, output
 
-    return trace.memo(("pattern", pattern), read)  # type: ignore[no-any-return]
+    return trace.memo(("pattern", pattern), read)
 
 
 def _names(trace: Trace, what: str, array: Traced, axes: str) -> tuple[Axis, ...]:

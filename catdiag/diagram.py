@@ -29,11 +29,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Box, Call, Generic, bodies, check_box
 from catdiag.errors import AxisError, TypeMismatch
 from catdiag.types import ArrayType, Axis, Ty
+
+if TYPE_CHECKING:
+    from catdiag.cost.io import IO
+    from catdiag.rewrite.derivation import Derivation
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,20 +226,20 @@ class Diagram:
 
         return run(self, arrays, tiles, sizes=sizes)
 
-    def stream(self, axis: str, **options: Any) -> Any:
+    def stream(self, axis: str) -> Derivation:
         """The diagram with `axis` streamed through a loop, as a `Derivation` with its theorem. Raises NotStreamable."""
         from catdiag.rewrite.derivation import Derivation
 
-        return Derivation.start(self).stream(axis, **options)
+        return Derivation.start(self).stream(axis)
 
-    def group(self, axes: str, **options: Any) -> Any:
+    def group(self, axes: str | Sequence[str]) -> Derivation:
         """The diagram run in groups of the named axes, as a `Derivation` with its theorem. Raises NotGroupable."""
         from catdiag.rewrite.derivation import Derivation
 
-        return Derivation.start(self).group(axes, **options)
+        return Derivation.start(self).group(axes)
 
-    def io(self, **options: Any) -> Any:
-        """Transfers and memory of the diagram run whole, as an `IO`."""
+    def io(self, **options: Any) -> IO:
+        """Transfers and memory of the diagram run whole; the options are those of `catdiag.cost.io.io`."""
         from catdiag.cost.io import io
 
         return io(self, **options)
@@ -391,6 +395,40 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False) -> D
         if not frames:
             return of_graph(Graph(diagram.dom, tuple(nodes), tuple(outputs)), diagram.cod, diagram.names, diagram.title)
         frames[-1][2].extend(outputs)
+
+
+def live(graph: Graph) -> Graph:
+    """The graph without the boxes that reach no output; the others stay in order.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> f, g = (Box(Generic(name), X, X) for name in "fg")
+    >>> graph = live(Graph(X, (Node(f, (0,)), Node(g, (0,))), (2,)))
+    >>> [node.box.name for node in graph.nodes], graph.outputs
+    (['g'], (1,))
+    """
+    inputs = len(graph.dom)
+    first: list[int] = []
+    maker = [-1] * inputs
+    for place, node in enumerate(graph.nodes):
+        first.append(len(maker))
+        maker.extend([place] * len(node.box.cod))
+    alive = [False] * len(graph.nodes)
+    stack = list(graph.outputs)
+    while stack:
+        place = maker[stack.pop()]
+        if place >= 0 and not alive[place]:
+            alive[place] = True
+            stack.extend(graph.nodes[place].inputs)
+    names = list(range(inputs)) + [0] * (len(maker) - inputs)
+    nodes: list[Node] = []
+    count = inputs
+    for place, node in enumerate(graph.nodes):
+        if alive[place]:
+            nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+            for wire in range(first[place], first[place] + len(node.box.cod)):
+                names[wire] = count
+                count += 1
+    return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs]))
 
 
 def check_axis_free(diagram: Diagram, axis: Axis) -> None:

@@ -10,7 +10,8 @@ import linecache
 import os
 import sys
 
-_PACKAGE = os.path.dirname(__file__) + os.sep
+PACKAGE = os.path.dirname(__file__) + os.sep
+"""The folder of this package: frames of files outside it are the user's."""
 
 
 def user_line() -> str | None:
@@ -23,7 +24,7 @@ def user_line() -> str | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         # The `__init__` of a dataclass is in no file; it runs among the names of the module that defined it.
-        ours = filename.startswith((_PACKAGE, "<frozen")) or (
+        ours = filename.startswith((PACKAGE, "<frozen")) or (
             filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("catdiag.")
         )
         if not ours:

@@ -12,12 +12,12 @@ from typing import Any
 
 from catdiag.constants import number
 from catdiag.errors import SignatureError, TypeMismatch
-from catdiag.trace import _RUNNING, Operand, Traced, running, traced
+from catdiag.trace import Operand, Traced, is_building, running, traced
 
 
 def _scalar(fn: str, plain: Callable[..., float] | None, *operands: Operand) -> Any:
     """A box for the function; or its value where no algorithm is being built and all operands are numbers."""
-    if plain is not None and _RUNNING.get() is None and not _some(operands):
+    if plain is not None and not is_building() and not _some(operands):
         for operand in operands:
             number(operand)
         return plain(*operands)

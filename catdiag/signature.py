@@ -66,6 +66,17 @@ def parse_axes(text: str) -> tuple[Axis, ...]:
     return _axes(text, text)
 
 
+def axis_names(text: str) -> list[str]:
+    """The names of several axes in one text.
+
+    >>> axis_names("x (b g) 3")
+    ['x', '(b g)', '3']
+
+    Raises SignatureError for text that is none.
+    """
+    return [axis.name for axis in parse_axes(text)]
+
+
 def _arrays(side: str, whole: str) -> tuple[ArrayType, ...]:
     found = []
     for text in side.split(","):

@@ -21,7 +21,7 @@ from catdiag import build, scalars, structure
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.run.sizes import tile_bounds
-from catdiag.trace import _RUNNING, Trace, Traced
+from catdiag.trace import Trace, Traced, building
 from catdiag.types import ArrayType, Axis, size_symbols, size_value
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def diagrams(
         if dom is None:
             dom = tuple(draw(st.lists(array_types(names), min_size=1, max_size=max_inputs)))
         trace = Trace(dom)
-        token = _RUNNING.set(trace)
-        try:
+        with building(trace):
             # Each array with a bound on its absolute values.
             made = [(a, _LARGEST) for a in trace.inputs]
             for _ in range(draw(st.integers(1, max_boxes))):
@@ -98,8 +97,6 @@ def diagrams(
             # The later an array was made, the more of the program it is likely to need.
             outputs = [made[-1][0]] + [draw(st.sampled_from(made))[0] for _ in range(count - 1)]
             return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(dom))), "random")
-        finally:
-            _RUNNING.reset(token)
 
     return st.composite(program)()  # type: ignore[no-any-return]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, TypeVar, Union
 
-from catdiag import errors
 from catdiag.boxes import (
     Box,
     Call,
@@ -25,16 +25,16 @@ from catdiag.boxes import (
     size_box,
 )
 from catdiag.constants import number, short
-from catdiag.diagram import Diagram, Graph, Node, of_graph
-from catdiag.errors import AxisError, SignatureError, TypeMismatch
+from catdiag.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.errors import PACKAGE, AxisError, SignatureError, TypeMismatch, user_line
 from catdiag.signature import merge_axes, parse_axes
 from catdiag.types import ArrayType, Axis, Size, Ty, show_size
 
+M = TypeVar("M")
 Operand = Union["Traced", int, float, Fraction]
 """What an operator takes: a traced array or a number."""
 
 _RUNNING: ContextVar[Trace | None] = ContextVar("catdiag_trace", default=None)
-_PACKAGE = errors._PACKAGE
 # What the reals with minus infinity have: their order, addition, choice, and exp. Products are not defined there.
 _EXTENDED = frozenset({"add", "sub", "max", "min", "where", "eq", "ne", "lt", "le", "exp"})
 _BOOLEAN = frozenset({"and", "or", "not"})
@@ -49,6 +49,21 @@ _UFUNCS = {
     "logical_and": ("and", False), "logical_or": ("or", False), "logical_not": ("not", False),
     "bitwise_and": ("and", False), "bitwise_or": ("or", False), "invert": ("not", False),
 }  # fmt: skip
+
+
+@contextmanager
+def building(trace: Trace) -> Iterator[None]:
+    """Inside, the functions that add boxes add them to this trace."""
+    token = _RUNNING.set(trace)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def is_building() -> bool:
+    """Whether an algorithm is being built."""
+    return _RUNNING.get() is not None
 
 
 def running() -> Trace:
@@ -87,11 +102,11 @@ class Trace:
     def line(self) -> str | None:
         """The user's line that is being traced."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
         place = (frame.f_code.co_filename, frame.f_lineno)
         if place not in self._lines:
-            self._lines[place] = errors.user_line()
+            self._lines[place] = user_line()
         return self._lines[place]
 
     def add(self, box: Box, inputs: Sequence[Traced] = ()) -> tuple[Traced, ...]:
@@ -125,11 +140,12 @@ class Trace:
             array = self._made[key] = self.add(Box(box.op, box.dom, box.cod, self.line()))[0]
         return array
 
-    def memo(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    def memo(self, key: tuple[Any, ...], make: Callable[[], M]) -> M:
         """What was made for this key before, or is made now."""
         if key not in self._made:
             self._made[key] = make()
-        return self._made[key]
+        made: M = self._made[key]
+        return made
 
     def known_by_input(self, name: str) -> bool:
         """Whether an input of the trace has the axis."""
@@ -245,31 +261,7 @@ class Trace:
 
     def diagram(self, outputs: Sequence[Traced], names: tuple[str, ...] = (), title: str = "") -> Diagram:
         """The diagram of the given outputs: boxes that reach none of them are dropped."""
-        inputs = len(self.dom)
-        starts = [0] * len(self.nodes)
-        count = inputs
-        owner = [-1] * inputs
-        for k, node in enumerate(self.nodes):
-            starts[k] = count
-            count += len(node.box.cod)
-            owner.extend([k] * len(node.box.cod))
-        alive = [False] * len(self.nodes)
-        stack = [a._wire for a in outputs]
-        while stack:
-            k = owner[stack.pop()]
-            if k >= 0 and not alive[k]:
-                alive[k] = True
-                stack.extend(self.nodes[k].inputs)
-        wires = list(range(inputs)) + [0] * (count - inputs)
-        nodes: list[Node] = []
-        count = inputs
-        for k, node in enumerate(self.nodes):
-            if alive[k]:
-                nodes.append(Node(node.box, tuple([wires[w] for w in node.inputs])))
-                for j in range(len(node.box.cod)):
-                    wires[starts[k] + j] = count
-                    count += 1
-        graph = Graph(self.dom, tuple(nodes), tuple(wires[a._wire] for a in outputs))
+        graph = live(Graph(self.dom, tuple(self.nodes), tuple(a._wire for a in outputs)))
         return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
 
 

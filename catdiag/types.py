@@ -111,7 +111,8 @@ class Axis:
 
     An integer axis may be named by its size, `Axis("3", 3)`. Products and coproducts are axes too, made by
     `*` and `+`; `kind` tells which, `parts` are their factors or terms. Axes are equal when names, sizes
-    and parts are. Raises AxisError for a name that is no identifier or a negative size.
+    and parts are. Raises AxisError for a name that is no identifier or a negative size. A block or tile of any axis
+    is an axis of its name and a size of its own: `Axis("(b h)", "g_b_h")`.
 
     >>> x = Axis("x")
     >>> eval(repr((x + one) * Axis("head", 32))) == (x + one) * Axis("head", 32)
@@ -129,7 +130,8 @@ class Axis:
         if self.kind not in ("name", "product", "coproduct"):
             raise AxisError(f"unknown kind of axis {self.kind!r}: expected 'name', 'product' or 'coproduct'")
         by_size = isinstance(self.size, int) and self.name == str(self.size)
-        if self.kind == "name" and not (self.name.isidentifier() or by_size):
+        local = isinstance(self.size, str) and self.size != self.name and self.size.isidentifier()
+        if self.kind == "name" and not (self.name.isidentifier() or by_size or local):
             raise AxisError(f"{self.name!r} cannot name an axis: expected an identifier, such as 'q' or 'head_dim'")
         if isinstance(self.size, int) and self.size < 0:
             raise AxisError(f"axis {self.name!r} has size {self.size}: expected a natural number")

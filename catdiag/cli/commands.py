@@ -13,6 +13,7 @@ from catdiag.cli.arguments import check_sizes, check_writable, parse_sizes
 from catdiag.cli.load import operator
 from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError
 from catdiag.files import write_whole
+from catdiag.signature import axis_names
 
 if TYPE_CHECKING:
     from catdiag.prove.api import Theorem
@@ -50,7 +51,7 @@ def run_derive(
             given = "--size" if sizes else "--dtype" if dtype is not None else "--stages"
             raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")
         with _working("deriving"):
-            report = derive(diagram, ask, target, stream, None if group is None else group.split())
+            report = derive(diagram, ask, target, stream, None if group is None else axis_names(group))
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")
@@ -58,8 +59,8 @@ def run_derive(
         raise NothingDerived("no axis can be streamed or grouped, so there is no theorem")
     if certificate is not None:
         _save(report.derivation.theorem, certificate)
-    if report.chosen.misfit is not None:
-        raise report.chosen.misfit
+    if report.misfit is not None:
+        raise report.misfit
     return DONE
 
 
@@ -101,8 +102,10 @@ def run_io(op: str, dtype: str | None, stages: int, unfused: bool, stream: str |
     from catdiag.cost.io import io
 
     _check_stages(stages)
+    if unfused and (stream is not None or group is not None):
+        raise UsageError("--unfused counts the operator as it stands: leave out --stream and --group")
+    element = None if dtype is None else _known_dtype(dtype)
     diagram = operator(op)
-    print(type_of(diagram))
     subject = diagram
     if stream is not None or group is not None:
         from catdiag.rewrite.derivation import Derivation
@@ -115,7 +118,9 @@ def run_io(op: str, dtype: str | None, stages: int, unfused: bool, stream: str |
             if group is not None:
                 derivation = derivation.group(group)
             subject = derivation.diagram
-    print(io(subject, dtype=None if dtype is None else _known_dtype(dtype), stages=stages, fused=not unfused))
+    counted = io(subject, dtype=element, stages=stages, fused=not unfused)
+    print(type_of(diagram))
+    print(counted)
 
 
 def _check_stages(stages: int | None) -> None:

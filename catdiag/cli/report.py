@@ -14,35 +14,22 @@ if TYPE_CHECKING:
     from catdiag.cost.io import IO
     from catdiag.cost.optimum import Optimum
     from catdiag.cost.plan import Plan
+    from catdiag.cost.posynomial import Absorb, Certificate, Drop, Fill, Powers
     from catdiag.rewrite.derivation import Derivation, Step
+    from catdiag.rewrite.strategy import Attempt, Refused
 
 
 @dataclass(frozen=True)
-class Refused:
-    """An axis that was not streamed, and why."""
+class Planned:
+    """The plan of a derivation, or the reason why there is none, and what derivations are compared by: the least is
+    taken."""
 
-    axis: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Way:
-    """A derivation that succeeded: the axis streamed (None: none), and the plan or the reason why there is none.
-
-    `ungrouped` says why nothing was grouped; `measure` is what ways are compared by: the least is taken.
-    """
-
-    axis: str | None
-    derivation: Derivation
-    ungrouped: str = ""
     plan: Plan | None = None
     misfit: DoesNotFit | None = None
     measure: float = math.inf
 
-    @property
-    def name(self) -> str:
-        """The way in words."""
-        return "no stream" if self.axis is None else f"stream {self.axis}"
+    def __float__(self) -> float:
+        return self.measure
 
 
 @dataclass(frozen=True)
@@ -50,8 +37,8 @@ class Report:
     """A derivation with all that was found about it."""
 
     source: Diagram
-    chosen: Way
-    others: tuple[Way, ...]
+    chosen: Attempt[Planned]
+    others: tuple[Attempt[Planned], ...]
     refused: tuple[Refused, ...]
     io: IO
     optimum: Optimum | str
@@ -62,6 +49,16 @@ class Report:
         """The derivation that was chosen."""
         return self.chosen.derivation
 
+    @property
+    def plan(self) -> Plan | None:
+        """Its plan, where a chip was given and something fits."""
+        return self.chosen.worth.plan
+
+    @property
+    def misfit(self) -> DoesNotFit | None:
+        """Why there is no plan, where a chip was given and nothing fits."""
+        return self.chosen.worth.misfit
+
     # -- text ------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[tuple[str, bool]]:
@@ -69,9 +66,9 @@ class Report:
         yield type_of(self.source), True
         yield from _section("Derivation", self._derivation())
         yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
-        yield from _section("Optimum: the least H with M values of SMEM", self._optimum())
-        if self.chosen.plan is not None:
-            yield from _section("Plan", str(self.chosen.plan).splitlines())
+        yield from _section(f"Optimum: the least H with {self.io.capacity} values of SMEM", self._optimum())
+        if self.plan is not None:
+            yield from _section("Plan", str(self.plan).splitlines())
         yield "", False
         yield f"{self.seconds:.2f} s of computing, {self._proof_seconds():.2f} s of it for proofs", False
 
@@ -89,8 +86,8 @@ class Report:
                 yield from _indented(str(step.found).splitlines(), 5)
         if self.chosen.ungrouped:
             yield f"not grouped: {self.chosen.ungrouped}"
-        for way in self.others:
-            yield f"{way.name} is possible too" + self._against(way)
+        for attempt in self.others:
+            yield f"{attempt.name} is possible too" + self._against(attempt.worth)
 
     def _theorem(self, step: Step) -> Iterator[str]:
         yield from str(step.theorem).splitlines()
@@ -98,11 +95,11 @@ class Report:
         if symbols:
             yield f"  for blocks and tiles of every size: {', '.join(symbols)}"
 
-    def _against(self, way: Way) -> str:
-        if way.misfit is not None and self.chosen.plan is not None:
+    def _against(self, other: Planned) -> str:
+        if other.misfit is not None and self.plan is not None:
             return ", and does not fit"
-        if way.plan is not None and self.chosen.plan is not None:
-            return f", in {way.plan.time_s / self.chosen.plan.time_s:.2f} times the time"
+        if other.plan is not None and self.plan is not None:
+            return f", in {other.plan.time_s / self.plan.time_s:.2f} times the time"
         return ""
 
     def _io(self) -> Iterator[str]:
@@ -131,7 +128,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that is printed, for JSON; formulas are text."""
-        plan, misfit = self.chosen.plan, self.chosen.misfit
+        plan, misfit = self.plan, self.misfit
         return {
             "format": "catdiag-derivation",
             "version": 1,
@@ -150,8 +147,8 @@ class Report:
             "alternatives": [
                 {
                     "stream": t.axis,
-                    "seconds": t.plan.time_s if t.plan is not None else None,
-                    "does_not_fit": t.misfit.message if t.misfit is not None else None,
+                    "seconds": t.worth.plan.time_s if t.worth.plan is not None else None,
+                    "does_not_fit": t.worth.misfit.message if t.worth.misfit is not None else None,
                 }
                 for t in self.others
             ],
@@ -169,8 +166,12 @@ def type_of(diagram: Diagram) -> str:
     >>> from catdiag import library
     >>> type_of(library.get("matmul"))
     'matmul: A[a b], B[b c] → [a c]'
+    >>> import catdiag as cd
+    >>> type_of(cd.algorithm("x, bool[x]", name="kept")(lambda A, keep: cd.where(keep, A, 0)))
+    'kept: A[x], keep: bool[x] → [x]'
     """
-    ins = ", ".join(f"{name}{ty}" for name, ty in zip(diagram.input_names, diagram.dom, strict=True))
+    named = zip(diagram.input_names, diagram.dom, strict=True)
+    ins = ", ".join(f"{name}{'' if str(ty).startswith('[') else ': '}{ty}" for name, ty in named)
     outs = ", ".join(map(str, diagram.cod))
     return f"{diagram.title + ': ' if diagram.title else ''}{ins or '1'} → {outs or '1'}"
 
@@ -237,33 +238,32 @@ def _optimum_data(optimum: Optimum | str) -> dict[str, Any]:
     }
 
 
-def _proof_in_words(certificate: Any) -> str:
+def _proof_in_words(certificate: Certificate) -> str:
     """What a certificate of an optimum rests on."""
-    reductions = [_reduction_in_words(step) for step in certificate.reductions]
-    proof = certificate.proof
-    kind = type(proof).__name__
-    if kind == "Weights":
-        of = ", ".join(map(str, proof.transfers)), ", ".join(map(str, proof.memory))
-        main = f"the dual with weights {of[0]} of the transfers and {of[1]} of the memory"
-    elif kind == "Shifted":
-        main = f"two tiles, root {proof.root}"
-    elif kind == "Monotone":
-        main = (
-            f"transfers fall with {_monomial(proof.monomial)}, which memory caps at {', '.join(map(str, proof.roots))}"
-        )
-    else:
-        main = "nothing is left to choose"
-    return "; ".join([*reductions, main])
+    from catdiag.cost.posynomial import Monotone, Shifted, Weights
+
+    match certificate.proof:
+        case Weights(transfers, memory):
+            of = ", ".join(map(str, transfers)), ", ".join(map(str, memory))
+            main = f"the dual with weights {of[0]} of the transfers and {of[1]} of the memory"
+        case Shifted(root=root):
+            main = f"two tiles, root {root}"
+        case Monotone(monomial, roots):
+            main = f"transfers fall with {_monomial(monomial)}, which memory caps at {', '.join(map(str, roots))}"
+        case None:
+            main = "nothing is left to choose"
+    return "; ".join([*map(_reduction_in_words, certificate.reductions), main])
 
 
-def _reduction_in_words(step: Any) -> str:
-    kind = type(step).__name__
-    if kind == "Fold":
+def _reduction_in_words(step: Absorb | Drop | Fill) -> str:
+    from catdiag.cost.posynomial import Absorb, Fill
+
+    if isinstance(step, Absorb):
         return f"{step.variable} = 1 is best" + (f", its part taken by {_monomial(step.into)}" if step.into else "")
-    if kind == "Fill":
+    if isinstance(step, Fill):
         return f"{step.variable} as large as its axis is best"
     return f"branch {step.branch} of the memory is below branch {step.by}"
 
 
-def _monomial(powers: Any) -> str:
+def _monomial(powers: Powers) -> str:
     return "*".join(str(v) if e == 1 else f"{v}**{e}" for v, e in powers) or "1"

@@ -104,7 +104,7 @@ _LATENCY = "uncertain: unofficial measurements give 0.2 µs from L2 and 0.5 µs 
 _BANKS = "CUDA C++ programming guide: 32 banks of 4 bytes a clock"
 _WAIT = (
     "assumed: of the order of a barrier and the latency of dependent matrix instructions or shuffles; fitted, as the "
-    "one free number, to attention kernels on an H200 (catdiag.cost.timing has the figures)"
+    "one free number, to kernels measured on an H200 (catdiag.cost.timing has the figures)"
 )
 _TURN = "assumed: some 64 instructions a warp for addresses, counters and barriers"
 
@@ -178,7 +178,7 @@ H100 = Hardware(
         "registers_per_sm": _GUIDE, "registers_per_thread": _GUIDE, "threads_per_sm": _GUIDE,
         "threads_per_block": _GUIDE, "blocks_per_sm": _GUIDE, "l2_bytes": _HOPPER,
         "hbm_bytes_per_s": "NVIDIA H100 SXM5 datasheet",
-        "l2_bytes_per_s": "uncertain: published measurements give 5.5 to 9 TB/s; an attention kernel of 64-row tiles "
+        "l2_bytes_per_s": "uncertain: published measurements give 5.5 to 9 TB/s; a streaming kernel of 64-row tiles "
         "on an H200, which has the same SMs, sustained 8.7 over a run of 7.8 waves, so 9.0 in its full ones",
         "latency_s": _LATENCY,
         "clock_hz": "the clock at which the stated dense rates hold: 989.4e12 / (132 × 4096)",
@@ -203,7 +203,7 @@ H200 = Hardware(
             "hbm_bytes_per_s": "NVIDIA H200 SXM datasheet",
             "sustained": "measured on an H200: bf16 matrix products at 690 to 790 of 989 TFLOP/s (the highest is "
             "taken, since what a kernel loses is reckoned apart), a copy at 4.30 of 4.8 TB/s",
-            "l2_bytes_per_s": "uncertain: an attention kernel of 64-row tiles sustained 8.7 TB/s over a run of 7.8 "
+            "l2_bytes_per_s": "uncertain: a streaming kernel of 64-row tiles sustained 8.7 TB/s over a run of 7.8 "
             "waves, so 9.0 in its full ones; published measurements of the H100 give 5.5 to 9 TB/s",
         },
     }

@@ -96,11 +96,22 @@ class IO:
     accumulators: str
     account: Account = field(repr=False, compare=False)
 
-    def optimum(self, capacity: Expr | None = None) -> Optimum:
-        """The least `relaxed` under `memory` at most the capacity (by default the symbol M, in this unit)."""
-        from catdiag.cost.optimum import CAPACITY, minimise
+    @property
+    def capacity(self) -> Expr:
+        """The symbol for how much the fast level holds: M, or M with underscores where a size is called that."""
+        from catdiag.cost.optimum import CAPACITY
 
-        limit = CAPACITY if capacity is None else capacity
+        used = {str(s) for formula in (self.relaxed, self.memory) for s in formula.free_symbols}
+        name = str(CAPACITY)
+        while name in used:
+            name += "_"
+        return CAPACITY if name == str(CAPACITY) else type(CAPACITY)(name, positive=True)
+
+    def optimum(self, capacity: Expr | None = None) -> Optimum:
+        """The least `relaxed` under `memory` at most the capacity, in this unit (by default `self.capacity`)."""
+        from catdiag.cost.optimum import minimise
+
+        limit = self.capacity if capacity is None else capacity
         return minimise(self.relaxed, self.memory, list(self.groups), list(self.streams), limit, dict(self.groups))
 
     def as_dict(self) -> dict[str, Any]:
@@ -196,7 +207,7 @@ def io(
         work=work,
         groups=groups,
         streams=streams,
-        order="; then ".join(", ".join(kernel.order) + _in_groups(kernel) for kernel in account.kernels),
+        order="; then ".join(map(_order, account.kernels)),
         unit="values" if dtype is None else "bytes",
         stages=stages,
         accumulators=accumulators,
@@ -247,7 +258,6 @@ def _peak(moments: list[Moment]) -> Expr:
     return sympy.Max(*(m.total.expr() for m in moments), evaluate=False)
 
 
-def _in_groups(kernel: Kernel) -> str:
-    if not kernel.tiles:
-        return ""
-    return ", for each group of " + " by ".join(kernel.tiles)
+def _order(kernel: Kernel) -> str:
+    boxes = ", ".join(kernel.order)
+    return f"for each group tile {' by '.join(kernel.tiles)} ({boxes})" if kernel.tiles else boxes

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catdiag.boxes import Box, Fold, Group
+from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.amounts import Amount
 from catdiag.cost.live import LEVEL, Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
@@ -139,8 +139,8 @@ class _Outer:
         count = len(self.graph.dom)
         for node in self.graph.nodes:
             self.first.append(count)
-            for k, ty in enumerate(node.box.cod):
-                self.names[count + k] = f"{node.box.name} {ty}"
+            for k in range(len(node.box.cod)):
+                self.names[count + k] = array_name(node.box, k)
             count += len(node.box.cod)
         self.ends: dict[int, str] = {}
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
@@ -267,7 +267,7 @@ def describe(graph: Graph) -> list[str]:
         op = node.box.op
         if isinstance(op, Fold):
             turn = ", ".join(describe(inline(op.step).graph)) or "nothing"
-            words.append(f"for blocks of {op.block} along {op.axis}: ({turn})")
+            words.append(f"for each stream block {op.block} of {op.axis} ({turn})")
         elif not is_view(node.box) and (node.inputs or node.box.op.__class__.__name__ == "Generic"):
             words.append(node.box.name)
     return words

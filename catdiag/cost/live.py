@@ -11,7 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, union
+from catdiag.boxes import (
+    Box,
+    Const,
+    Einsum,
+    Fold,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    array_name,
+    union,
+)
 from catdiag.cost.amounts import ONE, ZERO, Amount
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
@@ -232,15 +246,18 @@ class Walk:
     # -- what is live ------------------------------------------------------------------------
 
     def add(self, buffer: Buffer) -> None:
+        """An array is live from here on."""
         self.present[buffer] = None
         self.sums[buffer.place] = self.sums[buffer.place] + buffer.total
 
     def drop(self, buffer: Buffer) -> None:
+        """It is no more."""
         if buffer in self.present:
             del self.present[buffer]
             self.sums[buffer.place] = self.sums[buffer.place] - buffer.total
 
     def load(self, buffer: Buffer) -> None:
+        """An operand is live from here on, and crosses the edge, unless it is there already."""
         if not buffer.loaded:
             buffer.loaded = True
             buffer.loads += 1
@@ -333,10 +350,10 @@ class Walk:
                     ends = found.last[first + k] == len(graph.nodes)
                     role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
                     made = Amount.elements(ty.axes)
-                    result = Buffer(f"{box.name} {ty}", role, made, self.widths.on_chip(ty), self.inner_place)
+                    result = Buffer(array_name(box, k), role, made, self.widths.on_chip(ty), self.inner_place)
                     buffers.append(result)
                     self.add(result)
-                self.note(f"{box.name} {box.cod}")
+                self.note(array_name(box) if box.cod else box.name)
             for w in (*reads, *range(first, len(buffers))):
                 b = buffers[w]
                 if b is not None and found.last[w] <= place and not b.pinned and b.loaded:

@@ -5,11 +5,11 @@ program. Its dual has as many unknowns as there are terms, and where they are on
 exponents (*zero degree of difficulty*) the weights follow from one rational linear system. Beyond that: one
 tile whose memory is a polynomial with a root in closed form, and two tiles with all products of them. No
 stationarity system is ever solved symbolically. Whatever is found is handed to
-:func:`~catdiag.cost.posynomial.check_certificate` before it is returned.
+`catdiag.cost.posynomial.check_certificate` before it is returned.
 
 Sources: duals of geometric programs, Duffin, Peterson, Zener, *Geometric Programming* (1967), chapter 3; the
 leading order of tiled transfers, Abbott and Zardini, arXiv 2412.03317, sections 2 and 3; the exact forms with
-stream blocks, the two-tile form and the folding of tiles are derived here.
+stream blocks, the two-tile form and the absorbing of tiles are derived here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
 from catdiag.cost.posynomial import (
+    Absorb,
     Certificate,
     CertificateError,
     Drop,
     Fill,
-    Fold,
     Monotone,
     Posynomial,
     Powers,
@@ -66,13 +66,13 @@ _UNBOUNDED: Mapping[Symbol, Expr] = MappingProxyType({})
 class Optimum:
     """Least transfers under a capacity, in the unit of the transfers given (values, or bytes).
 
-    ``leading`` takes the least stream blocks and the leading terms of memory; with positive coefficients it
-    is never above the true optimum. ``exact`` keeps stream blocks and statistics as they are. Either is
-    ``None`` where no closed form was found, and ``reason`` says why. ``tiles`` and ``leading_tiles`` give the
-    size of each tile there, or of a product of tiles where only that is determined. ``conditions`` and
-    ``leading_conditions`` are those under which the two are the optimum over real tiles of at least one (and
-    at most their bounds); integer tiles can only do worse. ``certificate`` and ``leading_certificate`` pass
-    :func:`check_certificate`.
+    `leading` takes the least stream blocks and the leading terms of memory; with positive coefficients it
+    is never above the true optimum. `exact` keeps stream blocks and statistics as they are. Either is
+    `None` where no closed form was found, and `reason` says why. `tiles` and `leading_tiles` give the
+    size of each tile there, or of a product of tiles where only that is determined. `conditions` and
+    `leading_conditions` are those under which the two are the optimum over real tiles of at least one (and
+    at most their bounds); integer tiles can only do worse. `certificate` and `leading_certificate` pass
+    `check_certificate`.
     """
 
     leading: Expr | None
@@ -109,12 +109,12 @@ def minimise(
     capacity: Expr = CAPACITY,
     bounds: Mapping[Symbol, Expr] = _UNBOUNDED,
 ) -> Optimum:
-    """The least ``transfers`` over the tile sizes ``groups`` with ``memory`` at most ``capacity``.
+    """The least `transfers` over the tile sizes `groups` with `memory` at most `capacity`.
 
-    ``transfers`` and ``memory`` are posynomials of the groups (memory may be a ``Max`` of some), without
-    ceilings, in the same unit as ``capacity``; ``streams`` are block sizes that memory may depend on and that
-    stay as they are in the exact form; ``bounds`` gives the axis that a tile is at most. Every symbol must be
-    declared positive. Raises ``ValueError`` where the input is of another form.
+    `transfers` and `memory` are posynomials of the groups (memory may be a `Max` of some), without
+    ceilings, in the same unit as `capacity`; `streams` are block sizes that memory may depend on and that
+    stay as they are in the exact form; `bounds` gives the axis that a tile is at most. Every symbol must be
+    declared positive. Raises `ValueError` where the input is of another form.
 
     >>> a, b, c, g_a, g_c, s = sympy.symbols("a b c g_a g_c s", positive=True)
     >>> found = minimise(a*b*c/g_c + a*b*c/g_a + a*c, g_a*g_c + g_a*s + s*g_c, [g_a, g_c], [s])
@@ -153,7 +153,7 @@ def minimise(
             leading, why = _attempt(Problem(cost, kept or (Posynomial(()),), capacity, stated), groups)
             # A tile found to be one does not grow, so that terms may not be dropped on its account.
             steps = leading.reductions if leading else ()
-            settled_at_one = {step.variable for step in steps if isinstance(step, Fold)} & growing
+            settled_at_one = {step.variable for step in steps if isinstance(step, Absorb)} & growing
             if not settled_at_one:
                 break
             growing -= settled_at_one
@@ -177,7 +177,7 @@ def _readable(certificate: Certificate | None) -> dict[Expr, Expr]:
 
 
 def branches(expression: Expr) -> tuple[Expr, ...]:
-    """The expressions whose maximum this is: ``Max`` pulled out of sums and products of positive factors.
+    """The expressions whose maximum this is: `Max` pulled out of sums and products of positive factors.
 
     >>> x, y = sympy.symbols("x y", positive=True)
     >>> branches(2 * sympy.Max(x, y) + 1)
@@ -196,7 +196,7 @@ def branches(expression: Expr) -> tuple[Expr, ...]:
 
 
 def leading_order(memory: Posynomial, streams: Sequence[Symbol], growing: Collection[Symbol]) -> Posynomial:
-    """The terms of memory that count when sizes and the tiles ``growing`` are large.
+    """The terms of memory that count when sizes and the tiles `growing` are large.
 
     Terms with a stream block go. Of those with the same powers of growing tiles, the ones of the highest
     total degree in sizes stay. Then those go whose ratio to another falls as tiles grow, whatever the sizes.
@@ -262,20 +262,20 @@ def _attempt(problem: Problem, groups: Sequence[Symbol]) -> tuple[Certificate | 
     return found, ""
 
 
-_Steps: TypeAlias = tuple[Fold | Fill | Drop, ...]
+_Steps: TypeAlias = tuple[Absorb | Fill | Drop, ...]
 
 
 def _solve(problem: Problem, whole: Problem, steps: _Steps, groups: Sequence[Symbol]) -> Certificate | str:
     """Reduce as far as is always right, then try each closed form, then fold one tile into another."""
 
-    def then(step: Fold | Fill | Drop) -> Certificate | str:
+    def then(step: Absorb | Fill | Drop) -> Certificate | str:
         return _solve(reduce(problem, step), whole, (*steps, step), groups)
 
     limited = frozenset[Symbol]().union(*(branch.variables for branch in problem.memory))
     for v in groups:
         if v in limited - problem.transfers.variables:
-            if _sound(problem, Fold(v)):
-                return then(Fold(v))
+            if _sound(problem, Absorb(v)):
+                return then(Absorb(v))
             return f"memory falls with {v}"
         if v in problem.transfers.variables - limited:
             if _sound(problem, Fill(v)):
@@ -303,7 +303,7 @@ def _solve(problem: Problem, whole: Problem, steps: _Steps, groups: Sequence[Sym
             return Certificate(whole, value.subs(restore), (*_settled(steps, whole), *sizes), proof, steps)
     if len(problem.memory) > 1:
         return f"{len(problem.memory)} branches of the memory, none dominating, over several tiles"
-    for fold in _folds(problem, groups):
+    for fold in _absorptions(problem, groups):
         if not isinstance(further := then(fold), str):
             return further
     terms = len(problem.transfers.varying) + len(problem.memory[0].varying)
@@ -315,11 +315,11 @@ def _settled(steps: _Steps, whole: Problem) -> Iterator[tuple[Powers, Expr]]:
     bounds = dict(whole.bounds)
     for step in steps:
         if not isinstance(step, Drop):
-            size = sympy.Integer(1) if isinstance(step, Fold) else bounds[step.variable]
+            size = sympy.Integer(1) if isinstance(step, Absorb) else bounds[step.variable]
             yield powers({step.variable: 1}), size
 
 
-def _sound(problem: Problem, step: Fold | Fill) -> bool:
+def _sound(problem: Problem, step: Absorb | Fill) -> bool:
     try:
         reduce(problem, step)
     except CertificateError:
@@ -327,14 +327,14 @@ def _sound(problem: Problem, step: Fold | Fill) -> bool:
     return True
 
 
-def _folds(problem: Problem, groups: Sequence[Symbol]) -> Iterator[Fold]:
-    """Ways to move a tile into another. An exponent ``r`` suits transfers from some value on, memory up to
-    some value: the least is taken, and ``reduce`` judges it."""
+def _absorptions(problem: Problem, groups: Sequence[Symbol]) -> Iterator[Absorb]:
+    """Ways to move a tile into another. An exponent `r` suits transfers from some value on, memory up to
+    some value: the least is taken, and `reduce` judges it."""
     for v, u in itertools.permutations([g for g in groups if g in problem.transfers.variables], 2):
         falling = [t.exponents for t in problem.transfers.terms]
         ratios = [e.get(v, Fraction(0)) / e[u] for e in falling if u in e]
-        if ratios and _sound(problem, fold := Fold(v, powers({u: max(ratios)}))):
-            yield fold
+        if ratios and _sound(problem, step := Absorb(v, powers({u: max(ratios)}))):
+            yield step
 
 
 def _exponents(problem: Problem, groups: Sequence[Symbol]) -> list[list[Fraction]]:
@@ -354,7 +354,7 @@ def _constant(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
 def _by_weights(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
     """Zero degree of difficulty: weights from one linear system, tiles from the share of each term.
 
-    Reducing ``[exponents | identity]`` gives the monomials of tiles that are determined, and each as a
+    Reducing `[exponents | identity]` gives the monomials of tiles that are determined, and each as a
     product of terms whose values at the optimum are known.
     """
     if len(problem.memory) != 1:
@@ -389,7 +389,7 @@ def _by_weights(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
 
 
 def _by_root(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
-    """One monomial ``x``, memory linear in a power of ``x`` or quadratic in one, in each branch."""
+    """One monomial `x`, memory linear in a power of `x` or quadratic in one, in each branch."""
     limiting = [b for b in problem.memory if b.varying]
     if not limiting:
         return None
@@ -443,7 +443,7 @@ def _by_shift(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
 
 
 def _square_root(expression: Expr) -> Expr:
-    """A square root with squares taken out. Sympy would write ``Abs`` for a factor of unknown sign; here the
+    """A square root with squares taken out. Sympy would write `Abs` for a factor of unknown sign; here the
     sign is settled by the conditions, as only the positive root gives tiles of at least one."""
     result = sympy.Integer(1)
     for side, sign in zip(sympy.fraction(sympy.together(expression)), (1, -1)):

@@ -1,15 +1,15 @@
 """Tiles for a chip: `fit` chooses them by predicted time, and proves that they fit.
 
-Least traffic is not least time: large tiles move fewer bytes, but leave SMs without a group and share none.
+Least traffic is not least time: large tiles move fewer bytes, but leave SMs without a group, and let few share one.
 `fit` predicts the time of every tile that fits (`catdiag.cost.timing` states the model), takes the best, and says
 how many bytes it gave up for that.
 
-How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; blocks likewise, from 16 to 8,192. A
-grouped axis that every loaded array carries gets tile 1 beside others that are shared, since a larger one saves
-no transfer. Operand tiles are in shared memory, `stages` of each streamed block; everything else is in registers, 4
-bytes a value. Kernels index in powers of two, so other tiles must be half as quick again to be taken; among tiles
-predicted within 5% the one with fewer threads a block is taken, then fewer bytes moved, then fewer turns of loops,
-then fewer buffers.
+How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; stream blocks likewise, from 16
+to 8,192. A grouped axis that every loaded array carries gets tile 1 beside others that are shared, since a larger one
+saves no transfer. Operands are in shared memory, `stages` buffers of each stream block; everything else is in
+registers, 4 bytes a value. Kernels index in powers of two, so other tiles must be half as quick again to be taken;
+among tiles predicted within 5% the one with fewer threads a group is taken, then fewer bytes moved, then fewer turns
+of loops, then fewer buffers.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class LeastTraffic:
 class Plan:
     """Tiles for a chip, and what they are predicted to do.
 
-    `smem_bytes` and `register_bytes` are of one block, `resident` blocks share an SM, `load_bytes` and `save_bytes`
-    cross the edge to SMEM in the whole run and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge
-    to SMEM; `bound` names what takes the time. `utilisation` is of the chip's peak FLOP/s, or of its
-    HBM bandwidth where nothing runs on matrix units. `parts_s` are a block's seconds by pipeline.
+    A group runs as a thread block: `smem_bytes` and `register_bytes` are of one, `resident` share an SM. `load_bytes`
+    and `save_bytes` cross the edge to SMEM in the whole run and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte
+    at the edge to SMEM; `bound` names what takes the time. `utilisation` is of the chip's peak FLOP/s, or of its
+    HBM bandwidth where nothing runs on matrix units. `parts_s` are a group's seconds by pipeline.
     """
 
     hardware: str
@@ -110,17 +110,19 @@ class Plan:
         return "\n".join(
             [
                 f"{self.hardware}, {self.dtype}, {sizes}",
-                f"tiles      {_tiles(self.tiles)}; {_several(self.stages, 'stage')} of buffers; {self.threads} threads "
-                f"({_several(self.threads // 32, 'warp')})",
-                f"block      {self.smem_bytes:,} bytes of SMEM; {self.registers_per_thread} registers a thread, "
-                f"of which arrays fill {self.register_bytes:,} bytes in the block",
-                f"grid       {_several(self.groups, 'thread block')}, up to {self.resident} at once on an SM; "
-                f"waves: {self.waves:,}",
-                f"traffic    L2 to SMEM {self.load_bytes:,} bytes, results {self.save_bytes:,}; HBM {self.hbm_bytes:,}",
+                f"tiles      {_tiles(self.tiles)} (g_: group tile, s_: stream block); "
+                f"{_several(self.stages, 'buffer')} of each stream block; "
+                f"{self.threads} threads ({_several(self.threads // 32, 'warp')})",
+                f"on chip    a group takes {self.smem_bytes:,} bytes of SMEM and {self.registers_per_thread} registers "
+                f"a thread, of which arrays fill {self.register_bytes:,} bytes in all",
+                f"grid       {_several(self.groups, 'group')}, each a thread block, up to {self.resident} at once on "
+                f"an SM; waves: {self.waves:,}",
+                f"traffic    L2 to SMEM {self.load_bytes:,} bytes, results {self.save_bytes:,} bytes; "
+                f"HBM {self.hbm_bytes:,} bytes",
                 f"work       {self.flops:,} FLOPs of products, {self.intensity:.1f} a byte between L2 and SM",
                 f"time       {1e6 * self.time_s:.1f} µs predicted, {rate}{100 * self.utilisation:.0f}% of {full}",
                 f"bound by   {self.bound}",
-                f"           one thread block needs, in µs: {parts}",
+                f"           one group needs, in µs: {parts}",
                 f"given up   {given}",
                 f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)",
             ]
@@ -134,7 +136,7 @@ def fit(
     dtype: str = "bf16",
     stages: int | None = None,
 ) -> Plan:
-    """Tiles, blocks, stages and warps for one kernel on a chip, of least predicted time.
+    """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
 
     `diagram` is a diagram or a derivation of one kernel, `sizes` gives every axis, `dtype` is the inputs' and
     outputs'. Raises SizeError for sizes that are missing, unknown or not positive, DoesNotFit with what each array of
@@ -275,7 +277,7 @@ class _Search:
         kernel, values = self.kernels[self.least], {**self.sizes, **smallest}
         chip = self.chip
         limits = {
-            LEVEL: (f"{chip.smem_per_block:,} bytes of SMEM a block", chip.smem_per_block),
+            LEVEL: (f"{chip.smem_per_block:,} bytes of SMEM a thread block", chip.smem_per_block),
             REGISTERS: (f"{4 * chip.registers_per_sm:,} bytes of registers", 4 * chip.registers_per_sm),
         }
         tile = f"smallest tile, {_tiles(smallest)}," if smallest else "diagram, which has no groups and no stream,"
@@ -291,7 +293,7 @@ class _Search:
             lines += [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in worst.residents]
         lines.append(
             f"beside arrays a thread takes {OVERHEAD} of its at most {chip.registers_per_thread} registers; "
-            "stream an axis, or group more axes, for smaller blocks"
+            "stream an axis, or group more axes, for smaller tiles"
         )
         return DoesNotFit("\n".join(lines))
 
@@ -405,11 +407,11 @@ class _Search:
         else:
             reasons = []
             if fewest.get("groups") < self.chip.sms:
-                reasons.append(f"only {_several(int(fewest.get('groups')), 'thread block')} for {self.chip.sms} SMs")
+                reasons.append(f"only {_several(int(fewest.get('groups')), 'group')} for {self.chip.sms} SMs")
             elif fewest.get("waves") * fewest.get("resident") != chosen.get("waves") * chosen.get("resident"):
                 waves = _several(int(fewest.get("waves")), "wave")
                 reasons.append(f"{waves} of {int(fewest.get('resident'))} on an SM")
-            reasons.append(f"{_several(fewest.stages, 'stage')}, {32 * fewest.warps} threads")
+            reasons.append(f"{_several(fewest.stages, 'buffer')}, {32 * fewest.warps} threads")
             verdict = f"it would take {slower:.2f} times as long" if slower > 1.005 else "it is no quicker"
             why = f"{verdict} ({'; '.join(reasons)})"
         return LeastTraffic(dict(fewest.tiles), int(fewest.moved), ratio, slower, why)

@@ -1,16 +1,16 @@
 """Posynomial programs, and certificates of their optima checked without trusting whoever found them.
 
-A *posynomial* is a sum of monomials ``c * g1**e1 * g2**e2 ...`` in tile sizes ``g``, with rational
-exponents ``e`` and coefficients ``c > 0`` in the other sizes. A :class:`Problem` asks for the least
-``transfers`` over real tiles of at least one with every branch of ``memory`` at most ``capacity``. Both are
+A *posynomial* is a sum of monomials `c * g1**e1 * g2**e2 ...` in tile sizes `g`, with rational
+exponents `e` and coefficients `c > 0` in the other sizes. A `Problem` asks for the least
+`transfers` over real tiles of at least one with every branch of `memory` at most `capacity`. Both are
 counted in the same unit (values, or bytes if the coefficients carry the width of an element).
 
-Nothing here searches. A :class:`Certificate` states an optimum and why it is one: *reductions* (each maps a
-feasible point to another that costs no more) and a *proof* of what is left: :class:`Weights` (the dual of a
-geometric program: Duffin, Peterson, Zener, *Geometric Programming*, 1967, chapter 3), :class:`Shifted` or
-:class:`Monotone` (both derived here). :func:`check_certificate` replays it with fractions and identities of
+Nothing here searches. A `Certificate` states an optimum and why it is one: *reductions* (each maps a
+feasible point to another that costs no more) and a *proof* of what is left: `Weights` (the dual of a
+geometric program: Duffin, Peterson, Zener, *Geometric Programming*, 1967, chapter 3), `Shifted` or
+`Monotone` (both derived here). `check_certificate` replays it with fractions and identities of
 algebraic functions. The inequalities that the statement rests on besides (that a block fits, that a tile is
-at least one and at most its axis) are not decided but handed back by :func:`requirements`.
+at least one and at most its axis) are not decided but handed back by `requirements`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def number(fraction: Fraction | int) -> sympy.Rational:
 
 
 def power(base: Expr, exponent: Fraction | int) -> Expr:
-    """``base ** exponent`` as a sympy expression, the exponent staying exact."""
+    """`base ** exponent` as a sympy expression, the exponent staying exact."""
     return base ** number(exponent)
 
 
@@ -79,7 +79,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Posynomial:
-    """A sum of terms; :func:`collect` makes one in which no two have the same powers."""
+    """A sum of terms; `collect` makes one in which no two have the same powers."""
 
     terms: tuple[Term, ...]
 
@@ -105,10 +105,10 @@ class Posynomial:
 
 
 def collect(terms: Iterable[Term]) -> Posynomial:
-    """Merge terms with the same powers. Unmerged, ``2*d*g`` and ``3*g`` would be two monomials, and the dual
+    """Merge terms with the same powers. Unmerged, `2*d*g` and `3*g` would be two monomials, and the dual
     needlessly of a higher degree of difficulty.
 
-    Raises ``ValueError`` where a merged coefficient is negative.
+    Raises `ValueError` where a merged coefficient is negative.
     """
     merged: dict[Powers, Expr] = {}
     for term in terms:
@@ -121,7 +121,7 @@ def collect(terms: Iterable[Term]) -> Posynomial:
 
 
 def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
-    """Read an expression as a posynomial in ``variables``; raises ``ValueError`` where it is none.
+    """Read an expression as a posynomial in `variables`; raises `ValueError` where it is none.
 
     >>> g, d, s = sympy.symbols("g d s", positive=True)
     >>> [(t.coefficient, t.exponents) for t in posynomial(g * (2 * d + s) + 3 * g + d / g**2, [g]).terms]
@@ -141,7 +141,7 @@ def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
 
 
 def dominates(larger: Posynomial, smaller: Posynomial) -> bool:
-    """Whether ``larger >= smaller`` is shown for all sizes and tiles of at least one: writing each symbol as
+    """Whether `larger >= smaller` is shown for all sizes and tiles of at least one: writing each symbol as
     one plus something non-negative leaves no negative coefficient (sufficient, not necessary)."""
     difference = sympy.expand(larger.expr - smaller.expr)
     if difference == 0:
@@ -156,7 +156,7 @@ def dominates(larger: Posynomial, smaller: Posynomial) -> bool:
 def vanishes(expression: Expr) -> bool:
     """Whether an algebraic function is shown to be zero, exactly: each root becomes a new symbol subject to
     its defining equation, and the numerator is reduced modulo these. Roots are taken to be real, and split
-    only at factors that are then positive. ``False`` means "not shown".
+    only at factors that are then positive. `False` means "not shown".
 
     >>> x = sympy.Symbol("x", positive=True)
     >>> r = sympy.sqrt(x**2 + x)
@@ -197,7 +197,7 @@ def vanishes(expression: Expr) -> bool:
 
 
 def combination(rows: Sequence[Powers], target: Powers) -> tuple[Fraction, ...] | None:
-    """Exponents with which the monomials ``rows`` multiply to ``target``; ``None`` where there are none."""
+    """Exponents with which the monomials `rows` multiply to `target`; `None` where there are none."""
     variables = sorted({v for row in (*rows, target) for v, _ in row}, key=sympy.default_sort_key)
     system = [[dict(row).get(v, Fraction(0)) for row in (*rows, target)] for v in variables]
     reduced, pivots = echelon(system)
@@ -227,7 +227,7 @@ def echelon(matrix: Sequence[Sequence[Fraction]]) -> tuple[list[list[Fraction]],
 
 @dataclass(frozen=True)
 class Problem:
-    """Least ``transfers``, real tiles from one to their ``bounds``, each ``memory`` at most ``capacity``."""
+    """Least `transfers`, real tiles from one to their `bounds`, each `memory` at most `capacity`."""
 
     transfers: Posynomial
     memory: tuple[Posynomial, ...]
@@ -236,8 +236,8 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Fold:
-    """Set ``variable`` to one and multiply each other tile ``u`` by ``variable ** into[u]``: no worse."""
+class Absorb:
+    """Set `variable` to one and multiply each other tile `u` by `variable ** into[u]`: no worse."""
 
     variable: Symbol
     into: Powers = ()
@@ -245,14 +245,14 @@ class Fold:
 
 @dataclass(frozen=True)
 class Fill:
-    """Set ``variable``, which no memory depends on, to its bound."""
+    """Set `variable`, which no memory depends on, to its bound."""
 
     variable: Symbol
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Forget branch ``branch`` of the memory, which branch ``by`` dominates."""
+    """Forget branch `branch` of the memory, which branch `by` dominates."""
 
     branch: int
     by: int
@@ -261,8 +261,8 @@ class Drop:
 @dataclass(frozen=True)
 class Weights:
     """Weights of the varying transfers (summing to one) and of the varying memory terms, in their order. With
-    terms ``u_i`` and weights ``delta_i``, ``sum u_i >= prod (u_i / delta_i)**delta_i``; likewise for the
-    memory with ``lambda = sum mu_k``; where all exponents of tiles cancel, the product bounds every point.
+    terms `u_i` and weights `delta_i`, `sum u_i >= prod (u_i / delta_i)**delta_i`; likewise for the
+    memory with `lambda = sum mu_k`; where all exponents of tiles cancel, the product bounds every point.
     """
 
     transfers: tuple[Fraction, ...]
@@ -270,19 +270,19 @@ class Weights:
 
     @property
     def multiplier(self) -> Fraction:
-        """``lambda``: minus the elasticity of the varying transfers in the capacity left to tiles."""
+        """`lambda`: minus the elasticity of the varying transfers in the capacity left to tiles."""
         return sum(self.memory, Fraction(0))
 
 
 @dataclass(frozen=True)
 class Shifted:
-    """Transfers ``A/x + B/y + C/(x*y)`` under ``alpha*x*y + beta*x + gamma*y <= S``, x and y monomials.
+    """Transfers `A/x + B/y + C/(x*y)` under `alpha*x*y + beta*x + gamma*y <= S`, x and y monomials.
 
-    With ``u = 1/x``, ``v = 1/y`` the constraint is ``alpha + beta*v + gamma*u <= S*u*v``. Hence ``C*u*v`` is
-    at least ``C/S`` times its left side, so with ``A' = A + C*gamma/S``, ``B' = B + C*beta/S`` transfers are
-    at least ``C*alpha/S + A'*u + B'*v``. The constraint is also ``U*V >= alpha*S + beta*gamma`` where
-    ``U = S*u - beta > 0``, ``V = S*v - gamma > 0``, and ``A'*U + B'*V >= 2*sqrt(A'*B'*U*V)``. So transfers
-    are at least ``(C*alpha + A'*beta + B'*gamma + 2*root) / S``, ``root**2 = A'*B'*(alpha*S + beta*gamma)``.
+    With `u = 1/x`, `v = 1/y` the constraint is `alpha + beta*v + gamma*u <= S*u*v`. Hence `C*u*v` is
+    at least `C/S` times its left side, so with `A' = A + C*gamma/S`, `B' = B + C*beta/S` transfers are
+    at least `C*alpha/S + A'*u + B'*v`. The constraint is also `U*V >= alpha*S + beta*gamma` where
+    `U = S*u - beta > 0`, `V = S*v - gamma > 0`, and `A'*U + B'*V >= 2*sqrt(A'*B'*U*V)`. So transfers
+    are at least `(C*alpha + A'*beta + B'*gamma + 2*root) / S`, `root**2 = A'*B'*(alpha*S + beta*gamma)`.
     """
 
     x: Powers
@@ -302,19 +302,19 @@ class Monotone:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The claim that ``value`` is the optimum of ``problem``, attained at ``tiles``, and why. ``tiles`` gives
-    monomials of tiles and their sizes: where only a product is determined, the product. With no ``proof`` the
+    """The claim that `value` is the optimum of `problem`, attained at `tiles`, and why. `tiles` gives
+    monomials of tiles and their sizes: where only a product is determined, the product. With no `proof` the
     reductions alone must leave a constant."""
 
     problem: Problem
     value: Expr
     tiles: Tiles
     proof: Weights | Shifted | Monotone | None
-    reductions: tuple[Fold | Fill | Drop, ...] = ()
+    reductions: tuple[Absorb | Fill | Drop, ...] = ()
 
 
-def reduce(problem: Problem, step: Fold | Fill | Drop) -> Problem:
-    """The problem after one reduction; raises ``CertificateError`` where the step is not sound."""
+def reduce(problem: Problem, step: Absorb | Fill | Drop) -> Problem:
+    """The problem after one reduction; raises `CertificateError` where the step is not sound."""
     if isinstance(step, Drop):
         if step.branch == step.by or not dominates(problem.memory[step.by], problem.memory[step.branch]):
             raise CertificateError(f"branch {step.by} of the memory is not shown to dominate {step.branch}")
@@ -329,11 +329,11 @@ def reduce(problem: Problem, step: Fold | Fill | Drop) -> Problem:
         return replace(problem, transfers=_set(problem.transfers, step.variable, bound))
     targets = dict(step.into)
     if step.variable in targets or any(e < 0 for e in targets.values()):
-        raise CertificateError(f"{step.variable} cannot be folded into {step.into}")
+        raise CertificateError(f"{step.variable} cannot be absorbed by {step.into}")
     for term in (t for p in (problem.transfers, *problem.memory) for t in p.terms):
         e = term.exponents
         if sum((r * e.get(u, Fraction(0)) for u, r in step.into), Fraction(0)) > e.get(step.variable, 0):
-            raise CertificateError(f"folding {step.variable} away may raise {term.expr}")
+            raise CertificateError(f"absorbing {step.variable} may raise {term.expr}")
     return Problem(
         _set(problem.transfers, step.variable, sympy.Integer(1)),
         tuple(_set(b, step.variable, sympy.Integer(1)) for b in problem.memory),
@@ -365,14 +365,14 @@ def reduced(certificate: Certificate) -> Problem:
 
 
 def check_certificate(certificate: Certificate) -> bool:
-    """``True`` where a certificate shows its claim under :func:`requirements`; else ``CertificateError``."""
+    """`True` where a certificate shows its claim under `requirements`; else `CertificateError`."""
     problem, proof, bounds = reduced(certificate), certificate.proof, dict(certificate.problem.bounds)
     keys = [key for key, _ in certificate.tiles]
     if any(combination(keys[:i], key) is not None for i, key in enumerate(keys)):
         raise CertificateError("the size of a tile is stated twice")
     for step in certificate.reductions:
         if not isinstance(step, Drop):
-            size = sympy.Integer(1) if isinstance(step, Fold) else bounds[step.variable]
+            size = sympy.Integer(1) if isinstance(step, Absorb) else bounds[step.variable]
             if dict(certificate.tiles).get(powers({step.variable: 1})) != size:
                 raise CertificateError(f"the reductions set {step.variable} to {size}, the tiles do not")
     if proof is None:
@@ -394,7 +394,7 @@ def check_certificate(certificate: Certificate) -> bool:
 
 
 def value_at(p: Posynomial, tiles: Tiles) -> Expr:
-    """A posynomial at sizes of monomials; raises ``CertificateError`` if they do not determine it."""
+    """A posynomial at sizes of monomials; raises `CertificateError` if they do not determine it."""
     summands, keys = [], [key for key, _ in tiles]
     for term in p.terms:
         exponents = combination(keys, term.powers)
@@ -421,7 +421,7 @@ def _weighted(problem: Problem, proof: Weights) -> Expr:
 
 
 def two_tiles(problem: Problem, x: Powers, y: Powers) -> tuple[Expr, ...]:
-    """``(A', B', C, alpha, beta, gamma, S)`` of :class:`Shifted`; raises where that is not the form."""
+    """`(A', B', C, alpha, beta, gamma, S)` of `Shifted`; raises where that is not the form."""
     if len(problem.memory) != 1:
         raise CertificateError("two tiles need one branch of memory")
     found = []

@@ -30,8 +30,9 @@ class Proof:
 def prove_bound(amounts: Sequence[Amount], limit: int, tops: Mapping[str, int]) -> Proof:
     """Proves that each amount is at most `limit` when every symbol lies between 1 and its top.
 
+    It is decided here and not in a child process, whose start would take longer than these small problems do.
     Symbols are real in the proof, which proves it for whole ones. Sizes that the amounts do not mention are
-    unbounded. Raises CatdiagError if it is false or z3 gives up.
+    unbounded. Raises CatdiagError if it is false or z3 gives up, KeyboardInterrupt where it is interrupted.
     """
     import z3
 
@@ -46,6 +47,9 @@ def prove_bound(amounts: Sequence[Amount], limit: int, tops: Mapping[str, int]) 
         solver.set("rlimit", _RLIMIT)
         solver.add(*bounds, _term(amount, unknowns, context) > limit)
         answer = solver.check()
+        # While z3 works, Ctrl-C is its own: it stops, answers "unknown", and nobody else hears of it.
+        if answer == z3.unknown and "interrupted" in solver.reason_unknown():
+            raise KeyboardInterrupt
         if answer != z3.unsat:
             raise CatdiagError(f"could not prove {amount} ≤ {limit} ({answer}): the tile may not fit")
     ranges = ", ".join(f"1 ≤ {name} ≤ {tops[name]}" for name in used)

@@ -66,7 +66,6 @@ Numbers = Any
 OVERHEAD = 40
 """Registers a thread needs beside arrays, for addresses, counters and what the compiler keeps: an assumption."""
 WARPS = (4, 8, 16)
-PIPELINES = ("tensor", "exp", "alu", "L2")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.kernel.polynomial import scaled, to_poly, to_term
+from catdiag.kernel.polynomial import Poly, scaled, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
     LOGICAL,
@@ -33,6 +33,7 @@ Ask = Callable[[Sequence[Term], Term], bool]
 """A solver: whether hypotheses entail a goal, over naturals (sizes) and integers (indices). False if it cannot tell."""
 
 REAL, NONNEG, NONZERO = 1, 2, 4
+_DEEP = 300
 POS = REAL | NONNEG | NONZERO
 
 
@@ -101,6 +102,7 @@ class Context:
         self._signs: dict[Term, int] = {}
         self._asked: dict[Term, bool] = {}
         self._held: dict[Term, bool] = {}
+        self.polynomials: dict[Term, Poly] = {}
         self._plain: set[Term] | None = None
         # What is known in fewer ranges and facts is known here.
         self._parent = parent
@@ -161,6 +163,8 @@ class Context:
         """The flags REAL, NONNEG, NONZERO that are known of t. The last two are meant of reals."""
         found = self._signs.get(t)
         if found is None:
+            if t.weight > _DEEP:
+                self._from_the_leaves(t)
             above = self._parent
             while above is not None and found != POS:
                 found = above._signs.get(t)
@@ -173,6 +177,19 @@ class Context:
                         found |= flags
             self._signs[t] = found
         return found
+
+    def _from_the_leaves(self, t: Term) -> None:
+        """Finds the signs of the parts of a large term first, so that a deep one takes no deep recursion."""
+        order: dict[Term, None] = {}
+        stack = [t]
+        while stack:
+            u = stack.pop()
+            if u not in order and u not in self._signs:
+                order[u] = None
+                if u.op not in ("big", "ite"):
+                    stack.extend(u.args)
+        for u in reversed(list(order)[1:]):
+            self.signs(u)
 
     def _signs_of(self, t: Term) -> int:
         op, args = t.op, t.args

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catdiag.kernel.context import Context, Fact, fresh, negate, nonzero, real
-from catdiag.kernel.terms import ZERO, KernelError, Term, fn, idx, open_body, show
+from catdiag.kernel.terms import ZERO, Data, KernelError, Term, fn, idx, leaves, open_body, show, substitute
 
 _SIGNS = {"lt": "<", "le": "≤", "eq": "="}
 LIMIT = 50_000
@@ -37,11 +37,18 @@ class Obligation:
         return Fact(self.ranges, self.guards, self.condition)
 
     def __str__(self) -> str:
-        text = show_condition(self.condition)
+        spoken = set().union(*(leaves(c, "idx") for c in (self.condition, *self.guards)))
+        taken = {name for name, _ in self.ranges}
+        letters = (c for c in "ijklmnopuvwz" if c not in taken)
+        names = {name: next(letters, name) if name.startswith("%") else name for name, _ in self.ranges}
+        put: dict[tuple[str, Data], Term] = {("idx", old): idx(new) for old, new in names.items()}
+        text = show_condition(substitute(self.condition, put))
         if self.guards:
-            text += " where " + " and ".join(map(show_condition, self.guards))
-        if self.ranges:
-            text += " for all " + ", ".join(f"{i} < {show(n)}" for i, n in self.ranges)
+            text += " where " + " and ".join(show_condition(substitute(guard, put)) for guard in self.guards)
+        over = [(names[name], show(n)) for name, n in self.ranges if name in spoken]
+        if over:
+            # An index is usually named by its axis, and an axis by its size.
+            text += " for all " + ", ".join(i if i == n else f"{i} < {n}" for i, n in over)
         return text
 
 

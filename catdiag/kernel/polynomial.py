@@ -17,7 +17,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Protocol
 
-from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fn, mul, num
+from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fn, mul, num, show
 
 Monomial = tuple[tuple[Term, Fraction], ...]
 Poly = dict[Monomial, Fraction]
@@ -29,6 +29,10 @@ DIGITS = 200_000
 """The most binary digits of a coefficient."""
 
 
+LARGEST_ATOM = 20_000
+"""The largest part of a normal form."""
+
+
 class NotReal(KernelError):
     """A polynomial step over a value that is not known to be real."""
 
@@ -38,7 +42,9 @@ class TooLarge(KernelError):
 
 
 class Facts(Protocol):
-    """What the normal form asks of its surroundings."""
+    """What the normal form asks of its surroundings. `polynomials` remembers what was found there."""
+
+    polynomials: dict[Term, Poly]
 
     def real(self, t: Term) -> bool: ...
     def nonzero(self, t: Term) -> bool: ...
@@ -144,8 +150,18 @@ def to_poly(t: Term, facts: Facts) -> Poly:
         for a in t.args:
             result = times(result, to_poly(a, facts), facts)
         return result
-    if not facts.real(t):
-        raise NotReal(f"{t} is not known to be real")
+    found = facts.polynomials.get(t)
+    if found is None:
+        if not facts.real(t):
+            raise NotReal(f"{show(t) if t.weight < 1000 else 'a term'} is not known to be real")
+        found = _of_function(t, facts)
+        if any(atom.weight > LARGEST_ATOM for m in found for atom, _ in m):
+            raise TooLarge("an atom of a normal form is too large")
+        facts.polynomials[t] = found
+    return found
+
+
+def _of_function(t: Term, facts: Facts) -> Poly:
     if t.op == "exp":
         exponent = t.args[0]
         if facts.real(exponent):

@@ -65,7 +65,18 @@ class Term:
             return True
         if not isinstance(other, Term) or self._hash != other._hash:
             return False
-        return self.op == other.op and self.data == other.data and self.args == other.args
+        # Without recursion, and each pair once: terms may be deep, and share parts.
+        seen: set[tuple[int, int]] = set()
+        stack = [(self, other)]
+        while stack:
+            a, b = stack.pop()
+            if a is b or (id(a), id(b)) in seen:
+                continue
+            if a._hash != b._hash or a.op != b.op or a.data != b.data or len(a.args) != len(b.args):
+                return False
+            seen.add((id(a), id(b)))
+            stack.extend(zip(a.args, b.args, strict=True))
+        return True
 
     def __hash__(self) -> int:
         return self._hash

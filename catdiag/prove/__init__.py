@@ -3,7 +3,6 @@
 - `export`: diagrams as core programs;
 - `normal`, `find`: the normal form with its trace, and the search for certificates;
 - `exact`, `refute`: exact runs and counterexamples;
-- `solver`, `worker`: z3 in a process of its own;
 - `api`: `prove` and `equivalent`.
 """
 

@@ -11,14 +11,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import isqrt
+from math import isqrt, prod
 from typing import Any
 
 BITS = 120
+_TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid"}
+_HARD = 40
 
 
 class Undefined(Exception):
     """An operation outside its domain: the program means nothing on this input."""
+
+
+class Exhausted(Exception):
+    """The work allowed is used up."""
+
+
+class Budget:
+    """A number of scalar operations that may still be carried out; transcendental ones count for many."""
+
+    def __init__(self, operations: int) -> None:
+        self.left = operations
+
+    def spend(self, operations: int) -> None:
+        """Counts work. Raises Exhausted where none is left."""
+        self.left -= operations
+        if self.left < 0:
+            raise Exhausted
 
 
 class Unclear(Exception):
@@ -343,11 +362,16 @@ def run(
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Mapping[str, Callable[..., Fraction]],
+    budget: Budget | None = None,
 ) -> list[Array]:
-    """The outputs of a core program. `blocks` gives the sizes of blocks and tiles by their local names (default 1)."""
+    """The outputs of a core program. `blocks` gives the sizes of blocks and tiles by their local names (default 1).
+
+    Raises Undefined and Unclear as the operations do, and Exhausted where the budget does not suffice.
+    """
+    budget = budget or Budget(10**9)
     wires = list(inputs)
     for node in program["nodes"]:
-        wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions))
+        wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, budget))
     return [wires[w] for w, _ in program["outputs"]]
 
 
@@ -357,11 +381,13 @@ def _node(
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Mapping[str, Callable[..., Fraction]],
+    budget: Budget,
 ) -> list[Array]:
     op = node["op"]
     extent = {name: n for a in args for name, n in zip(a.axes, a.shape, strict=True)}
     if op == "map":
         names = tuple(extent)
+        budget.spend(prod(extent.values()) * (_HARD if node["fn"] in _TRANSCENDENTAL else 1))
         return [
             build(
                 names,
@@ -373,6 +399,7 @@ def _node(
         kept = tuple(n for n in extent if n != node["axis"]) if op == "reduce" else tuple(node["axes"])
         gone = tuple(n for n in extent if n not in kept)
         monoid = node["monoid"] if op == "reduce" else "sum"
+        budget.spend(prod(extent.values()))
 
         def total(i: tuple[int, ...]) -> Value:
             here = dict(zip(kept, i, strict=True))
@@ -403,11 +430,11 @@ def _node(
     if op == "fold":
         axis, local = node["axis"], node["block"]
         n = extent[axis]
-        state = run(node["unit"], [], sizes, blocks, functions)
+        state = run(node["unit"], [], sizes, blocks, functions, budget)
         for start in range(0, n, blocks.get(local, 1)):
             stop = min(n, start + blocks.get(local, 1))
             here = [a.slice(axis, start, stop) for a in args]
-            state = run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions)
+            state = run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions, budget)
         return state
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
     starts = [range(0, n, blocks.get(local, 1)) for _, local, n in tiles]
@@ -421,7 +448,7 @@ def _node(
             here = [a.slice(axis, start, stop) for a in here]
             local_sizes[local] = stop - start
         offset = {axis: start for (axis, _, _), start in zip(tiles, corner, strict=True)}
-        for k, out in enumerate(run(node["body"], here, local_sizes, blocks, functions)):
+        for k, out in enumerate(run(node["body"], here, local_sizes, blocks, functions, budget)):
             sizes_of = dict(zip(out.axes, out.shape, strict=True)) | {axis: n for axis, _, n in tiles}
             shapes[k] = (out.axes, sizes_of)
             for i, v in out.values.items():

@@ -15,7 +15,7 @@ from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
 from catdiag.kernel.defined import Obligation
 from catdiag.kernel.polynomial import TooLarge, to_poly, vanishes
 from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, fn, leaves, show, size, sub, substitute, term_data
-from catdiag.prove.normal import Normaliser
+from catdiag.prove.normal import Normaliser, Work
 
 
 class Open(Exception):
@@ -33,6 +33,7 @@ class Finder(Checker):
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
         self._splits = 0
+        self.work = Work()
 
     def fold_proof(self) -> Json:
         """A new record for the next fold."""
@@ -46,9 +47,11 @@ class Finder(Checker):
 
     def equation(self, ctx: Context, left: Term, right: Term, proof: Json) -> None:
         """Finds a proof that two terms are equal and records it. Raises Open if none was found."""
+        if left == right:
+            return
         record = _record(proof)
         goal: Open | None = None
-        first, second = Normaliser(), Normaliser()
+        first, second = Normaliser(self.work), Normaliser(self.work)
         try:
             x, y = first.normal(ctx, left), second.normal(ctx, right)
             if x == y:
@@ -121,7 +124,7 @@ class Finder(Checker):
         try:
             if ctx.entails(condition):
                 return True
-            search = Normaliser()
+            search = Normaliser(self.work)
             if ctx.entails(self._condition(ctx, condition, search)):
                 record["steps"] = search.steps
                 return True
@@ -164,7 +167,7 @@ class Finder(Checker):
             ctx = Context(self.ask, dict(owed.ranges), facts, names)
             for guard in owed.guards:
                 ctx = ctx.with_condition(guard)
-            search = Normaliser()
+            search = Normaliser(self.work)
             try:
                 # The fact may not be used on itself: it would turn into `1 ≠ 0` and be lost.
                 bare = Context(self.ask, dict(owed.ranges), facts[: len(facts) - len(defined)], names)

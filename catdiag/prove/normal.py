@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import permutations
+from itertools import permutations, product
+from math import factorial, prod
 from typing import Any
 
 from catdiag.kernel.axioms import RULES
@@ -45,20 +46,27 @@ _RING = {"add", "mul", "inv", "exp", "log", "sqrt"}
 Path = tuple[int, ...]
 
 
-class Normaliser:
-    """Rewrites terms to normal form; `.steps` is the trace. `budget` bounds the number of steps."""
+class Work:
+    """How much may still be rewritten, in parts of terms: a count, so that the limit does not depend on the machine."""
 
-    def __init__(self, budget: int = 20_000) -> None:
+    def __init__(self, parts: int = 300_000) -> None:
+        self.left = parts
+
+
+class Normaliser:
+    """Rewrites terms to normal form; `.steps` is the trace. `work` bounds what it and others that share it do."""
+
+    def __init__(self, work: Work | None = None) -> None:
         self.steps: list[list[Any]] = []
-        self.budget = budget
+        self.work = work or Work()
 
     def step(self, ctx: Context, t: Term, path: Path, rule: str, *args: Any) -> Term:
         """One kernel rule at the subterm t, recorded if it changes it."""
+        self.work.left -= t.weight
+        if self.work.left < 0:
+            raise TooLarge("the normal form takes too much work")
         result = RULES[rule](ctx, t, *args)
         if result != t:
-            self.budget -= 1
-            if self.budget < 0:
-                raise TooLarge("the normal form takes too many steps")
             self.steps.append([rule, list(path), *args])
         return result
 
@@ -369,9 +377,9 @@ class Normaliser:
         names = [f"%c{k}" for k in range(depth)]
         for name in names:
             body = open_body(body, idx(name), depth - 1 - names.index(name))
-        if depth > 6:
+        best = min(_orders(sizes), key=lambda order: _chain_key(sizes, body, names, order), default=None)
+        if best is None:
             return t
-        best = min(permutations(range(depth)), key=lambda order: _chain_key(sizes, body, names, order))
         order = list(range(depth))
         for target, wanted in enumerate(best):
             for place in range(order.index(wanted), target, -1):
@@ -411,6 +419,20 @@ def _over(m: Monomial, n: Monomial) -> Monomial | None:
     for a, e in n:
         powers[a] = powers.get(a, Fraction(0)) - e
     return tuple((a, e) for a, e in powers.items() if e) if all(e >= 0 for e in powers.values()) else None
+
+
+_MOST_ORDERS = 720
+
+
+def _orders(sizes: list[Term]) -> Iterator[tuple[int, ...]]:
+    """The orders of binders that sort their sizes: those of one size in every order, if these are not too many."""
+    groups: dict[str, list[int]] = {}
+    for k, n in enumerate(sizes):
+        groups.setdefault(n.key, []).append(k)
+    if prod(factorial(len(group)) for group in groups.values()) > _MOST_ORDERS:
+        return
+    for parts in product(*(permutations(groups[key]) for key in sorted(groups))):
+        yield tuple(k for part in parts for k in part)
 
 
 def _chain_key(sizes: list[Term], body: Term, names: list[str], order: tuple[int, ...]) -> tuple[list[str], str]:

@@ -66,8 +66,13 @@ def _text(value: Any) -> str:
     return "[" + ", ".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
 
 
-def refute(statement: Mapping[str, Any], tries: int = 400, seed: int = 0) -> Counterexample | None:
-    """A counterexample to a statement (two core programs and assumptions), or None if none was found."""
+def refute(
+    statement: Mapping[str, Any], tries: int = 400, operations: int = 150_000, seed: int = 0
+) -> Counterexample | None:
+    """A counterexample to a statement (two core programs and assumptions), or None if none was found.
+
+    The search is bounded by `tries` and by a number of scalar `operations`, so that it ends in seconds.
+    """
     left, right = statement["left"], statement["right"]
     symbols = sorted({s for d in left["inputs"] for _, size in d["axes"] for s in _symbols(size)})
     assumptions = [condition(c) for c in statement["assume"]]
@@ -77,16 +82,19 @@ def refute(statement: Mapping[str, Any], tries: int = 400, seed: int = 0) -> Cou
     shapes = list(_shapes(symbols, assumptions))
     if not shapes:
         return None
+    budget = exact.Budget(operations)
     for k in range(tries):
         sizes = shapes[k % len(shapes)] if k >= len(shapes) else shapes[k]
         blocks = {name: 1 + rng.randrange(2) if k % 3 else 1 for name in locals_}
         functions, told = _interpretations(names, rng)
         inputs = [_random_array(d, sizes, rng, simple=k < tries // 2) for d in left["inputs"]]
         try:
-            ours = exact.run(left, inputs, sizes, blocks, functions)
-            theirs = exact.run(right, inputs, sizes, blocks, functions)
+            ours = exact.run(left, inputs, sizes, blocks, functions, budget)
+            theirs = exact.run(right, inputs, sizes, blocks, functions, budget)
         except (exact.Undefined, exact.Unclear):
             continue
+        except exact.Exhausted:
+            return None
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             for i, value in a.values.items():
                 index = dict(zip(a.axes, i, strict=True))

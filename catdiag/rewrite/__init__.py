@@ -1,1 +1,10 @@
-"""Rewrites of diagrams: finding them here, proving them in `derivation`."""
+"""Rewrites of diagrams, each with its theorem: an axis streamed through a loop, axes run in groups.
+
+- `derivation`: a diagram rewritten step by step, every step proved;
+- `strategy`: which axis to stream and which to group when nobody says;
+- `stream`: the loop over blocks of an axis; `group`: tiles of axes, each on its own;
+- `cascade`: which parts a loop's state has; it reads a diagram box by box, with `rules` for each kind of box,
+  `separable` (statistics pulled out of elements) and `stabiliser` (exponentials kept as they were written);
+- `terms`, `emitter`, `tidy`: the graph that the search grows, diagrams made from it, and one tidied before it;
+- `formula`: what was found, as formulas for people.
+"""

@@ -49,7 +49,7 @@ class Derivation:
     steps: tuple[Step, ...] = ()
     ungrouped: Diagram | None = None
     groups: tuple[str, ...] = ()
-    ask: Z3 = field(repr=False, compare=False, default=None)  # type: ignore[assignment]
+    ask: Z3 = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
     def start(source: Diagram, ask: Z3 | None = None) -> Derivation:
@@ -103,8 +103,9 @@ class Derivation:
         False
         """
         from catdiag.rewrite.group import find
+        from catdiag.signature import axis_names
 
-        names = axes.split() if isinstance(axes, str) else list(axes)
+        names = axis_names(axes) if isinstance(axes, str) else list(axes)
         grouped = find(self.diagram, names)
         prefix = self.diagram.title or "it"
         grouped = _titled(grouped, f"{prefix}.group({' '.join(names)!r})")
@@ -164,13 +165,19 @@ class Derivation:
         return self.run(*arrays)
 
     def io(self, **options: Any) -> IO:
-        """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks."""
+        """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks.
+
+        The options are those of `catdiag.cost.io.io`.
+        """
         from catdiag.cost.io import io
 
         return io(self.diagram, **options)
 
     def fit(self, hardware: Hardware, sizes: Mapping[str, int], **options: Any) -> Plan:
-        """The tiles of least predicted time on a machine, with z3's proof that they fit. Raises DoesNotFit."""
+        """The tiles of least predicted time on a machine, with z3's proof that they fit.
+
+        The options are `dtype` and `stages` of `catdiag.cost.plan.fit`. Raises DoesNotFit, with what each array takes.
+        """
         from catdiag.cost.plan import fit
 
         return fit(self.diagram, hardware, sizes, **options)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from catdiag.boxes import Box, Einsum, Map, Reduce, Reindex, Rename, map_box
-from catdiag.diagram import Diagram, Graph, Node, of_graph
+from catdiag.diagram import Diagram, Graph, Node, live, of_graph
 from catdiag.rewrite.terms import Terms
-from catdiag.rewrite.tidy import live
 from catdiag.types import ArrayType, Axis, Ty
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Rename, SizeOf
@@ -131,13 +132,13 @@ def _say(box: Box, args: Sequence[Text]) -> Text:
     if isinstance(op, Map):
         return _say_map(op.fn.removeprefix("apply:"), args)
     if isinstance(op, Reduce):
-        return f"{_BIG[op.monoid]}_{op.axis} {_in(args[0], 3)}", 2
+        return f"{_BIG[op.monoid]}_{op.axis} {_in(args[0], 3)}", 1
     if isinstance(op, Einsum):
         body = "·".join(_in(a, 3) for a in args) or "1"
         left = box.cod[0].names
         gone = dict.fromkeys(n for t in box.dom for n in t.names if n not in left)
         if gone:
-            return f"Σ_{','.join(gone)} {body}", 2
+            return f"Σ_{','.join(gone)} {body}", 1
         return (body, 3) if len(args) > 1 else args[0]
     if isinstance(op, Rename):
         pairs = ",".join(f"{a}→{b}" for a, b in op.pairs)
@@ -147,14 +148,27 @@ def _say(box: Box, args: Sequence[Text]) -> Text:
     if isinstance(op, SizeOf):
         return show_size(op.size), _ATOM if not isinstance(op.size, tuple) else 2
     if isinstance(op, Const):
-        return ("-∞", _ATOM) if op.value is None else (str(op.value), _ATOM if op.value.denominator == 1 else 3)
+        return ("-∞", _ATOM) if op.value is None else _number(op.value)
     return f"{box.name}({', '.join(a[0] for a in args)})", _ATOM
+
+
+def _number(value: Fraction) -> Text:
+    """A number; round large ones in powers of ten."""
+    text = str(value)
+    zeros = len(text) - len(text.rstrip("0"))
+    if value.denominator == 1 and zeros > 6:
+        head = text[: len(text) - zeros]
+        text = f"{head}e{zeros}"
+    return text, 2 if value < 0 else _ATOM if value.denominator == 1 else 3
 
 
 def _say_map(fn: str, args: Sequence[Text]) -> Text:
     if fn in _INFIX:
         sign, level = _INFIX[fn]
-        return f"{_in(args[0], level)}{sign}{_in(args[1], level + (fn in ('sub', 'div')))}", level
+        # A sum or a maximum reaches to the end of its line: as a part it has parentheses. `a - b - c` is `(a - b) - c`.
+        first = level + 1 if level < 2 else level
+        second = level + 1 if level < 2 or fn in ("sub", "div") else level
+        return f"{_in(args[0], first)}{sign}{_in(args[1], second)}", level
     if fn == "neg":
         return f"-{_in(args[0], 3)}", 2
     if fn == "not":
@@ -178,7 +192,7 @@ def describe(
         factor = ""
         repair: str | None = None
         if c.scale is not None:
-            repair = f"exp({printer.text(c.scale, old)} - {_in(printer._text(c.scale, new), 3)})"
+            repair = f"exp({_in(printer._text(c.scale, old), 2)} - {_in(printer._text(c.scale, new), 3)})"
             if c.guards:
                 empty = " ∧ ".join(f"{printer.text(w, old)} = -∞" for w in c.guards)
                 repair = f"where({empty}, 0, {repair})"

@@ -8,12 +8,25 @@ What is found is proved elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from catdiag.boxes import Box, Call, Einsum, Fold, Generic, Group, Index, Op, Reduce, Reindex, Rename, SizeOf, bodies
+from catdiag.boxes import (
+    Box,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Op,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    bodies,
+    with_bodies,
+)
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable
-from catdiag.rewrite.stream import local_size
+from catdiag.rewrite.stream import local_size, sizes_in
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
 
 
@@ -49,8 +62,11 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
         for place, node in enumerate(inner.nodes):
             if place not in outside:
                 _check_box(node.box, name)
-    more = tuple((name, local_size("g", name)) for name in axes)
-    return _grouped(flat, outer, inner, outside, tiles, more)
+    taken, more = sizes_in(flat), []
+    for name in axes:
+        more.append((name, local_size("g", name, taken)))
+        taken.add(more[-1][1])
+    return _grouped(flat, outer, inner, outside, tiles, tuple(more))
 
 
 def groupable(diagram: Diagram) -> list[str]:
@@ -85,7 +101,7 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
 
     def array(ty: ArrayType) -> ArrayType:
         if ty not in known:
-            fitted = tuple(replace(a, size=size) if a.name == axis else a for a in ty.axes)
+            fitted = tuple(Axis(a.name, size) if a.name == axis else a for a in ty.axes)
             known[ty] = ArrayType(fitted, ty.element)
         return known[ty]
 
@@ -106,7 +122,11 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
         nodes = []
         for node in item.graph.nodes:
             box = node.box
-            op = box.op if axis in _local_axes(box.op) else _with_bodies(box.op, made)
+            op = (
+                box.op
+                if axis in _local_axes(box.op)
+                else with_bodies(box.op, tuple(made[id(body)] for body in bodies(box.op)))
+            )
             nodes.append(Node(Box(op, ty(box.dom), ty(box.cod), box.line), node.inputs))
         graph = Graph(ty(item.dom), tuple(nodes), item.graph.outputs)
         made[id(item)] = of_graph(graph, ty(item.cod), item.names, item.title)
@@ -117,17 +137,6 @@ def _local_axes(op: Op) -> tuple[str, ...]:
     if isinstance(op, Fold):
         return (op.axis,)
     return tuple(name for name, _ in op.tiles) if isinstance(op, Group) else ()
-
-
-def _with_bodies(op: Op, made: dict[int, Diagram]) -> Op:
-    if isinstance(op, Fold):
-        unit, step, merge, state = (made[id(body)] for body in bodies(op))
-        return replace(op, unit=unit, step=step, merge=merge, state=state)
-    if isinstance(op, Group):
-        return replace(op, body=made[id(op.body)])
-    if isinstance(op, Call):
-        return replace(op, body=made[id(op.body)])
-    return op
 
 
 # -- what keeps a diagram from being grouped ----------------------------------------------------
@@ -289,10 +298,10 @@ def _grouped(
             count += len(node.box.cod)
         feeds = [place[w] for w in outer.inputs]
     locals_ = dict(tiles)
-    sizes = {name: _size_of(whole, diagram, name) for name in locals_}
+    wholes = {name: _whole(whole, diagram, name) for name in locals_}
 
     def full(ty: ArrayType) -> ArrayType:
-        return ArrayType(tuple(Axis(a.name, sizes[a.name]) if a.name in locals_ else a for a in ty.axes), ty.element)
+        return ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element)
 
     types_inside = inner.wire_types()
     where: dict[int, int] = dict(enumerate(feeds))
@@ -346,13 +355,12 @@ def _is_read(graph: Graph, outside: set[int], wire: int) -> bool:
     return wire in graph.outputs or any(wire in n.inputs for k, n in enumerate(graph.nodes) if k not in outside)
 
 
-def _size_of(graph: Graph, diagram: Diagram, name: str) -> Size:
+def _whole(graph: Graph, diagram: Diagram, name: str) -> Axis:
     for ty in (*diagram.cod, *graph.wire_types()):
-        axis = ty.axis(name)
-        if axis is not None:
-            size: Size = axis.size
-            return size
-    return name
+        found: Axis | None = ty.axis(name)
+        if found is not None:
+            return found
+    return Axis(name)
 
 
 def _body_names(

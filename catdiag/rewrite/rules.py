@@ -36,6 +36,7 @@ class Rules(Stabiliser):
         return self.atom(wire) if form is None else form
 
     def rule(self, node: Node, forms: list[Form], direct: int) -> Form:
+        """The form of a box's result, given its inputs' forms; raises Refused where the box has no rule."""
         box, op = node.box, node.box.op
         images = [self.image[w] for w in node.inputs]
         if isinstance(op, Map):
@@ -55,6 +56,7 @@ class Rules(Stabiliser):
         raise Refused(box, f"{box.name} neither adds nor multiplies")
 
     def renamed(self, pairs: dict[str, str], form: Form) -> Form:
+        """A form under new names of axes; axes that are summed over step aside where they share one."""
         found = []
         for t in form:
             for axis in t.bound:
@@ -266,6 +268,7 @@ class Rules(Stabiliser):
         return reduce
 
     def pure(self, box: Box, form: Form) -> Form:
+        """A reduction whose elements need no repair, as a component of its own; raises Refused if they do."""
         op = box.op
         assert isinstance(op, Reduce)
         if not self.is_early(form) or any(t.element in self.scales for t in form):

@@ -16,10 +16,14 @@ MODES = ("plain", "guarded", "shifted", "whole", "none")
 
 - `plain`: as the user wrote them, guarded where the empty list leaves the repair undefined;
 - `guarded`: every repair is guarded on the maxima that it uses being above minus infinity;
-- `shifted`: the same, minus infinity replaced by 0, with no guard on the repair itself;
+- `shifted`: the same, minus infinity replaced by a number, with no guard on the repair itself;
 - `whole`: guarded, and no part of an exponent is moved out of the loop;
 - `none`: `exp(b − μ) = exp(b)·exp(−μ)`, nothing to repair and nothing stabilised.
 """
+
+# What stands for minus infinity where a maximum is subtracted: so low that exp(LOW − m) is 0 in floating point for any
+# other maximum m, as the exponential of minus infinity is; with 0 it would overflow where all of x is below −700.
+LOW = Fraction(-(10**30))
 
 # Scalar functions that are defined everywhere, so that a statistic made by them is defined on every block.
 _TOTAL = frozenset(("add", "sub", "mul", "neg", "exp", "tanh", "sigmoid", "abs", "max", "min", "where"))
@@ -63,7 +67,10 @@ class Stabiliser(Algebra):
         guards: tuple[int, ...] = ()
         if guarded:
             maxima = self._maxima(w for t in scale for w, _ in t.monomial)
-            safe = {w: self._safe(w) for w in maxima}
+            # A multiple of unknown sign could be as high as it should be low.
+            falls = all(t.coefficient > 0 and len(t.monomial) == 1 and self._is_maximum(t.monomial[0]) for t in scale)
+            low = LOW if falls else Fraction(0)
+            safe = {w: self._safe(w, low) for w in maxima}
             change = {w: terms.substitute(w, safe, self.components) for t in scale for w, _ in t.monomial}
             scale = tuple(Term(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial))) for t in scale)
             element = terms.substitute(element, safe, self.components)
@@ -177,12 +184,12 @@ class Stabiliser(Algebra):
                 return False
         return True
 
-    def _safe(self, wire: int) -> int:
-        """A maximum with 0 for minus infinity, a real number on every list."""
+    def _safe(self, wire: int, low: Fraction = Fraction(0)) -> int:
+        """A maximum with another number for minus infinity, a real number on every list."""
         terms = self.terms
         bottom = terms.map("eq", wire, terms.const(None))
         ty = terms.types[wire]
-        made = terms.map("where", bottom, terms.const(0), wire)
+        made = terms.map("where", bottom, terms.const(low), wire)
         node = terms.node(made)
         assert node is not None
         made = terms.add(Box(Map("where"), node.box.dom, Ty(ArrayType(ty.axes, "real"))), node.inputs)
@@ -190,6 +197,7 @@ class Stabiliser(Algebra):
         return made
 
     def component(self, wire: int, monoid: str, line: str | None) -> int:
+        """The wire, which is a part of the loop's state from here on."""
         if wire not in self.components:
             self.terms.mark(wire)
             self.components[wire] = Component(wire, monoid, line)

@@ -1,29 +1,55 @@
 """What to derive when nobody says: which axis to stream and which to group.
 
-Every axis that is reduced and on no output is tried as the stream; the outputs' axes over which the result is
-weaved are grouped. Of several streams, the caller's measure (predicted time, or memory) decides.
+Every axis that is reduced and on no output is tried as the stream; of the outputs' axes over which the result is
+weaved, those are grouped that make no group repeat a contraction of another. What a derivation is worth (predicted
+time, memory) is the caller's to say: a function from derivations to numbers, of which the least is best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, SupportsFloat, TypeVar
 
 from catdiag.boxes import Einsum, Reduce
+from catdiag.cost.io import io
 from catdiag.diagram import Diagram, inline
-from catdiag.errors import NotGroupable, NotStreamable
+from catdiag.errors import AxisError, NotGroupable, NotStreamable
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.group import groupable
+from catdiag.rewrite.group import find, groupable
 from catdiag.solvers.z3 import Z3
+
+PAYS = 0.75
+"""Groups that repeat a contraction are taken where they measure less than this part of those that repeat none."""
+
+# Sizes at which `memory` compares derivations: long axes, tiles of 64.
+_LONG, _TILE = 4096, 64
+
+Worth = TypeVar("Worth", bound=SupportsFloat)
+"""What the caller makes of a derivation: a number, or something (a plan, say) that `float` makes one."""
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A derivation that was tried: the axis streamed (None: none), the result or why there is none."""
+class Attempt(Generic[Worth]):
+    """A derivation that succeeded: the axis streamed (None: none), its worth, and why nothing was grouped, if so."""
 
     axis: str | None
-    derivation: Derivation | None
-    reason: str = ""
+    derivation: Derivation
+    worth: Worth
+    ungrouped: str = ""
+
+    @property
+    def name(self) -> str:
+        """The attempt in words."""
+        return "no stream" if self.axis is None else f"stream {self.axis}"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An axis that was not streamed, and why."""
+
+    axis: str
+    reason: str
 
 
 def reduced_axes(diagram: Diagram) -> list[str]:
@@ -44,34 +70,85 @@ def reduced_axes(diagram: Diagram) -> list[str]:
     return [name for name in found if name not in kept]
 
 
-def attempts(diagram: Diagram, ask: Z3 | None = None) -> list[Attempt]:
-    """All single-stream derivations with every groupable axis grouped, and the plain grouping where none streams."""
-    ask = ask or Z3()
-    tried: list[Attempt] = []
+def memory(derivation: Derivation) -> float:
+    """A measure for when there is no chip: the values that long axes (4,096) hold in blocks and tiles of 64."""
+    counted = derivation.io()
+    tiles = {str(symbol) for symbol in (*counted.groups, *counted.streams)}
+    values = {s: _TILE if str(s) in tiles else _LONG for s in counted.memory.free_symbols}
+    return float(counted.memory.subs(values))
+
+
+def attempts(
+    diagram: Diagram,
+    ask: Z3,
+    measure: Callable[[Derivation], Worth],
+    *,
+    stream: str | None = None,
+    group: Sequence[str] | None = None,
+    pays: float = 0.0,
+) -> tuple[list[Attempt[Worth]], list[Refused]]:
+    """Every axis that is reduced, streamed and grouped, or refused; grouped alone where none streams.
+
+    With `stream`, that axis only; with `group`, those axes (an empty sequence: none). Else the axes are grouped that
+    repeat no contraction, or all where that measures less than the part `pays` of it (see `PAYS`; 0: never).
+    Raises NotStreamable or NotGroupable where an axis that was asked for cannot be, AxisError for an unknown one.
+
+    >>> import catdiag as cd
+    >>> with Z3() as ask:
+    ...     tried, refused = attempts(cd.algorithm("q x ->")(lambda A: cd.sum(A, "q x")), ask, memory)
+    >>> [attempt.name for attempt in tried], refused
+    (['stream q', 'stream x'], [])
+    """
+    start = Derivation.start(diagram, ask)
+    if stream is not None:
+        return [_grouped(stream, start.stream(stream), measure, group, pays)], []
+    tried: list[Attempt[Worth]] = []
+    refused: list[Refused] = []
     for axis in reduced_axes(diagram):
         try:
-            streamed = Derivation.start(diagram, ask).stream(axis)
+            streamed = start.stream(axis)
         except NotStreamable as error:
-            tried.append(Attempt(axis, None, error.message))
+            refused.append(Refused(axis, error.message))
             continue
-        tried.append(Attempt(axis, _grouped(streamed)))
-    if all(a.derivation is None for a in tried):
-        plain = _grouped(Derivation.start(diagram, ask))
-        tried.append(Attempt(None, plain if plain.steps else None, "" if plain.steps else "no axis can be grouped"))
-    return tried
+        tried.append(_grouped(axis, streamed, measure, group, pays))
+    return tried or [_grouped(None, start, measure, group, pays)], refused
 
 
-def _grouped(derivation: Derivation) -> Derivation:
-    axes = groupable(derivation.diagram)
+def best(tried: Sequence[Attempt[Worth]]) -> Attempt[Worth]:
+    """The attempt of least measure; the first of equals."""
+    return min(tried, key=lambda attempt: float(attempt.worth))
+
+
+def _grouped(
+    axis: str | None,
+    streamed: Derivation,
+    measure: Callable[[Derivation], Worth],
+    group: Sequence[str] | None,
+    pays: float,
+) -> Attempt[Worth]:
+    if group is not None:
+        derivation = streamed.group(group) if group else streamed
+        return Attempt(axis, derivation, measure(derivation))
+    axes = groupable(streamed.diagram)
     if not axes:
-        return derivation
+        return Attempt(axis, streamed, measure(streamed), "no axis of the results can be grouped")
+    once = [a for a in axes if not _repeats(streamed.diagram, a)] if len(axes) > 1 else axes
     try:
-        return derivation.group(axes)
-    except NotGroupable:
-        return derivation
+        derivation = streamed.group(once or axes)
+    except (NotGroupable, AxisError) as error:
+        return Attempt(axis, streamed, measure(streamed), error.message)
+    attempt = Attempt(axis, derivation, measure(derivation))
+    if not pays or not once or once == axes:
+        return attempt
+    try:
+        derivation = streamed.group(axes)
+    except (NotGroupable, AxisError):  # not all together: those that were grouped stand
+        return attempt
+    more = Attempt(axis, derivation, measure(derivation))
+    return more if float(more.worth) < pays * float(attempt.worth) else attempt
 
 
-def best(tried: list[Attempt], measure: Callable[[Derivation], float]) -> Derivation | None:
-    """The derivation of least measure among those that succeeded; the first of equals."""
-    found = [a.derivation for a in tried if a.derivation is not None]
-    return min(found, key=measure) if found else None
+def _repeats(diagram: Diagram, axis: str) -> bool:
+    """Whether groups of an axis each do a contraction that does not depend on it."""
+    counted = io(find(diagram, [axis]))
+    return bool(set(counted.groups) & counted.work["tensor"].free_symbols)

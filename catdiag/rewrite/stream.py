@@ -11,12 +11,12 @@ which is the streaming theorem of the cascade (derived here). What is found is p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Box, Const, Fold, Group, const_box, map_box, reduce_box
+from catdiag.boxes import Box, Const, Fold, Group, SizeOf, bodies, const_box, map_box, reduce_box
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.cascade import Cascade
@@ -24,19 +24,49 @@ from catdiag.rewrite.emitter import Emitter, element_type, localised
 from catdiag.rewrite.stabiliser import MODES, Component
 from catdiag.rewrite.terms import Terms
 from catdiag.rewrite.tidy import last_over
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.types import ArrayType, Axis, Ty, size_symbols
 
 if TYPE_CHECKING:
     from catdiag.rewrite.formula import Found
 
 
-def local_size(prefix: str, axis: str) -> str:
+def local_size(prefix: str, axis: str, taken: Collection[str] = ()) -> str:
     """The symbol of a local size: `s_x` for the block of a stream over x, `g_q` for the tile of a group over q.
 
-    >>> local_size("s", "x"), local_size("g", "(b h)")
-    ('s_x', 'g__b_h_')
+    Where a program has a size of that name already, an underscore makes it another.
+
+    >>> local_size("s", "x"), local_size("g", "(b h)"), local_size("s", "x", taken={"s_x"})
+    ('s_x', 'g__b_h_', 's_x_')
     """
-    return f"{prefix}_{re.sub(r'[^0-9A-Za-z_]', '_', axis)}"
+    symbol = prefix + "_" + re.sub(r"\W", "_", axis)
+    while symbol in taken:
+        symbol += "_"
+    return symbol
+
+
+def sizes_in(diagram: Diagram) -> set[str]:
+    """The symbols of all sizes in a diagram, those of blocks and tiles included.
+
+    >>> from catdiag.diagram import id
+    >>> sorted(sizes_in(id(Ty(ArrayType((Axis("q"), Axis("d", 3), Axis("x") * Axis("y")))))))
+    ['q', 'x', 'y']
+    """
+    found: set[str] = set()
+    todo = [diagram]
+    while todo:
+        item = todo.pop()
+        for ty in item.graph.wire_types():
+            found.update(*(size_symbols(axis.size) for axis in ty.axes))
+        for box in item.boxes:
+            op = box.op
+            if isinstance(op, SizeOf):
+                found |= size_symbols(op.size)
+            elif isinstance(op, Fold):
+                found.add(op.block)
+            elif isinstance(op, Group):
+                found.update(local for _, local in op.tiles)
+            todo.extend(bodies(op))
+    return found
 
 
 @dataclass(frozen=True)
@@ -144,8 +174,8 @@ class _Loop:
         self.cascade, self.source = cascade, diagram
         self.terms = cascade.terms
         self.axis = cascade.axis
-        self.block = local_size("s", cascade.axis)
-        self.local = replace(cascade.streamed, size=self.block)
+        self.block = local_size("s", cascade.axis, sizes_in(diagram))
+        self.local = replace(cascade.streamed, size=self.block, kind="name", parts=())
         self.components = _in_order(cascade)
         self.names = component_names(self.components, diagram.input_names)
         self.states = [self._state_type(c) for c in self.components]

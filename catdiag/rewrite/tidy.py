@@ -1,39 +1,9 @@
-"""Small rewrites of flat diagrams that make the search for a stream easier."""
+"""A small rewrite of flat diagrams that makes the search for a stream easier."""
 
 from __future__ import annotations
 
 from catdiag.boxes import Box, Reduce, reduce_box
-from catdiag.diagram import Diagram, Graph, Node, of_graph
-
-
-def live(graph: Graph) -> Graph:
-    """The graph without the boxes that reach no output.
-
-    >>> from catdiag.boxes import map_box
-    >>> from catdiag.types import ArrayType, Ty
-    >>> exp = map_box("exp", [ArrayType()])
-    >>> live(Graph(exp.dom, (Node(exp, (0,)), Node(exp, (0,))), (2,))).outputs
-    (1,)
-    """
-    count = len(graph.dom) + sum(len(node.box.cod) for node in graph.nodes)
-    needed = set(graph.outputs)
-    kept: set[int] = set()
-    for place in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[place]
-        count -= len(node.box.cod)
-        if any(w in needed for w in range(count, count + len(node.box.cod))):
-            needed.update(node.inputs)
-            kept.add(place)
-    number = {w: w for w in range(len(graph.dom))}
-    nodes: list[Node] = []
-    old = new = len(graph.dom)
-    for place, node in enumerate(graph.nodes):
-        if place in kept:
-            nodes.append(Node(node.box, tuple(number[w] for w in node.inputs)))
-            number.update((old + k, new + k) for k in range(len(node.box.cod)))
-            new += len(node.box.cod)
-        old += len(node.box.cod)
-    return Graph(graph.dom, tuple(nodes), tuple(number[w] for w in graph.outputs))
+from catdiag.diagram import Diagram, Graph, Node, live, of_graph
 
 
 def last_over(diagram: Diagram, axis: str) -> Diagram:

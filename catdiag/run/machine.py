@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import Box, Einsum, Fold, Group, Map
+from catdiag.boxes import Box, Einsum, Fold, Group, Map, array_name
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.run.named import Named
-from catdiag.run.numpy import Functions, _filled, _Runner, conform, run
+from catdiag.run.numpy import Functions, Runner, conform, filled, run
 from catdiag.run.outline import Outline, is_view
 from catdiag.run.sizes import local_sizes, tile_lengths
 from catdiag.types import ArrayType, size_symbols, size_value
@@ -107,7 +107,7 @@ def count(
     if arrays is None:
         generator = np.random.default_rng(0)
         arrays = [_arbitrary(ty, known, generator) for ty in diagram.dom]
-    machine = Machine(_Runner(np.dtype(np.float64), tile_lengths(diagram, tiles or {}), functions or {}), stages)
+    machine = Machine(Runner(np.dtype(np.float64), tile_lengths(diagram, tiles or {}), functions or {}), stages)
     values = [Named(np.asarray(a), ty.names) for a, ty in zip(arrays, diagram.dom, strict=True)]
     with np.errstate(all="ignore"):
         results = machine.diagram(inline(diagram), values, known, fused)
@@ -150,7 +150,7 @@ def _extent(ty: ArrayType, value: Named, sizes: Mapping[str, int]) -> int:
 class Machine:
     """The two memories, and what passed between them."""
 
-    def __init__(self, runner: _Runner, stages: int) -> None:
+    def __init__(self, runner: Runner, stages: int) -> None:
         self.runner, self.stages = runner, stages
         self.fast = FastMemory()
         self.loads: Counter[str] = Counter()
@@ -166,7 +166,7 @@ class Machine:
             w: Wire(Cell(name, loaded=False), value)
             for w, (name, value) in enumerate(zip(diagram.input_names, inputs, strict=True))
         }
-        names = {w: f"{graph.nodes[p].box.name} {whole.types[w]}" for w, p in whole.maker.items()}
+        names = {w: array_name(graph.nodes[p].box, w - whole.first[p]) for w, p in whole.maker.items()}
         several = len(graph.outputs) > 1
         for k, w in reversed(list(enumerate(graph.outputs))):
             names[whole.base[w]] = f"out{k}" if several else "out"
@@ -399,7 +399,7 @@ class Machine:
                 rings[arg.cell] = self.fast.allocate(self.stages * _extent(ty, first, longest))
         unit = self.runner.diagram(op.unit, (), {**sizes, op.block: 0})
         carried: list[Wire] = []
-        for value, ty in zip(_filled(unit, box, sizes), box.cod, strict=True):
+        for value, ty in zip(filled(unit, box, sizes), box.cod, strict=True):
             carried.append(Wire(Cell(held=self.fast.allocate(_extent(ty, value, sizes))), value))
         for start in range(0, total, block):
             stop = min(start + block, total)

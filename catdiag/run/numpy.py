@@ -58,7 +58,7 @@ def run(
     raw = [_array(a, name) for a, name in zip(arrays, names, strict=True)]
     kind = _float_type(raw, dtype)
     known = solve(diagram, [a.shape for a in raw], sizes or {})
-    machine = _Runner(kind, tile_lengths(diagram, tiles or {}), functions or {})
+    machine = Runner(kind, tile_lengths(diagram, tiles or {}), functions or {})
     values = [
         Named(_elements(a, ty, name, kind), ty.names)
         for a, ty, name in zip(raw, diagram.dom, names, strict=True)
@@ -127,15 +127,15 @@ def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
     return np.broadcast_to(data, [known[n] if n in known else length(lengths[n], sizes) for n in order])
 
 
-def _filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list[Named]:
+def filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list[Named]:
     """The outputs of a body with all the axes that the types of the box say: what lacks one is repeated."""
-    filled = []
+    outputs = []
     for value, ty in zip(values, box.cod, strict=True):
         if len(value.names) < len(ty.axes) or not set(ty.names) <= set(value.names):
             order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
             value = Named(conform(value, ty, sizes), order)
-        filled.append(value)
-    return filled
+        outputs.append(value)
+    return outputs
 
 
 def length(size: Size, sizes: Mapping[str, int]) -> int:
@@ -174,7 +174,7 @@ _REDUCERS: dict[str, np.ufunc] = {
 }  # fmt: skip
 
 
-class _Runner:
+class Runner:
     """What is fixed while a diagram runs: the floating type, the lengths of tiles, the user's functions."""
 
     def __init__(self, kind: np.dtype[Any], tiles: Mapping[str, int], functions: Functions) -> None:
@@ -194,7 +194,7 @@ class _Runner:
         if isinstance(op, Einsum):
             return [self.einsum(box, args)]
         if isinstance(op, Const):
-            return [Named(_constant(op.value), ())]
+            return [Named(_constant(op.value, self.kind), ())]
         if isinstance(op, SizeOf):
             return [Named(length(op.size, sizes), ())]
         if isinstance(op, Index):
@@ -204,9 +204,9 @@ class _Runner:
         if isinstance(op, Reindex):
             return [_reindex(op, args, sizes)]
         if isinstance(op, Call):
-            return _filled(self.diagram(op.body, args, sizes), box, sizes)
+            return filled(self.diagram(op.body, args, sizes), box, sizes)
         if isinstance(op, Fold):
-            return _filled(self.fold(op, box, args, sizes), box, sizes)
+            return filled(self.fold(op, box, args, sizes), box, sizes)
         if isinstance(op, Group):
             return self.group(op, box, args, sizes)
         return self.generic(op, box, args, sizes)
@@ -327,12 +327,15 @@ class _Runner:
         return outputs
 
 
-def _constant(value: Fraction | None) -> float | int:
-    """A Python number, which takes the type of the arrays that it meets."""
+def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:
+    """A Python number, which takes the type of the arrays that it meets. What is too large for them stays finite."""
     if value is None:
         return -float("inf")
     exact = value.denominator == 1 and -(2**53) <= value.numerator <= 2**53
-    return int(value) if exact else float(value)
+    if exact:
+        return int(value)
+    largest = min(float(np.finfo(kind).max), float(np.finfo(np.float64).max))
+    return float(max(Fraction(-largest), min(value, Fraction(largest))))
 
 
 def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Named:

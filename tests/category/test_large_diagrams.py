@@ -14,7 +14,7 @@ from catdiag.types import ArrayType, Axis, Ty
 
 X = ArrayType((Axis("x"),))
 F, G, J = box("f", X, X), box("g", X, X), box("j", X @ X, X @ X)
-# Several times what it takes on an idle core, so that a busy machine does not fail the suite.
+# Of this process's computing, several times what an idle core takes: shared caches slow a busy machine down.
 SECONDS = 5.0
 
 
@@ -55,28 +55,28 @@ def letters(n: int) -> list[Diagram]:
 
 
 def test_a_chain_in_every_association():
-    start = time.perf_counter()
+    start = time.process_time()
     parts = letters(100_000)
     a, b, c = left(then, parts), right(then, parts), halves(then, parts)
     assert a == b == c
     assert hash(a) == hash(c)
     assert a != left(then, [*parts[:-1], G if parts[-1] is F else F])
-    assert time.perf_counter() - start < 2 * SECONDS
+    assert time.process_time() - start < 2 * SECONDS
 
 
 def test_a_chain_of_boxes_made_one_by_one():
-    start = time.perf_counter()
+    start = time.process_time()
 
     def made() -> list[Diagram]:
         return [box(f"f{k}", X, X) for k in range(100_000)]
 
     assert left(then, made()) == right(then, made())
-    assert time.perf_counter() - start < 2 * SECONDS
+    assert time.process_time() - start < 2 * SECONDS
 
 
 @pytest.mark.parametrize(("height", "width"), [(316, 316), (10_000, 10), (10, 10_000)])
 def test_a_grid_by_rows_and_by_columns(height, width):
-    start = time.perf_counter()
+    start = time.process_time()
     parts = letters(height * width)
     rows = [parts[r * width : (r + 1) * width] for r in range(height)]
     by_rows = left(then, (left(beside, row) for row in rows))
@@ -84,12 +84,12 @@ def test_a_grid_by_rows_and_by_columns(height, width):
     by_columns = halves(beside, (halves(then, column) for column in zip(*rows, strict=True)))
     assert by_rows == other
     assert by_rows == by_columns
-    assert time.perf_counter() - start < 2 * SECONDS
+    assert time.process_time() - start < 2 * SECONDS
 
 
 def test_a_woven_grid_of_boxes_with_two_wires():
     """Bricks: each row is shifted by one wire against the row before, so that columns do not come apart."""
-    start = time.perf_counter()
+    start = time.process_time()
     even = left(beside, [J] * 100)
     odd = right(beside, [id(X), *[J] * 99, id(X)])
     rows = [odd if k % 2 else even for k in range(1000)]
@@ -99,12 +99,12 @@ def test_a_woven_grid_of_boxes_with_two_wires():
     wires = Ty(*[X] * 200)
     twisted = swap(wires[:100], wires[100:]) >> swap(wires[:100], wires[100:]) >> b
     assert a == twisted
-    assert time.perf_counter() - start < 2 * SECONDS
+    assert time.process_time() - start < 2 * SECONDS
 
 
 def test_interchanged_orders_side_by_side():
     """`f1 f2 f3 … @ g1 g2 …` run one after the other, and in turns."""
-    start = time.perf_counter()
+    start = time.process_time()
     n = 50_000
     apart = left(then, [F] * n) @ left(then, [G] * n)
     f_then, then_g = F @ id(X), id(X) @ G
@@ -112,11 +112,11 @@ def test_interchanged_orders_side_by_side():
     assert apart == turns
     assert [b.op.name for b in apart.boxes[:2]] == ["f", "f"]
     assert [b.op.name for b in turns.boxes[:2]] == ["g", "f"]
-    assert time.perf_counter() - start < 2 * SECONDS
+    assert time.process_time() - start < 2 * SECONDS
 
 
 def test_a_wide_tensor():
-    start = time.perf_counter()
+    start = time.process_time()
     parts = letters(100_000)
     a, b = left(beside, parts), right(beside, parts)
     assert a == b
@@ -126,7 +126,7 @@ def test_a_wide_tensor():
         grown = grown @ F
         assert len(grown.dom) == len(grown.cod)
     assert grown.dom == Ty(*[X] * 20_001)
-    assert time.perf_counter() - start < 2 * SECONDS
+    assert time.process_time() - start < 2 * SECONDS
 
 
 def test_a_million_boxes_under_the_default_recursion_limit():
@@ -209,6 +209,6 @@ DEAD = {
 @pytest.mark.parametrize("case", DEAD)
 def test_many_dead_boxes(case):
     dom, nodes = DEAD[case]
-    start = time.perf_counter()
+    start = time.process_time()
     assert of_graph(Graph(dom, tuple(nodes), ())) == of_graph(Graph(dom, tuple(nodes), ()))
-    assert time.perf_counter() - start < 2 * SECONDS
+    assert time.process_time() - start < 2 * SECONDS

@@ -86,6 +86,11 @@ def root_of_square(A):
     return cd.sum(cd.sqrt(A * A), "x") * cd.exp(cd.max(A, "x")) / cd.exp(cd.max(A, "x"))
 
 
+@cd.algorithm("x ->")
+def absolute_value(A):
+    return cd.sum(cd.abs(A), "x")
+
+
 no_diagram = 3
 
 

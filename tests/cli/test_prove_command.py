@@ -62,8 +62,8 @@ def test_refuted_with_numbers_that_numpy_confirms(run, op, tmp_path):
 
 def test_undecided_or_better(run, op):
     # sqrt(a²) = |a| is true: a prover may find it, and must not refute it.
-    done = run("prove", op("root_of_square"), op("root_of_square"))
-    assert done.status == 0
+    done = run("prove", op("root_of_square"), op("absolute_value"))
+    assert done.status in (0, 3), done.err
 
 
 def test_undecided(run, tmp_path):

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import pickle
+import subprocess
+import sys
 import time
 
 import pytest
@@ -39,7 +41,7 @@ def test_one_head_takes_small_tiles_so_that_every_sm_has_one(chip):
     assert plan.tiles["g_q"] == 64 and plan.groups == 128 and plan.waves == 1
     assert 64 <= plan.tiles["s_x"] <= 128 and plan.stages == 2 and plan.threads == 128
     assert plan.registers_per_thread <= 255 and plan.smem_bytes <= 227 * 1024
-    assert plan.least_traffic.bytes_ratio > 2 and "thread blocks for 132 SMs" in plan.least_traffic.why
+    assert plan.least_traffic.bytes_ratio > 2 and "groups for 132 SMs" in plan.least_traffic.why
     assert plan.load_bytes == 128 * (2 * 8192 * 128 + 64 * 128) * 2 and plan.save_bytes == 8192 * 128 * 2
     assert plan.hbm_bytes == 4 * 8192 * 128 * 2 and plan.flops == 4 * 8192 * 8192 * 128
 
@@ -231,6 +233,21 @@ def test_proofs():
     assert "d*g_q + g_q ≤ 20" in prove_bound([memory], 20, {"d": 3, "g_q": 5}).statement
     with pytest.raises(cd.CatdiagError, match="could not prove"):
         prove_bound([memory], 19, {"d": 3, "g_q": 5})
+
+
+def test_ctrl_c_in_a_proof_is_heard():
+    a, b, c, d = map(Amount.of, "abcd")
+    hard = a * a * a * b * b * b + c * c * c * c * c * d - b * b * d * d * d * d * a - a * a * c * c * c * c * b
+    code = (
+        "import os, signal, threading\n"
+        "from catdiag.cost.amounts import Amount\n"
+        "from catdiag.cost.proof import prove_bound\n"
+        "import z3\n"
+        "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        f"prove_bound([Amount({hard.terms!r})], 10**8, dict.fromkeys('abcd', 100))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert "KeyboardInterrupt" in done.stderr.splitlines()[-1], done.stderr
     proof = fit(FLASH, "H100", LONG).proof
     assert "1 ≤ g_q ≤ 64" in proof.statement and "≤ 232448" in proof.statement and proof.seconds < 1
 
@@ -249,5 +266,5 @@ def test_several_kernels_are_not_planned_as_one():
 def test_it_prints_and_is_plain():
     plan = fit(FLASH, "H100", LONG)
     assert json.loads(json.dumps(plan.as_dict()))["tiles"] == {"g_q": 64, "s_x": 128}
-    for words in ("tiles      g_q=64", "grid       128 thread blocks", "bound by", "times the least", "proved"):
+    for words in ("tiles      g_q=64", "grid       128 groups", "bound by", "times the least", "proved"):
         assert words in str(plan)

@@ -199,7 +199,7 @@ def test_a_tile_that_memory_does_not_limit_goes_to_its_axis() -> None:
     assert "does not limit g_b" in unlimited.reason
 
 
-def test_a_tile_that_costs_more_than_its_twin_is_folded_into_it() -> None:
+def test_a_tile_that_costs_more_than_its_twin_is_absorbed_by_it() -> None:
     found = certified(minimise(a * b / (g_q * g_r), d * g_q * g_r + s * g_r, [g_q, g_r], [s]))
     assert same(found.exact, a * b * d / (M - s))
     assert found.tiles == {g_r: 1, g_q: (M - s) / d}
@@ -308,9 +308,9 @@ def test_it_can_be_read() -> None:
 @pytest.mark.parametrize("case", [matmul, attention, multi_head, grouped_query])
 def test_closed_forms_take_less_than_a_second(case: object) -> None:
     assert callable(case)
-    start = time.perf_counter()
+    start = time.process_time()
     case()
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def number(expression: Expr, at: Mapping[Symbol, object]) -> float:

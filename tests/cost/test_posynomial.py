@@ -13,11 +13,11 @@ from sympy import Rational, Symbol, sqrt
 
 from catdiag.cost.optimum import minimise
 from catdiag.cost.posynomial import (
+    Absorb,
     Certificate,
     CertificateError,
     Drop,
     Fill,
-    Fold,
     Monotone,
     Posynomial,
     Problem,
@@ -132,11 +132,11 @@ def problem(transfers: sympy.Expr, memory: sympy.Expr, **bounds: sympy.Expr) -> 
 def test_unsound_reductions_are_refused() -> None:
     falls = problem(a / g, d * g * k + d / k, g=q)
     with pytest.raises(CertificateError, match="may raise"):
-        reduce(falls, Fold(g))  # transfers need g
+        reduce(falls, Absorb(g))  # transfers need g
     with pytest.raises(CertificateError, match="may raise"):
-        reduce(falls, Fold(k))  # memory has a term that falls with k
-    with pytest.raises(CertificateError, match="cannot be folded"):
-        reduce(falls, Fold(k, powers({g: -1})))
+        reduce(falls, Absorb(k))  # memory has a term that falls with k
+    with pytest.raises(CertificateError, match="cannot be absorbed"):
+        reduce(falls, Absorb(k, powers({g: -1})))
     with pytest.raises(CertificateError, match="memory depends"):
         reduce(falls, Fill(g))
     with pytest.raises(CertificateError, match="no bound"):
@@ -149,7 +149,7 @@ def test_unsound_reductions_are_refused() -> None:
 
 def test_a_tile_that_takes_another_in_loses_its_bound() -> None:
     start = problem(a / (g * k), d * sympy.Symbol("s", positive=True), g=q, k=r)
-    left = reduce(start, Fold(k, powers({g: 1})))
+    left = reduce(start, Absorb(k, powers({g: 1})))
     assert dict(left.bounds) == {k: r}
     with pytest.raises(CertificateError, match="no bound"):
         reduce(left, Fill(g))
