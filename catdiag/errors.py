@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from typing import Any
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 """The folder of this package: frames of files outside it are the user's."""
@@ -43,6 +44,17 @@ class CatdiagError(Exception):
         self.message = message
         self.line = line if line is not None else user_line()
         super().__init__(message + (f"\n  at {self.line}" if self.line else ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it is: its line is where it was raised, not where it is read back."""
+        return _restored, (type(self), self.args), vars(self)
+
+
+def _restored(kind: type[CatdiagError], args: tuple[Any, ...]) -> CatdiagError:
+    """An error without its constructor being run; its attributes follow."""
+    error: CatdiagError = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class TypeMismatch(CatdiagError, TypeError):

@@ -8,12 +8,13 @@ How it chooses: group tiles are powers of two, multiples of 16, or the whole axi
 to 8,192. A grouped axis that every loaded array carries gets tile 1 beside others that are shared, since a larger one
 saves no transfer. Operands are in shared memory, `stages` buffers of each stream block; everything else is in
 registers, 4 bytes a value. Kernels index in powers of two, so other tiles must be half as quick again to be taken;
-among tiles predicted within 5% the one with fewer threads a group is taken, then fewer bytes moved, then fewer turns
-of loops, then fewer buffers.
+among tiles predicted within 5% the one with fewer threads a group is taken, then fewer bytes moved (in steps of 0.5%),
+then one that leaves no tenth of the SMs without a group, then fewer turns of loops, then fewer buffers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _STAGES = (1, 2, 3, 4)
 _NEAR, _ODD = 1.05, 1.5
+_USED, _ALIKE = 0.9, 0.005  # the part of the SMs that should have a group; and bytes moved count as alike within that
 _GRID, _LONGEST = 300_000, 8192
 _BUSY, _FULL = 0.85, 0.95  # parts of the time from which a pipeline, and HBM, are called what bounds a kernel
 _WORDS = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs", "L2": "L2 bandwidth"}
@@ -339,7 +341,15 @@ class _Search:
         quickest = min(c.get("seconds") for c in pool)
         chosen = min(
             (c for c in pool if c.get("seconds") <= quickest * _NEAR),
-            key=lambda c: (c.warps, c.moved, c.get("turns"), c.stages, c.get("seconds"), sorted(c.tiles.items())),
+            key=lambda c: (
+                c.warps,
+                round(math.log(c.moved + 1) / _ALIKE),
+                c.get("groups") < _USED * self.chip.sms,
+                c.get("turns"),
+                c.stages,
+                c.get("seconds"),
+                sorted(c.tiles.items()),
+            ),
         )
         return self._plan(chosen, fewest or chosen, count)
 

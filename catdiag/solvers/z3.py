@@ -45,6 +45,10 @@ class Z3:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, in this process or another, has the same limits and a child process of its own."""
+        return Z3, (self.rlimit, self.seconds)
+
     def start(self) -> None:
         """Starts the child process, so that it loads while other work goes on."""
         if self._process is None:

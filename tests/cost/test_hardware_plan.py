@@ -268,3 +268,13 @@ def test_it_prints_and_is_plain():
     assert json.loads(json.dumps(plan.as_dict()))["tiles"] == {"g_q": 64, "s_x": 128}
     for words in ("tiles      g_q=64", "grid       128 groups", "bound by", "times the least", "proved"):
         assert words in str(plan)
+
+
+def test_a_handful_of_bytes_leaves_no_sm_without_work():
+    @cd.algorithm("n c, -> n")
+    def scaled(X, t):
+        return cd.sum(X * t, "c")
+
+    plan = scaled.stream("c").group("n").fit(cd.hardware.H100, {"n": 65536, "c": 32000})
+    assert plan.groups >= 132
+    assert plan.tiles["s_c"] >= 64
