@@ -3,7 +3,9 @@
     signature := arrays [ "->" arrays ]          arrays := array { "," array }
     array     := { axis }  |  element "[" { axis } "]"
     axis      := term { "+" term }               a coproduct
-    term      := name [ "=" integer ]  |  integer  |  "(" axis axis { axis } ")"
+    term      := name [ "=" ( integer | name ) ]  |  integer  |  "(" axis axis { axis } ")"
+
+`d=128` gives an axis a size; `e=d` gives it the size of another axis, as for the two sides of a square matrix.
 
 An element type is one of `real` (the default), `extended`, `int`, `bool`, so that the text of an array
 type can be read back:
@@ -123,9 +125,12 @@ def _axes(text: str, whole: str) -> tuple[Axis, ...]:
         place += 1
         if kind == "name":
             if tokens[place : place + 1] == [("mark", "=")]:
-                if place + 1 >= len(tokens) or tokens[place + 1][0] != "int":
-                    raise SignatureError(f"expected an integer after {token + '='!r} in {whole!r}, as in 'd=128'")
-                push(Axis(token, _size(tokens[place + 1][1], whole)))
+                if place + 1 >= len(tokens) or tokens[place + 1][0] not in ("int", "name"):
+                    raise SignatureError(
+                        f"expected a size after {token + '='!r} in {whole!r}, as in 'd=128', or 'e=d' for the size of d"
+                    )
+                given, size_text = tokens[place + 1]
+                push(Axis(token, _size(size_text, whole) if given == "int" else size_text))
                 place += 2
             else:
                 push(Axis(token))

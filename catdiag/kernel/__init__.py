@@ -6,6 +6,7 @@ It does no search and imports the standard library only; solvers are handed to i
 - `form`: whether data is a core program by its form;
 - `meaning`: core programs and what they mean as terms;
 - `context`: what is known at a place in a term: ranges, facts, signs;
+- `defined`: what a term owes before its total value is what its program means;
 - `polynomial`: the normal form behind the steps `ring` and `field`;
 - `axioms`: the rewrite rules, each with its argument;
 - `check`: theorems, list induction, definedness, certificates.

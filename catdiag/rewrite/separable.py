@@ -12,6 +12,7 @@ the stabiliser which the user wrote.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -97,7 +98,7 @@ def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:
     return Scale(terms, tuple(sorted({*left.guards, *right.guards})))
 
 
-class Algebra:
+class Algebra(ABC):
     """The arithmetic of forms over one `Terms` graph, for one streamed axis."""
 
     def __init__(self, terms: Terms, axis: str) -> None:
@@ -394,9 +395,9 @@ class Algebra:
     def _closes(self, summed: list[str]) -> bool:
         return self.axis in summed
 
+    @abstractmethod
     def close(self, wire: int, scale: Scale, line: str | None) -> int:
-        """What is done with a reduction over the streamed axis itself; a hook for the cascade."""
-        raise NotImplementedError
+        """What is done with a reduction over the streamed axis itself."""
 
 
 def _combinations(forms: Sequence[Form]) -> Iterable[tuple[Term, ...]]:

@@ -45,7 +45,7 @@ def at_this_line(error: CatdiagError, text: str) -> None:
         (lambda a, b: cd.einsum("q x ->> q", a), SignatureError, "cannot read '>'"),
         (lambda a, b: cd.rearrange(a, "q x -> x"), AxisError, "different axes"),
         (lambda a, b: cd.rearrange(a, "x y -> y x"), AxisError, "pattern"),
-        (lambda a, b: cd.rearrange(a, "q x -> (q x)"), SignatureError, "cannot split or merge"),
+        (lambda a, b: cd.rearrange(a, "q x -> (q q x)"), AxisError, "occurs twice"),
         (lambda a, b: cd.rearrange(a, "q x"), SignatureError, "one array on each side"),
         (lambda a, b: a.rename(y="z"), AxisError, "a.rename(old='new')"),
         (lambda a, b: a.rename(x="z z"), SignatureError, "expected one name"),

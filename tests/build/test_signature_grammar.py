@@ -50,7 +50,7 @@ def test_scalars_and_missing_results() -> None:
         ("+q", "before '+'"),
         ("q+", "after '+'"),
         ("q++x", "before '+'"),
-        ("d=x", "integer after 'd='"),
+        ("d=(", "size after 'd='"),
         ("=3", "follows no name"),
         ("float[q]", "no element type"),
         ("q [d", "cannot read '['"),
