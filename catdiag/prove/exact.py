@@ -1,8 +1,8 @@
-"""Core programs run on exact numbers: rationals where they stay rational, enclosing intervals where they do not.
+"""Core programs run on exact numbers (`prove.reals`), each element with its value, or with why it has none.
 
-`exp`, `log` and `sqrt` of a rational are enclosed by two rationals, and every operation on enclosures rounds
-outwards, so that two results whose enclosures do not meet are different numbers: a proof of inequality, with
-nothing sampled and no floating point. Loops and groups really run in blocks and tiles.
+An element is `NoValue` where the program is not defined there (a divisor is 0, a read is out of range, …), or where
+enclosures are too wide to tell. This is strict, as definedness is: only `where`, and reads that are not taken, leave
+out what they do not need. Loops and groups really run in blocks and tiles.
 """
 
 from __future__ import annotations
@@ -11,16 +11,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from math import isqrt, prod
-from typing import Any
+from math import prod
+from typing import Any, TypeAlias
 
-BITS = 120
-_TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid"}
-_HARD = 40
+from catdiag.prove.reals import (
+    BITS,
+    BOTTOM,
+    EMPTY,
+    Interval,
+    MinusInfinity,
+    Unclear,
+    Undefined,
+    Value,
+    add,
+    bounds,
+    compare,
+    definition,
+    different,
+    exp,
+    inv,
+    log,
+    maximum,
+    mul,
+    neg,
+    sqrt,
+    truth,
+)
 
-
-class Undefined(Exception):
-    """An operation outside its domain: the program means nothing on this input."""
+_TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid", "div"}
+_HARD = 20
 
 
 class Exhausted(Exception):
@@ -28,10 +47,10 @@ class Exhausted(Exception):
 
 
 class Budget:
-    """A number of scalar operations that may still be carried out; transcendental ones count for many."""
+    """A number of scalar operations that may still be carried out, and how narrow enclosures are."""
 
-    def __init__(self, operations: int) -> None:
-        self.left = operations
+    def __init__(self, operations: int, bits: int = BITS) -> None:
+        self.left, self.bits = operations, bits
 
     def spend(self, operations: int) -> None:
         """Counts work. Raises Exhausted where none is left."""
@@ -40,226 +59,44 @@ class Budget:
             raise Exhausted
 
 
-class Unclear(Exception):
-    """The enclosures are too wide to tell which way the program goes."""
-
-
 @dataclass(frozen=True)
-class Interval:
-    """All reals from `low` to `high`."""
+class NoValue:
+    """Why an element has no value: `undefined` by the program, or too close to tell; and at which index."""
 
-    low: Fraction
-    high: Fraction
+    why: str
+    at: tuple[tuple[str, int], ...] = ()
+    undefined: bool = True
 
     def __str__(self) -> str:
-        return f"{float((self.low + self.high) / 2):.12g}"
+        where = ", ".join(f"{axis}={k}" for axis, k in self.at)
+        return self.why + (f" at {where}" if where else "")
 
 
-class MinusInfinity:
-    """−∞."""
-
-    def __repr__(self) -> str:
-        return "-inf"
+Element: TypeAlias = Value | NoValue
+Function: TypeAlias = Callable[..., Value]
+Functions: TypeAlias = Mapping[str, Function]
 
 
-BOTTOM = MinusInfinity()
-Value = Fraction | Interval | MinusInfinity | bool
-
-
-def _down(x: Fraction) -> Fraction:
-    return Fraction((x.numerator << BITS) // x.denominator, 1 << BITS)
-
-
-def _up(x: Fraction) -> Fraction:
-    return -_down(-x)
-
-
-def _make(low: Fraction, high: Fraction) -> Value:
-    return low if low == high else Interval(_down(low), _up(high))
-
-
-def bounds(x: Value) -> tuple[Fraction, Fraction]:
-    """The ends of an enclosure. Raises Undefined for −∞."""
-    if isinstance(x, Interval):
-        return x.low, x.high
-    if isinstance(x, MinusInfinity):
-        raise Undefined("-inf where a real is needed")
-    value = Fraction(x)
-    return value, value
-
-
-def add(x: Value, y: Value) -> Value:
-    """x + y; −∞ if either is."""
-    if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
-        return BOTTOM
-    (a, b), (c, d) = bounds(x), bounds(y)
-    return _make(a + c, b + d)
-
-
-def mul(x: Value, y: Value) -> Value:
-    """x · y. Raises Undefined if either is −∞."""
-    (a, b), (c, d) = bounds(x), bounds(y)
-    ends = (a * c, a * d, b * c, b * d)
-    return _make(min(ends), max(ends))
-
-
-def neg(x: Value) -> Value:
-    """−x. Raises Undefined for −∞."""
-    a, b = bounds(x)
-    return _make(-b, -a)
-
-
-def inv(x: Value) -> Value:
-    """1/x. Raises Undefined for 0, Unclear where an enclosure contains 0."""
-    a, b = bounds(x)
-    if a == b == 0:
-        raise Undefined("division by 0")
-    if a <= 0 <= b:
-        raise Unclear("a divisor near 0")
-    return _make(1 / b, 1 / a)
-
-
-def _exp_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
-    halvings = max(0, (abs(x.numerator) // x.denominator).bit_length() + 2)
-    small = x / (1 << halvings)
-    term = total = Fraction(1)
-    for k in range(1, 40):
-        term = term * small / k
-        total += term
-    # |x| ≤ 1/2, so that what is left is at most twice the last term.
-    low, high = _down(total - 2 * abs(term)), _up(total + 2 * abs(term))
-    for _ in range(halvings):
-        low, high = _down(low * low), _up(high * high)
-    return low, high
-
-
-def exp(x: Value) -> Value:
-    """eˣ; 0 at −∞."""
-    if isinstance(x, MinusInfinity):
-        return Fraction(0)
-    a, b = bounds(x)
-    if a == b == 0:
-        return Fraction(1)
-    if max(abs(a), abs(b)) > 200:
-        raise Unclear("an exponent too large to enclose")
-    return _make(_exp_bounds(a)[0], _exp_bounds(b)[1])
-
-
-def _log_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
-    # log x = Σ log of near-equal factors: halve x towards 1 by square roots, then the series of artanh.
-    low = high = x
-    halvings = 0
-    while not Fraction(3, 4) < low <= high < Fraction(4, 3):
-        low, high = _sqrt_bounds(low)[0], _sqrt_bounds(high)[1]
-        halvings += 1
-
-    def series(y: Fraction) -> tuple[Fraction, Fraction]:
-        t = (y - 1) / (y + 1)
-        total, power = Fraction(0), t
-        for k in range(60):
-            total += power / (2 * k + 1)
-            power = _down(power * t * t) if power * t * t >= 0 else _up(power * t * t)
-        slack = Fraction(1, 1 << (BITS - 8))
-        return 2 * total - slack, 2 * total + slack
-
-    return _down(series(low)[0] * (1 << halvings)), _up(series(high)[1] * (1 << halvings))
-
-
-def log(x: Value) -> Value:
-    """The natural logarithm. Raises Undefined at 0 and below."""
-    a, b = bounds(x)
-    if b <= 0:
-        raise Undefined("logarithm of a number that is not positive")
-    if a <= 0:
-        raise Unclear("logarithm near 0")
-    if a == b == 1:
-        return Fraction(0)
-    return _make(_log_bounds(a)[0], _log_bounds(b)[1])
-
-
-def _sqrt_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
-    root = isqrt((x.numerator << (2 * BITS)) // x.denominator)
-    return Fraction(root, 1 << BITS), Fraction(root + 1, 1 << BITS)
-
-
-def sqrt(x: Value) -> Value:
-    """The square root; exact for squares of rationals. Raises Undefined below 0."""
-    a, b = bounds(x)
-    if b < 0:
-        raise Undefined("square root of a negative number")
-    if a < 0:
-        raise Unclear("square root near 0")
-    if a == b:
-        root = Fraction(isqrt(a.numerator), isqrt(a.denominator))
-        if root * root == a:
-            return root
-    return _make(_sqrt_bounds(a)[0], _sqrt_bounds(b)[1])
-
-
-def maximum(x: Value, y: Value) -> Value:
-    """The larger; −∞ is least."""
-    if isinstance(x, MinusInfinity):
-        return y
-    if isinstance(y, MinusInfinity):
-        return x
-    (a, b), (c, d) = bounds(x), bounds(y)
-    return _make(max(a, c), max(b, d))
-
-
-def compare(op: str, x: Value, y: Value) -> bool:
-    """x < y, x ≤ y or x = y. Raises Unclear where enclosures overlap."""
-    if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
-        both = isinstance(x, MinusInfinity) and isinstance(y, MinusInfinity)
-        if op == "eq":
-            return both
-        return isinstance(x, MinusInfinity) and (op == "le" or not both)
-    (a, b), (c, d) = bounds(x), bounds(y)
-    if a == b and c == d:
-        return {"lt": a < c, "le": a <= c, "eq": a == c}[op]
-    if b < c:
-        return op != "eq"
-    if d < a:
-        return False
-    raise Unclear("a comparison of values too close to tell apart")
-
-
-def different(x: Value, y: Value) -> bool:
-    """Whether two values are certainly different."""
-    if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
-        return not (isinstance(x, MinusInfinity) and isinstance(y, MinusInfinity))
-    (a, b), (c, d) = bounds(x), bounds(y)
-    return b < c or d < a
-
-
-def _truth(x: Value) -> bool:
-    return x if isinstance(x, bool) else not compare("eq", x, Fraction(0))
-
-
-def scalar(name: str, args: Sequence[Value], functions: Mapping[str, Callable[..., Fraction]]) -> Value:
-    """A scalar function on values; `tanh` and `sigmoid` by their definitions."""
+def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = BITS) -> Value:
+    """A scalar function on values; `tanh` and `sigmoid` by their definitions. Raises Undefined and Unclear."""
     x = args[0]
     if name.startswith("apply:"):
-        if any(not isinstance(a, (Fraction, bool)) for a in args):
-            raise Unclear("an uninterpreted function of a number that is not rational")
-        return functions[name[6:]](*(Fraction(a) for a in args if isinstance(a, (Fraction, bool))))
+        reals = [Fraction(a) if isinstance(a, bool) else a for a in args]
+        if any(isinstance(a, MinusInfinity) for a in reals):
+            raise Unclear("an uninterpreted function of -inf")
+        return functions[name[6:]](*reals)
     if name == "where":
-        return args[1] if _truth(x) else args[2]
+        return args[1] if truth(x) else args[2]
     if name in ("and", "or"):
-        both = [_truth(a) for a in args]
+        both = [truth(a) for a in args]
         return all(both) if name == "and" else any(both)
     if name == "not":
-        return not _truth(x)
+        return not truth(x)
     if name in ("lt", "le", "eq", "ne"):
         return compare(name, x, args[1]) if name != "ne" else not compare("eq", x, args[1])
-    one = Fraction(1)
-    unary: dict[str, Callable[[Value], Value]] = {
-        "neg": neg, "exp": exp, "log": log, "sqrt": sqrt,
-        "abs": lambda v: maximum(v, neg(v)),
-        "sigmoid": lambda v: inv(add(one, exp(neg(v)))),
-        "tanh": lambda v: add(one, mul(Fraction(-2), inv(add(exp(mul(Fraction(2), v)), one)))),
-    }  # fmt: skip
-    if name in unary:
-        return unary[name](x)
+    unary = definition(name, bits)
+    if unary is not None:
+        return unary(x)
     y = args[1]
     binary: dict[str, Callable[[Value, Value], Value]] = {
         "add": add, "mul": mul, "max": maximum, "sub": lambda v, w: add(v, neg(w)),
@@ -271,11 +108,11 @@ def scalar(name: str, args: Sequence[Value], functions: Mapping[str, Callable[..
 def reduction(monoid: str, values: Sequence[Value]) -> Value:
     """⊕ of values; `max` of none is −∞."""
     if monoid in ("any", "all"):
-        truths = [_truth(v) for v in values]
+        truths = [truth(v) for v in values]
         return any(truths) if monoid == "any" else all(truths)
     if monoid == "min":
         return neg(reduction("max", [neg(v) for v in values]))
-    unit: dict[str, Value] = {"sum": Fraction(0), "prod": Fraction(1), "max": BOTTOM}
+    unit: dict[str, Value] = {"sum": Fraction(0), "prod": Fraction(1), "max": EMPTY}
     combine = {"sum": add, "prod": mul, "max": maximum}[monoid]
     total = unit[monoid]
     for v in values:
@@ -283,16 +120,30 @@ def reduction(monoid: str, values: Sequence[Value]) -> Value:
     return total
 
 
+def _attempt(place: Callable[[], tuple[tuple[str, int], ...]], work: Callable[[], Value]) -> Element:
+    """A value, or why there is none."""
+    try:
+        return work()
+    except (Undefined, Unclear) as error:
+        return NoValue(str(error), place(), isinstance(error, Undefined))
+
+
+def _first(found: Sequence[Element]) -> NoValue | None:
+    """Why elements that are all needed have no value: what is certainly undefined comes first."""
+    missing = [v for v in found if isinstance(v, NoValue)]
+    return next((v for v in missing if v.undefined), missing[0]) if missing else None
+
+
 @dataclass(frozen=True)
 class Array:
-    """Values at every index of named axes."""
+    """Elements at every index of named axes."""
 
     axes: tuple[str, ...]
     shape: tuple[int, ...]
-    values: Mapping[tuple[int, ...], Value]
+    values: Mapping[tuple[int, ...], Element]
 
-    def at(self, index: Mapping[str, int]) -> Value:
-        """The value at an index given by axis name."""
+    def at(self, index: Mapping[str, int]) -> Element:
+        """The element at an index given by axis name."""
         return self.values[tuple(index[a] for a in self.axes)]
 
     def slice(self, axis: str, start: int, stop: int) -> Array:
@@ -306,9 +157,41 @@ class Array:
         )
 
 
-def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int, ...]], Value]) -> Array:
+def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int, ...]], Element]) -> Array:
     """An array from a function of its index."""
     return Array(tuple(axes), tuple(shape), {i: value(i) for i in product(*map(range, shape))})
+
+
+def pointwise(args: Sequence[Array], work: Callable[[Sequence[Value]], Value]) -> Array:
+    """A function of the elements of arrays at every index of all their axes."""
+    extent = {name: n for a in args for name, n in zip(a.axes, a.shape, strict=True)}
+    names = tuple(extent)
+    places = [(a.values, tuple(names.index(axis) for axis in a.axes)) for a in args]
+
+    def element(i: tuple[int, ...]) -> Element:
+        found = [values[tuple(i[p] for p in spots)] for values, spots in places]
+        known = [v for v in found if not isinstance(v, NoValue)]
+        if len(known) < len(found):
+            return _first(found) or NoValue("")
+        return _attempt(lambda: tuple(zip(names, i, strict=True)), lambda: work(known))
+
+    return build(names, tuple(extent.values()), element)
+
+
+def _where(args: Sequence[Array]) -> Array:
+    """`where`, which needs the branch that it takes and no other."""
+    extent = {name: n for a in args for name, n in zip(a.axes, a.shape, strict=True)}
+    names = tuple(extent)
+
+    def element(i: tuple[int, ...]) -> Element:
+        here = dict(zip(names, i, strict=True))
+        c = args[0].at(here)
+        if isinstance(c, NoValue):
+            return c
+        chosen = _attempt(lambda: tuple(here.items()), lambda: truth(c))
+        return chosen if isinstance(chosen, NoValue) else args[1 if chosen else 2].at(here)
+
+    return build(names, tuple(extent.values()), element)
 
 
 def _reindex(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
@@ -323,7 +206,7 @@ def _reindex(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str,
         gone = {p for p, _ in parts} if kind == "merge" else {parts[k][0] if kind == "concat" else whole}
         extent |= {n: size for n, size in zip(array.axes, array.shape, strict=True) if n not in gone}
 
-    def value(i: tuple[int, ...]) -> Value:
+    def value(i: tuple[int, ...]) -> Element:
         at = dict(zip(extent, i, strict=True))
         array = args[0]
         if kind == "split":
@@ -348,6 +231,57 @@ def _reindex(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str,
     return build(tuple(extent), tuple(extent.values()), value)
 
 
+def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], args: Sequence[Array]) -> int:
+    """The number that an index expression of a view is. Raises Undefined and Unclear for a read that has none."""
+    if isinstance(expr, int):
+        return expr
+    if isinstance(expr, str):
+        return sizes[expr]
+    if expr[0] == "i":
+        return here[expr[1]]
+    if expr[0] == "w":
+        found = args[expr[1]].at(here)
+        if isinstance(found, NoValue):
+            raise (Undefined if found.undefined else Unclear)(str(found))
+        if isinstance(found, bool) or not isinstance(found, Fraction) or found.denominator != 1:
+            raise Undefined(f"an array is read at {found}, which is no integer")
+        return int(found)
+    a, b = (index_value(e, sizes, here, args) for e in expr[1:])
+    return a + b if expr[0] == "+" else a * b if expr[0] == "*" else a // b if b > 0 else 0
+
+
+def _view(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
+    """Reads of arrays at index expressions: at each index the first read whose conditions hold."""
+    extent = {str(name): size_value(s, sizes) for name, s in node["axes"]}
+    compared: dict[str, Callable[[int, int], bool]] = {
+        "lt": lambda a, b: a < b,
+        "le": lambda a, b: a <= b,
+        "eq": lambda a, b: a == b,
+    }
+
+    def element(i: tuple[int, ...]) -> Element:
+        here = dict(zip(extent, i, strict=True))
+
+        def number(expr: Any) -> int:
+            return index_value(expr, sizes, here, args)
+
+        try:
+            chosen = next(
+                k
+                for k, read in enumerate(node["reads"])
+                if all(compared[c[0]](number(c[1]), number(c[2])) for c in read["where"])
+            )
+            array, at = args[chosen], {**here, **{a: number(e) for a, e in node["reads"][chosen]["at"].items()}}
+        except (Undefined, Unclear) as error:
+            return NoValue(str(error), tuple(here.items()), isinstance(error, Undefined))
+        for axis, n in zip(array.axes, array.shape, strict=True):
+            if not 0 <= at[axis] < n:
+                return NoValue(f"{axis} is read at {at[axis]}, out of {n}", tuple(here.items()))
+        return array.at(at)
+
+    return build(tuple(extent), tuple(extent.values()), element)
+
+
 def size_value(s: Any, sizes: Mapping[str, int]) -> int:
     """The number that a size of a core program is."""
     if isinstance(s, (list, tuple)):
@@ -361,18 +295,32 @@ def run(
     inputs: Sequence[Array],
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
-    functions: Mapping[str, Callable[..., Fraction]],
+    functions: Functions,
     budget: Budget | None = None,
 ) -> list[Array]:
     """The outputs of a core program. `blocks` gives the sizes of blocks and tiles by their local names (default 1).
 
-    Raises Undefined and Unclear as the operations do, and Exhausted where the budget does not suffice.
+    Elements without a value are `NoValue`: −∞ too, in an output of reals. Raises Exhausted where the budget does not
+    suffice.
     """
     budget = budget or Budget(10**9)
     wires = list(inputs)
     for node in program["nodes"]:
         wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, budget))
-    return [wires[w] for w, _ in program["outputs"]]
+
+    def output(array: Array, element: str) -> Array:
+        if element in ("extended", "bool"):
+            return array
+        return build(array.axes, array.shape, lambda i: _real(array, i))
+
+    return [output(wires[w], element) for w, element in program["outputs"]]
+
+
+def _real(array: Array, i: tuple[int, ...]) -> Element:
+    v = array.values[i]
+    if isinstance(v, MinusInfinity):
+        return NoValue(f"{v.why} where a real is needed", tuple(zip(array.axes, i, strict=True)))
+    return v
 
 
 def _node(
@@ -380,34 +328,31 @@ def _node(
     args: Sequence[Array],
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
-    functions: Mapping[str, Callable[..., Fraction]],
+    functions: Functions,
     budget: Budget,
 ) -> list[Array]:
     op = node["op"]
     extent = {name: n for a in args for name, n in zip(a.axes, a.shape, strict=True)}
     if op == "map":
-        names = tuple(extent)
         budget.spend(prod(extent.values()) * (_HARD if node["fn"] in _TRANSCENDENTAL else 1))
-        return [
-            build(
-                names,
-                tuple(extent.values()),
-                lambda i: scalar(node["fn"], [a.at(dict(zip(names, i, strict=True))) for a in args], functions),
-            )
-        ]
+        if node["fn"] == "where":
+            return [_where(args)]
+        return [pointwise(args, lambda values: scalar(node["fn"], values, functions, budget.bits))]
     if op in ("reduce", "einsum"):
         kept = tuple(n for n in extent if n != node["axis"]) if op == "reduce" else tuple(node["axes"])
         gone = tuple(n for n in extent if n not in kept)
         monoid = node["monoid"] if op == "reduce" else "sum"
         budget.spend(prod(extent.values()))
+        spans = list(product(*(range(extent[n]) for n in gone)))
+        factors = [pointwise(args, lambda v: reduction("prod", v))] if len(args) > 1 else args
 
-        def total(i: tuple[int, ...]) -> Value:
+        def total(i: tuple[int, ...]) -> Element:
             here = dict(zip(kept, i, strict=True))
-            found = []
-            for j in product(*(range(extent[n]) for n in gone)):
-                values = [a.at(here | dict(zip(gone, j, strict=True))) for a in args]
-                found.append(reduction("prod", values) if op == "einsum" else values[0])
-            return reduction(monoid, found)
+            found = [factors[0].at({**here, **dict(zip(gone, j, strict=True))}) for j in spans]
+            known = [v for v in found if not isinstance(v, NoValue)]
+            if len(known) < len(found):
+                return _first(found) or NoValue("")
+            return _attempt(lambda: tuple(here.items()), lambda: reduction(monoid, known))
 
         return [build(kept, [extent[n] for n in kept], total)]
     if op == "rename":
@@ -418,6 +363,9 @@ def _node(
         return [
             build(names, shape, lambda i: args[0].at({back[n]: v for n, v in zip(names, i, strict=True) if n in back}))
         ]
+    if op == "view":
+        budget.spend(2 * prod(size_value(s, sizes) for _, s in node["axes"]))
+        return [_view(node, args, sizes)]
     if op == "reindex":
         return [_reindex(node, args, sizes)]
     if op == "index":
@@ -438,7 +386,7 @@ def _node(
         return state
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
     starts = [range(0, n, blocks.get(local, 1)) for _, local, n in tiles]
-    parts: list[dict[tuple[int, ...], Value]] = [{} for _ in node["body"]["outputs"]]
+    parts: list[dict[tuple[int, ...], Element]] = [{} for _ in node["body"]["outputs"]]
     shapes: list[tuple[tuple[str, ...], dict[str, int]]] = [((), {}) for _ in parts]
     for corner in product(*starts):
         here = list(args)
@@ -457,3 +405,10 @@ def _node(
         Array(names, tuple(sizes_of[a] for a in names), part)
         for part, (names, sizes_of) in zip(parts, shapes, strict=True)
     ]
+
+
+__all__ = [
+    "BITS", "BOTTOM", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "Interval", "MinusInfinity",
+    "NoValue", "Unclear", "Undefined", "Value", "add", "bounds", "build", "compare", "different", "exp", "index_value",
+    "inv", "log", "maximum", "mul", "neg", "reduction", "run", "scalar", "size_value", "sqrt",
+]  # fmt: skip

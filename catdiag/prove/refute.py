@@ -91,14 +91,14 @@ def refute(
         try:
             ours = exact.run(left, inputs, sizes, blocks, functions, budget)
             theirs = exact.run(right, inputs, sizes, blocks, functions, budget)
-        except (exact.Undefined, exact.Unclear):
-            continue
         except exact.Exhausted:
             return None
         for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             for i, value in a.values.items():
                 index = dict(zip(a.axes, i, strict=True))
                 other = b.at(index)
+                if isinstance(value, exact.NoValue) or isinstance(other, exact.NoValue):
+                    continue
                 if exact.different(value, other):
                     arrays = {str(d["name"]): _nested(array) for d, array in zip(left["inputs"], inputs, strict=True)}
                     return Counterexample(sizes, arrays, _shown(value), _shown(other), index, number, blocks, told)
@@ -106,9 +106,9 @@ def refute(
 
 
 def _shown(value: exact.Value) -> Any:
-    if isinstance(value, exact.Interval):
-        return float((value.low + value.high) / 2)
-    return float("-inf") if isinstance(value, exact.MinusInfinity) else value
+    if isinstance(value, exact.MinusInfinity):
+        return float("-inf")
+    return value if isinstance(value, (bool, Fraction)) else float(sum(exact.bounds(value)) / 2)
 
 
 def _symbols(size: Any) -> list[str]:

@@ -15,7 +15,7 @@ from itertools import product
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import KernelError, Term, leaves
 from catdiag.prove import exact
-from catdiag.prove.exact import BOTTOM, Interval, MinusInfinity, Unclear, Undefined, Value
+from catdiag.prove.exact import BOTTOM, MinusInfinity, Unclear, Undefined, Value
 from catdiag.solvers.worker import answer
 from catdiag.solvers.z3 import term_data
 
@@ -171,9 +171,7 @@ def agree(x: Value, y: Value) -> bool:
     """Whether two values may be one: only what is certainly different is not."""
     if isinstance(x, bool) or isinstance(y, bool):
         return x is y
-    if isinstance(x, Interval) or isinstance(y, Interval):
-        return not exact.different(x, y)
-    return x == y if isinstance(x, Fraction) and isinstance(y, Fraction) else x is y
+    return not exact.different(x, y)
 
 
 _ANSWERS: dict[str, bool] = {}

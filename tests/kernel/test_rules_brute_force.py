@@ -30,6 +30,7 @@ from catdiag.kernel.terms import (
     sub,
     substitute,
 )
+from catdiag.prove.reals import bounds
 
 # How many terms are tried for a rule, and how many of them it must at least have changed.
 TRIES = 190
@@ -110,7 +111,7 @@ def judgements(seed: int, tries: int) -> Counter[str]:
                 if x is BOTTOM:
                     assert not signs & REAL, said
                     continue
-                low, high = (x, x) if not hasattr(x, "low") else (x.low, x.high)
+                low, high = bounds(x)
                 assert not signs & REAL or not signs & NONNEG or high >= 0, said
                 assert not signs & REAL or not signs & NONZERO or low != 0 or high != 0, said
             except Unclear:

@@ -139,10 +139,7 @@ def test_the_three_meanings_of_a_diagram_agree(diagram: Diagram, seed: int) -> N
     symbols = sorted({s for ty in diagram.dom for a in ty.axes for s in [a.size] if isinstance(s, str)})
     sizes = {s: rng.randrange(1, 4) for s in symbols}
     inputs = [_random_array(d, sizes, rng, simple=True) for d in made["inputs"]]
-    try:
-        ran = exact.run(made, inputs, sizes, {}, {})
-    except (exact.Undefined, exact.Unclear):
-        return
+    ran = exact.run(made, inputs, sizes, {}, {})
     terms = evaluate(made, inputs_of(made, {}), {}, lambda *args: None)
     cells = {(str(d["name"]), i): v for d, a in zip(made["inputs"], inputs, strict=True) for i, v in a.values.items()}
     given_arrays = [np.array([float(v) for v in a.values.values()]).reshape(a.shape) for a in inputs]
@@ -151,6 +148,8 @@ def test_the_three_meanings_of_a_diagram_agree(diagram: Diagram, seed: int) -> N
     computed = computed if isinstance(computed, tuple) else (computed,)
     for out, wire, array, ty in zip(ran, terms, computed, diagram.cod, strict=True):
         for i, expected in out.values.items():
+            if isinstance(expected, exact.NoValue):
+                continue
             index = dict(zip(out.axes, i, strict=True))
             try:
                 found = value(wire.term, World(sizes, index, {}, rng, dict(cells)))

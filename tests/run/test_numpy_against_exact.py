@@ -27,7 +27,10 @@ def exactly(f: cd.Diagram, arrays: tuple[Any, ...], sizes: Mapping[str, int], bl
 def within(result: np.ndarray, expected: exact.Array, names: tuple[str, ...]) -> None:
     assert set(names) == set(expected.axes)
     for i in np.ndindex(*result.shape):
-        low, high = exact.bounds(expected.at(dict(zip(names, i, strict=True))))
+        element = expected.at(dict(zip(names, i, strict=True)))
+        if isinstance(element, exact.NoValue):
+            continue
+        low, high = exact.bounds(element)
         slack = 1e-9 * max(1, abs(low), abs(high))
         assert low - slack <= Fraction(float(result[i])) <= high + slack
 
@@ -40,10 +43,7 @@ def test_numpy_agrees_with_exact_numbers(data: st.DataObject) -> None:
     arrays = data.draw(testing.arrays_for(f, sizes))
     results = f(*arrays)
     results = results if isinstance(results, tuple) else (results,)
-    try:
-        expected = exactly(f, arrays, sizes, {})
-    except (exact.Undefined, exact.Unclear):
-        return
+    expected = exactly(f, arrays, sizes, {})
     for result, exactly_it, ty in zip(results, expected, f.cod, strict=True):
         within(result, exactly_it, ty.names)
 
@@ -68,9 +68,6 @@ def test_blocks_in_numpy_are_blocks_in_exact_numbers(data: st.DataObject) -> Non
     arrays = data.draw(testing.arrays_for(f, sizes))
     results = run(g, arrays, tiles=tiles)
     results = results if isinstance(results, tuple) else (results,)
-    try:
-        expected = exactly(g, arrays, sizes, tiles)
-    except (exact.Undefined, exact.Unclear):
-        return
+    expected = exactly(g, arrays, sizes, tiles)
     for result, exactly_it, ty in zip(results, expected, g.cod, strict=True):
         within(result, exactly_it, ty.names)

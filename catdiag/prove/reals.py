@@ -1,0 +1,462 @@
+"""Exact numbers: rationals, quotients of exponential polynomials, and enclosures of other reals; −∞ beside them.
+
+`exp` of a rational makes exponential polynomials Σ c·e^r with rational c and r. The powers e^r for distinct rational r
+are linearly independent over the rationals (Lindemann and Weierstrass), so that such a number is zero only if all its
+coefficients are: equality of quotients is decided, and an order too, by enclosures that are narrowed until they leave
+out zero. What is neither (logarithms, roots, `exp` of these) is enclosed by two rationals, rounded outwards: results
+whose enclosures do not meet are different numbers. Nothing is sampled, and there is no floating point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+from typing import TypeAlias
+
+BITS = 120
+"""Binary digits of an enclosure, where nothing else is asked for."""
+_TERMS = 160
+_NARROWEST = 4096
+
+
+class Undefined(Exception):
+    """An operation outside its domain: the program means nothing on this input."""
+
+
+class Unclear(Exception):
+    """The enclosures are too wide to tell which way the program goes."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """All reals from `low` to `high`."""
+
+    low: Fraction
+    high: Fraction
+
+    def __str__(self) -> str:
+        return f"{_decimal((self.low + self.high) / 2)}"
+
+
+@dataclass(frozen=True)
+class MinusInfinity:
+    """−∞; `why` says what it came from."""
+
+    why: str = "-inf"
+
+    def __repr__(self) -> str:
+        return "-inf"
+
+
+BOTTOM = MinusInfinity()
+EMPTY = MinusInfinity("the maximum of nothing")
+
+Terms: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
+"""Pairs of an exponent r and a coefficient c ≠ 0, meaning Σ c·e^r; exponents increase."""
+_ONE: Terms = ((Fraction(0), Fraction(1)),)
+
+
+@dataclass(frozen=True)
+class Powers:
+    """A quotient of two exponential polynomials that is not rational; the bottom begins with 1·e⁰."""
+
+    top: Terms
+    bottom: Terms = _ONE
+
+    def __str__(self) -> str:
+        top = _show(self.top)
+        return top if self.bottom == _ONE else f"({top})/({_show(self.bottom)})"
+
+    def __float__(self) -> float:
+        low, high = bounds(self)
+        return float((low + high) / 2)
+
+
+Value: TypeAlias = Fraction | Powers | Interval | MinusInfinity | bool
+
+
+def _decimal(x: Fraction) -> str:
+    try:
+        return f"{float(x):.12g}"
+    except OverflowError:
+        return f"{'-' if x < 0 else ''}1e{len(str(abs(x.numerator) // x.denominator)) - 1}"
+
+
+def _show(terms: Terms) -> str:
+    def one(r: Fraction, c: Fraction) -> str:
+        power = "" if r == 0 else "e" if r == 1 else f"e^{r}" if r.denominator == 1 and r > 0 else f"e^({r})"
+        return power if power and c == 1 else f"{c}·{power}" if power else str(c)
+
+    return " + ".join(one(r, c) for r, c in terms) or "0"
+
+
+# -- enclosures ---------------------------------------------------------------------------------------------
+
+
+def _make(low: Fraction, high: Fraction) -> Value:
+    """The enclosure of what lies between, its ends rounded outwards to far less than its width."""
+    if low == high:
+        return low
+    width = high - low
+    shift = width.denominator.bit_length() - width.numerator.bit_length() + 16
+    if shift <= 0 or low.denominator.bit_length() <= shift >= high.denominator.bit_length():
+        return Interval(low, high)
+    return Interval(
+        Fraction((low.numerator << shift) // low.denominator, 1 << shift),
+        Fraction(-((-high.numerator << shift) // high.denominator), 1 << shift),
+    )
+
+
+def bounds(x: Value, bits: int = BITS) -> tuple[Fraction, Fraction]:
+    """The ends of an enclosure. Raises Undefined for −∞."""
+    if isinstance(x, Fraction):
+        return x, x
+    if isinstance(x, Interval):
+        return x.low, x.high
+    if isinstance(x, Powers):
+        return _quotient_bounds(x, bits)
+    if isinstance(x, MinusInfinity):
+        raise Undefined(f"{x.why} where a real is needed")
+    value = Fraction(x)
+    return value, value
+
+
+def _sum_bounds(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
+    low = high = Fraction(0)
+    for r, c in terms:
+        a, b = _exp_bounds(r, bits)
+        low, high = (low + c * a, high + c * b) if c > 0 else (low + c * b, high + c * a)
+    return low, high
+
+
+def _apart(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
+    """An enclosure, narrowed until it leaves out zero."""
+    while True:
+        low, high = _sum_bounds(terms, bits)
+        if low > 0 or high < 0:
+            return low, high
+        if bits > _NARROWEST:
+            raise Unclear("a number too close to 0 to tell from it")
+        bits *= 4
+
+
+def _quotient_bounds(x: Powers, bits: int) -> tuple[Fraction, Fraction]:
+    a, b = _sum_bounds(x.top, bits)
+    if x.bottom == _ONE:
+        return a, b
+    c, d = _apart(x.bottom, bits)
+    ends = (a / c, a / d, b / c, b / d)
+    return min(ends), max(ends)
+
+
+@lru_cache(maxsize=4096)
+def _exp_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """Two rationals around eˣ, in fixed point: halved below 1/4, the series, squared back."""
+    if x < 0:
+        low, high = _exp_bounds(-x, bits)
+        return 1 / high, 1 / low
+    halvings = max(0, (x.numerator // x.denominator).bit_length() + 2)
+    shift = bits + 2 * halvings + 16
+    if halvings > 14 or x.denominator.bit_length() > 4 * _NARROWEST:
+        raise Unclear("an exponent too large to enclose")
+    scaled, divisor = x.numerator << shift, x.denominator << halvings
+    under, over = scaled // divisor, _ceil(scaled, divisor)
+    lower = upper = least = most = 1 << shift
+    k = 0
+    while most > 1 and k <= bits:
+        k += 1
+        least = (least * under >> shift) // k
+        most = _ceil(_ceil(most * over, 1 << shift), k)
+        lower, upper = lower + least, upper + most
+    # The argument is at most 1/4, so that what is left of the series is less than its last term.
+    upper += most + 1
+    for _ in range(halvings):
+        lower, upper = lower * lower >> shift, _ceil(upper * upper, 1 << shift)
+    return Fraction(lower, 1 << shift), Fraction(upper, 1 << shift)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _artanh_bounds(t: Fraction, shift: int) -> tuple[int, int]:
+    """2·artanh t = log((1+t)/(1−t)) for 0 ≤ t ≤ 1/3, times 2^shift, from below and from above."""
+    under, over = (t.numerator << shift) // t.denominator, _ceil(t.numerator << shift, t.denominator)
+    low, high, k = under, over, 1
+    least, most = under, over
+    while most > 1:
+        least, most = least * under * under >> 2 * shift, _ceil(most * over * over, 1 << 2 * shift)
+        k += 2
+        low, high = low + least // k, high + _ceil(most, k)
+        if k > 2 * shift:
+            break
+    return 2 * low, 2 * (high + most + 1)
+
+
+@lru_cache(maxsize=4096)
+def _log_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """Two rationals around log x: x = y·2^k with y from 1 to 2, and the series of artanh."""
+    k = x.numerator.bit_length() - x.denominator.bit_length()
+    y = x / Fraction(2) ** k
+    if y < 1:
+        y, k = y * 2, k - 1
+    shift = bits + abs(k).bit_length() + 24
+    low, high = _artanh_bounds((y - 1) / (y + 1), shift)
+    two = _artanh_bounds(Fraction(1, 3), shift)
+    low, high = (low + k * two[0], high + k * two[1]) if k >= 0 else (low + k * two[1], high + k * two[0])
+    return Fraction(low, 1 << shift), Fraction(high, 1 << shift)
+
+
+def _sqrt_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    shift = bits + max(0, x.denominator.bit_length() - x.numerator.bit_length())
+    root = isqrt((x.numerator << (2 * shift)) // x.denominator)
+    return Fraction(root, 1 << shift), Fraction(root + 1, 1 << shift)
+
+
+# -- quotients of exponential polynomials -------------------------------------------------------------------
+
+
+def _terms(x: Fraction | Powers) -> tuple[Terms, Terms]:
+    if isinstance(x, Powers):
+        return x.top, x.bottom
+    return (((Fraction(0), x),) if x else ()), _ONE
+
+
+def _plus(a: Terms, b: Terms) -> Terms:
+    found = dict(a)
+    for r, c in b:
+        found[r] = found.get(r, Fraction(0)) + c
+    return tuple(sorted((r, c) for r, c in found.items() if c))
+
+
+def _times(a: Terms, b: Terms) -> Terms:
+    if a == _ONE or b == _ONE:
+        return b if a == _ONE else a
+    found: dict[Fraction, Fraction] = {}
+    for r, c in a:
+        for s, d in b:
+            found[r + s] = found.get(r + s, Fraction(0)) + c * d
+    return tuple(sorted((r, c) for r, c in found.items() if c))
+
+
+def _over(top: Terms, bottom: Terms) -> Value:
+    """A quotient with a bottom that is not zero, rational where it is; enclosed where it would be too long."""
+    if not top:
+        return Fraction(0)
+    r, c = bottom[0]
+    if r or c != 1:
+        top = tuple((s - r, d / c) for s, d in top)
+        bottom = tuple((s - r, d / c) for s, d in bottom)
+    if len(top) == len(bottom):
+        ratio = top[0][1]
+        if top[0][0] == 0 and all(s == t and d == ratio * e for (s, d), (t, e) in zip(top, bottom, strict=True)):
+            return ratio
+    made = Powers(top, bottom)
+    if len(top) + len(bottom) > _TERMS:
+        return _make(*_quotient_bounds(made, BITS))
+    return made
+
+
+def _short(*lengths: int) -> bool:
+    """Whether products of so many terms are still written out."""
+    product = 1
+    for n in lengths:
+        product *= n
+    return product <= 4 * _TERMS
+
+
+def _exact(x: Value) -> Fraction | Powers | None:
+    if isinstance(x, (Fraction, Powers)):
+        return x
+    return Fraction(x) if isinstance(x, bool) else None
+
+
+# -- operations ---------------------------------------------------------------------------------------------
+
+
+def add(x: Value, y: Value) -> Value:
+    """x + y; −∞ if either is."""
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x + y
+    if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
+        return x if isinstance(x, MinusInfinity) else y
+    u, v = _exact(x), _exact(y)
+    if u is not None and v is not None:
+        (a, b), (c, d) = _terms(u), _terms(v)
+        if b == d:
+            return _over(_plus(a, c), b)
+        if _short(len(a), len(d)) and _short(len(b), len(c)) and _short(len(b), len(d)):
+            return _over(_plus(_times(a, d), _times(c, b)), _times(b, d))
+    (a_, b_), (c_, d_) = bounds(x), bounds(y)
+    return _make(a_ + c_, b_ + d_)
+
+
+def mul(x: Value, y: Value) -> Value:
+    """x · y. Raises Undefined if either is −∞."""
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x * y
+    u, v = _exact(x), _exact(y)
+    if u is not None and v is not None:
+        (a, b), (c, d) = _terms(u), _terms(v)
+        if a == d or b == c:
+            a, b, c, d = (_ONE, b, c, _ONE) if a == d else (a, _ONE, _ONE, d)
+        if _short(len(a), len(c)) and _short(len(b), len(d)):
+            return _over(_times(a, c), _times(b, d))
+    (low, high), (least, most) = bounds(x), bounds(y)
+    ends = (low * least, low * most, high * least, high * most)
+    return _make(min(ends), max(ends))
+
+
+def neg(x: Value) -> Value:
+    """−x. Raises Undefined for −∞."""
+    if isinstance(x, MinusInfinity):
+        raise Undefined(f"{x.why} is subtracted")
+    return mul(Fraction(-1), x)
+
+
+def inv(x: Value) -> Value:
+    """1/x. Raises Undefined for 0, Unclear where an enclosure contains 0."""
+    if isinstance(x, Powers):
+        return _over(x.bottom, x.top)
+    a, b = bounds(x)
+    if a == b == 0:
+        raise Undefined("division by 0")
+    if a <= 0 <= b:
+        raise Unclear("a divisor near 0")
+    return _make(1 / b, 1 / a)
+
+
+def exp(x: Value, bits: int = BITS) -> Value:
+    """eˣ; 0 at −∞."""
+    if isinstance(x, MinusInfinity):
+        return Fraction(0)
+    if isinstance(x, (Fraction, bool)):
+        r = Fraction(x)
+        if r == 0:
+            return Fraction(1)
+        if abs(r) <= 4000 and r.denominator.bit_length() <= 64:
+            return Powers(((r, Fraction(1)),))
+    a, b = bounds(x, bits)
+    if max(abs(a), abs(b)) > 4000:
+        raise Unclear("an exponent too large to enclose")
+    # Ends with few digits: what they add to the width is little beside it.
+    low, high = bounds(_make(a, b))
+    return _make(_exp_bounds(_shortened(low), bits)[0], _exp_bounds(_shortened(high, up=True), bits)[1])
+
+
+def _shortened(x: Fraction, up: bool = False) -> Fraction:
+    """The number itself, or one a little below or above with fewer digits."""
+    if x.denominator.bit_length() <= 1024:
+        return x
+    scaled = x.numerator << 1024
+    return Fraction(_ceil(scaled, x.denominator) if up else scaled // x.denominator, 1 << 1024)
+
+
+def log(x: Value, bits: int = BITS) -> Value:
+    """The natural logarithm; r for e^r. Raises Undefined at 0 and below."""
+    a, b = _apart_from_zero(x, bits)
+    if b <= 0:
+        raise Undefined("logarithm of a number that is not positive")
+    if a <= 0:
+        raise Unclear("logarithm near 0")
+    if a == b == 1:
+        return Fraction(0)
+    if isinstance(x, Powers) and len(x.top) == 1 and x.bottom == _ONE:
+        ((r, c),) = x.top
+        return add(r, log(c, bits))
+    return _make(_log_bounds(a, bits)[0], _log_bounds(b, bits)[1])
+
+
+def _apart_from_zero(x: Value, bits: int) -> tuple[Fraction, Fraction]:
+    while isinstance(x, Powers):
+        low, high = bounds(x, bits)
+        if low > 0 or high < 0:
+            return low, high
+        if bits > _NARROWEST:
+            raise Unclear("a number too close to 0 to tell from it")
+        bits *= 4
+    return bounds(x)
+
+
+def sqrt(x: Value, bits: int = BITS) -> Value:
+    """The square root; exact for squares of rationals, and for e^r of such. Raises Undefined below 0."""
+    a, b = _apart_from_zero(x, bits)
+    if b < 0:
+        raise Undefined("square root of a negative number")
+    if a < 0:
+        raise Unclear("square root near 0")
+    if a == b:
+        root = Fraction(isqrt(a.numerator), isqrt(a.denominator))
+        if root * root == a:
+            return root
+    if isinstance(x, Powers) and len(x.top) == 1 and x.bottom == _ONE:
+        ((r, c),) = x.top
+        return mul(exp(r / 2, bits), sqrt(c, bits))
+    return _make(_sqrt_bounds(a, bits)[0], _sqrt_bounds(b, bits)[1])
+
+
+def maximum(x: Value, y: Value) -> Value:
+    """The larger; −∞ is least."""
+    if isinstance(x, MinusInfinity):
+        return y
+    if isinstance(y, MinusInfinity):
+        return x
+    if _exact(x) is not None and _exact(y) is not None:
+        return y if compare("le", x, y) else x
+    (a, b), (c, d) = bounds(x), bounds(y)
+    if b <= c or d <= a:
+        return y if b <= c else x
+    return _make(max(a, c), max(b, d))
+
+
+def compare(op: str, x: Value, y: Value) -> bool:
+    """x < y, x ≤ y or x = y. Raises Unclear where enclosures overlap."""
+    if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
+        both = isinstance(x, MinusInfinity) and isinstance(y, MinusInfinity)
+        if op == "eq":
+            return both
+        return isinstance(x, MinusInfinity) and (op == "le" or not both)
+    if isinstance(x, Powers) or isinstance(y, Powers):
+        gap = add(y, neg(x))
+        if isinstance(gap, (Fraction, Powers)):
+            a, b = _apart_from_zero(gap, BITS)
+            return (a == 0 if a == b else False) if op == "eq" else a > 0 or (op == "le" and a == b == 0)
+    (a, b), (c, d) = bounds(x), bounds(y)
+    if a == b and c == d:
+        return {"lt": a < c, "le": a <= c, "eq": a == c}[op]
+    if b < c:
+        return op != "eq"
+    if d < a:
+        return False
+    raise Unclear("a comparison of values too close to tell apart")
+
+
+def different(x: Value, y: Value) -> bool:
+    """Whether two values are certainly different."""
+    try:
+        return not compare("eq", x, y)
+    except Unclear:
+        return False
+
+
+def truth(x: Value) -> bool:
+    """A number as a truth value: whether it is not 0."""
+    return x if isinstance(x, bool) else not compare("eq", x, Fraction(0))
+
+
+def definition(name: str, bits: int) -> Callable[[Value], Value] | None:
+    """A scalar function of one number; `tanh` and `sigmoid` by their definitions."""
+    one = Fraction(1)
+    unary: dict[str, Callable[[Value], Value]] = {
+        "neg": neg,
+        "exp": lambda v: exp(v, bits),
+        "log": lambda v: log(v, bits),
+        "sqrt": lambda v: sqrt(v, bits),
+        "abs": lambda v: maximum(v, neg(v)),
+        "sigmoid": lambda v: inv(add(one, exp(neg(v), bits))),
+        "tanh": lambda v: add(one, mul(Fraction(-2), inv(add(exp(mul(Fraction(2), v), bits), one)))),
+    }
+    return unary.get(name)
