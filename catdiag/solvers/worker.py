@@ -1,81 +1,42 @@
-"""The solver's own process: reads goals on its standard input, answers on its standard output.
+"""A solver's own process: reads goals on its standard input, answers on its standard output, a line each.
 
-A line is `{"hypotheses": [term, …], "goal": term, "rlimit": n}`, terms as nested lists; the answer is
-`yes`, `no` (with a model exists) or `unknown`. Goals are built with z3's constructors, never parsed from text.
+A goal is `{"number": k, "hypotheses": [term, …], "goal": term, "rlimit": n, "seconds": s}`, terms as nested lists; the
+answer is `{"number": k, "answer": a}` with `yes`, `no` (a counterexample exists) or `unknown`, or `error` in place of
+`answer`. Goals are built with the solvers' constructors, never parsed from text.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import signal
 import sys
 from typing import Any
 
 
-def _build(z3: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
-    """A z3 expression; `also` gets what defines the symbols made for floors of quotients."""
-    op, data, args = t
-    if op == "num":
-        return z3.IntVal(int(data))
-    if op in ("size", "idx"):
-        return names.setdefault(f"{op} {data}", z3.Int(f"{op} {data}"))
-    if op in ("true", "false"):
-        return z3.BoolVal(op == "true")
-    parts = [_build(z3, a, names, also) for a in args]
-    if op == "add":
-        return z3.Sum(parts)
-    if op == "mul":
-        return z3.Product(parts)
-    if op == "and":
-        return z3.And(parts)
-    if op == "or":
-        return z3.Or(parts)
-    if op == "not":
-        return z3.Not(parts[0])
-    left, right = parts
-    if op == "div":
-        # By what it is between: z3's own division by a symbol says less to it.
-        name = f"floor {json.dumps(args)}"
-        floor = names.setdefault(name, z3.Int(name))
-        also.append(z3.If(right > 0, z3.And(right * floor <= left, left < right * floor + right), floor == 0))
-        return floor
-    if op == "lt":
-        return left < right
-    if op == "le":
-        return left <= right
-    if op == "eq":
-        return left == right
-    raise ValueError(f"no integer condition: {op}")
-
-
-def answer(request: dict[str, Any]) -> str:
-    """Whether the hypotheses entail the goal over naturals (sizes) and integers (indices)."""
-    import z3
-
-    names: dict[str, Any] = {}
-    also: list[Any] = []
-    solver = z3.Solver()
-    solver.set("rlimit", int(request["rlimit"]))
-    solver.set("random_seed", 0)
-    for h in request["hypotheses"]:
-        solver.add(_build(z3, h, names, also))
-    solver.add(z3.Not(_build(z3, request["goal"], names, also)))
-    solver.add(*also)
-    for name, symbol in names.items():
-        if name.startswith("size "):
-            solver.add(symbol >= 0)
-    result = solver.check()
-    return "yes" if result == z3.unsat else "no" if result == z3.sat else "unknown"
-
-
-def main() -> None:
-    """Answers lines until the input ends."""
+def main(name: str) -> None:
+    """Answers goals by the solver of that name until the input ends."""
+    # Only answers go where answers are expected; what a solver may print goes to the errors.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    answer = importlib.import_module(f"catdiag.solvers.{name}_goals").answer
     for line in sys.stdin:
+        request: dict[str, Any] = json.loads(line)
+        # The process ends itself when its time is up, even if the one that asked is gone and the solver hears nothing.
+        signal.setitimer(signal.ITIMER_REAL, float(request["seconds"]) + 1)
+        reply: dict[str, Any] = {"number": request["number"]}
         try:
-            reply = answer(json.loads(line))
+            reply["answer"] = answer(request)
         except ValueError as error:
-            reply = f"error {error}"
-        print(reply, flush=True)
+            reply["error"] = str(error)
+        except RecursionError:
+            reply["answer"] = "unknown"
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(json.dumps(reply), file=replies, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -86,10 +86,10 @@ def test_interrupted_check_of_several(tmp_path):
 
 def test_a_solver_that_dies_is_no_verdict(apart, op):
     prefix = (
-        "import subprocess, sys, catdiag.solvers.z3 as z3\n"
+        "import subprocess, sys, catdiag.solvers.process as process\n"
         "start = subprocess.Popen\n"
         "dead = [sys.executable, '-c', 'raise SystemExit(1)']\n"
-        "z3.subprocess.Popen = lambda command, **options: start(dead, **options)"
+        "process.subprocess.Popen = lambda command, **options: start(dead, **options)"
     )
     done = apart("derive", op("variance"), prefix=prefix)
     done.one_message(130, "interrupted")

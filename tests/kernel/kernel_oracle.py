@@ -13,11 +13,10 @@ from fractions import Fraction
 from itertools import product
 
 from catdiag.kernel.context import Context, Fact
-from catdiag.kernel.terms import KernelError, Term, leaves
+from catdiag.kernel.terms import KernelError, Term, leaves, term_data
 from catdiag.prove import exact
 from catdiag.prove.exact import BOTTOM, MinusInfinity, Unclear, Undefined, Value
-from catdiag.solvers.worker import answer
-from catdiag.solvers.z3 import term_data
+from catdiag.solvers.z3_goals import answer
 
 ZERO, ONE = Fraction(0), Fraction(1)
 POOLS: dict[str, tuple[Value, ...]] = {

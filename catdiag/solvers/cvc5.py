@@ -1,0 +1,23 @@
+"""cvc5, a second opinion on what z3 said; it need not be installed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from catdiag.solvers.process import Solver
+
+
+class Cvc5(Solver):
+    """cvc5 behind a pipe, as `Z3` is: put the same goals, written in its own terms.
+
+    It does not always keep to its own limit, so that its process is ended by the clock too.
+
+    >>> Cvc5().name
+    'cvc5'
+    """
+
+    name: ClassVar[str] = "cvc5"
+    package: ClassVar[str] = "cvc5"
+
+    def __init__(self, rlimit: int = 200_000, seconds: float = 5.0) -> None:
+        super().__init__(rlimit, seconds)

@@ -1,0 +1,78 @@
+"""A limit on the time that a piece of work may take, wherever in the work the time goes.
+
+The work runs in the caller's own thread. A second thread waits, and when the time is up raises an exception in the
+first, which is heard between any two steps of Python; nothing in the work has to look at a clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+R = TypeVar("R")
+
+# An exception that is raised while an object is being deleted is lost: it is raised again after this many seconds.
+_AGAIN = 0.5
+
+
+class OutOfTime(Exception):
+    """The work took longer than it was given."""
+
+
+class _Stop(BaseException):
+    """What is raised in the middle of the work. No handler of errors there takes it for its own."""
+
+
+def within(seconds: float | None, work: Callable[[], R]) -> R:
+    """What the work returns or raises, if it ends within that many seconds; None is without limit.
+
+    Raises OutOfTime where it does not end.
+
+    >>> within(10, lambda: 1 + 1)
+    2
+    >>> within(0.01, lambda: [n for n in iter(int, 1)])
+    Traceback (most recent call last):
+        ...
+    catdiag.solvers.limit.OutOfTime: more than 0.01 s
+    """
+    if seconds is None:
+        return work()
+    limit = min(seconds, threading.TIMEOUT_MAX)
+    worker, ended = threading.get_ident(), threading.Event()
+
+    def watch() -> None:
+        wait = limit
+        while not ended.wait(wait):
+            _raise_in(worker, _Stop)
+            wait = _AGAIN
+
+    watcher = threading.Thread(target=watch, name="catdiag-limit", daemon=True)
+
+    def finish() -> None:
+        """No exception comes from the watcher any more."""
+        while True:
+            try:
+                ended.set()
+                watcher.join()
+                _raise_in(worker, None)
+                return
+            except _Stop:
+                continue
+
+    watcher.start()
+    try:
+        try:
+            return work()
+        finally:
+            finish()
+    except _Stop:
+        finish()
+    raise OutOfTime(f"more than {seconds:g} s")
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    """Raises an exception in a thread at its next step; None takes back one that was not raised yet."""
+    exception = ctypes.py_object() if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)

@@ -1,0 +1,62 @@
+"""Goals in z3's terms, in the child process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def _build(z3: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
+    """A z3 expression; `also` gets what defines the symbols made for floors of quotients."""
+    op, data, args = t
+    if op == "num":
+        return z3.IntVal(int(data))
+    if op in ("size", "idx"):
+        return names.setdefault(f"{op} {data}", z3.Int(f"{op} {data}"))
+    if op in ("true", "false"):
+        return z3.BoolVal(op == "true")
+    parts = [_build(z3, a, names, also) for a in args]
+    if op == "add":
+        return z3.Sum(parts)
+    if op == "mul":
+        return z3.Product(parts)
+    if op == "and":
+        return z3.And(parts)
+    if op == "or":
+        return z3.Or(parts)
+    if op == "not":
+        return z3.Not(parts[0])
+    left, right = parts
+    if op == "div":
+        # By what it is between: z3's own division by a symbol says less to it.
+        name = f"floor {json.dumps(args)}"
+        floor = names.setdefault(name, z3.Int(name))
+        also.append(z3.If(right > 0, z3.And(right * floor <= left, left < right * floor + right), floor == 0))
+        return floor
+    if op == "lt":
+        return left < right
+    if op == "le":
+        return left <= right
+    if op == "eq":
+        return left == right
+    raise ValueError(f"no integer condition: {op}")
+
+
+def answer(request: dict[str, Any]) -> str:
+    """Whether the hypotheses entail the goal over naturals (sizes) and integers (indices)."""
+    import z3
+
+    names: dict[str, Any] = {}
+    also: list[Any] = []
+    solver = z3.Solver()
+    solver.set("rlimit", int(request["rlimit"]))
+    solver.set("random_seed", 0)
+    for h in request["hypotheses"]:
+        solver.add(_build(z3, h, names, also))
+    solver.add(z3.Not(_build(z3, request["goal"], names, also)))
+    solver.add(*also)
+    for name, symbol in names.items():
+        if name.startswith("size "):
+            solver.add(symbol >= 0)
+    result = solver.check()
+    return "yes" if result == z3.unsat else "no" if result == z3.sat else "unknown"
