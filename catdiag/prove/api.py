@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from catdiag.errors import CatdiagError, TypeMismatch
+from catdiag.errors import CatdiagError
+from catdiag.prove.alike import require_one_type
 from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from catdiag.kernel.check import Theorem as Checked
     from catdiag.kernel.context import Ask
     from catdiag.prove.refute import Counterexample
+
+
+R = TypeVar("R")
 
 
 class Refuted(CatdiagError):
@@ -41,7 +45,7 @@ class Undecided(CatdiagError):
 
 
 class Interrupted(CatdiagError):
-    """The solver was stopped before it answered."""
+    """Time was up, or the solver was stopped, before there was a verdict."""
 
 
 class AssumptionError(CatdiagError, ValueError):
@@ -146,8 +150,7 @@ def statement_of(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> dict[str
     """The statement `f = g` as plain data: two core programs and the hypotheses, every axis at least 1 among them."""
     from catdiag.prove.export import program
 
-    if f.dom != g.dom or f.cod != g.cod:
-        raise TypeMismatch(f"only diagrams of one type can be equal: {f.dom} → {f.cod} and {g.dom} → {g.cod}")
+    require_one_type(f, g)
     left, right = program(f), program(g)
     for mine, theirs in zip(left["inputs"], right["inputs"], strict=True):
         theirs["name"] = mine["name"]
@@ -176,12 +179,15 @@ def certify(ask: Ask, statement: dict[str, Any]) -> Theorem:
     return Theorem(checked, certificate, time.perf_counter() - start)
 
 
-def prove(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> Theorem:
+def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> Theorem:
     """The theorem that two diagrams of one type mean the same, for all sizes and all arrays.
 
-    Every axis is taken to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`.
-    Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, TypeMismatch for different
-    types, AssumptionError for assumptions that do not parse or that no sizes meet.
+    Every axis is taken to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`. `limit` is
+    the time in seconds that all of it may take, None for any.
+
+    Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, Interrupted when the time is up
+    (which is no verdict), TypeMismatch for different types, AssumptionError for assumptions that do not parse or that
+    no sizes meet, ValueError for a limit that is not positive.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
@@ -192,27 +198,49 @@ def prove(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> Theorem:
     from catdiag.solvers.z3 import Z3
 
     with Z3() as ask:
-        return prove_with(ask, f, g, assume)
+        return prove_with(ask, f, g, assume, limit)
 
 
-def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> Theorem:
+def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> Theorem:
     """`prove` with a solver that is running already."""
-    from catdiag.kernel.check import condition
-    from catdiag.kernel.terms import FALSE, KernelError
-    from catdiag.prove.find import Open
-    from catdiag.prove.refute import refute
-    from catdiag.solvers.z3 import SolverInterrupted
+    return in_time(limit, title_of(f, g), lambda: decide(ask, statement_of(f, g, assume), title_of(f, g)))
 
-    statement = statement_of(f, g, assume)
-    title = f"{f.title or 'left'} = {g.title or 'right'}"
+
+def title_of(f: Diagram, g: Diagram) -> str:
+    """An equation as its two names."""
+    return f"{f.title or 'left'} = {g.title or 'right'}"
+
+
+def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
+    """What the work returns. Raises Interrupted where it takes more than `limit` seconds, or a solver was stopped."""
+    from catdiag.solvers.limit import OutOfTime, within
+    from catdiag.solvers.process import SolverInterrupted
+
+    if limit is not None and not limit > 0:
+        raise ValueError(f"the limit is {limit}: expected a number of seconds above 0, or None for no limit")
     try:
-        if assume and ask([condition(c) for c in statement["assume"]], FALSE):
-            raise AssumptionError(
-                f"no sizes meet the assumptions {', '.join(assume)} (every axis has at least one index)"
-            )
-        return certify(ask, statement)
+        return within(limit, work)
+    except OutOfTime as error:
+        raise Interrupted(f"{title} was interrupted: no verdict within {limit:g} s") from error
     except SolverInterrupted as error:
         raise Interrupted(f"{title} was interrupted: {error}") from error
+
+
+def decide(ask: Ask, statement: dict[str, Any], title: str) -> Theorem:
+    """The theorem of a statement; raises as `prove` does where there is none, and SolverInterrupted."""
+    from catdiag.kernel.check import condition
+    from catdiag.kernel.terms import FALSE, ONE, KernelError, show
+    from catdiag.prove.find import Open
+    from catdiag.prove.refute import refute
+
+    assume = [condition(c) for c in statement["assume"]]
+    asked = [c for c in assume if not (c.op == "le" and c.args[0] == ONE and c.args[1].op == "size")]
+    if asked and ask(assume, FALSE):
+        raise AssumptionError(
+            f"no sizes meet the assumptions {', '.join(map(show, asked))} (every axis has at least one index)"
+        )
+    try:
+        return certify(ask, statement)
     except Open as error:
         goal = error.goal
     except KernelError as error:
@@ -223,8 +251,10 @@ def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> 
     raise Undecided(f"{title} is undecided", goal)
 
 
-def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> bool | None:
+def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> bool | None:
     """True where `f = g` is proved without new conditions, False where it is refuted, None where neither was found.
+
+    The arguments are those of `prove`, and so are the errors for what is wrong use.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x")(lambda A: A + A)
@@ -233,7 +263,7 @@ def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> bool | Non
     False
     """
     try:
-        theorem = prove(f, g, assume)
+        theorem = prove(f, g, assume, limit)
     except Refuted:
         return False
     except (Undecided, Interrupted):

@@ -1,0 +1,205 @@
+"""`prove` keeps to its limit wherever the time goes, and leaves no solver behind; unlike types are told apart."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+
+import pytest
+
+import catdiag as cd
+from catdiag.solvers.limit import OutOfTime, within
+from catdiag.solvers.z3 import Z3
+
+
+def children() -> set[int]:
+    found = set()
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/children") as file:
+            found |= set(map(int, file.read().split()))
+    return found
+
+
+def busy(seconds: float) -> int:
+    end, count = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        count += 1
+    return count
+
+
+F = cd.algorithm("x ->", name="f")(lambda A: cd.sum(2 * A, "x"))
+G = cd.algorithm("x ->", name="g")(lambda A: 2 * cd.sum(A, "x"))
+
+
+def test_what_ends_in_time_is_given_back() -> None:
+    assert within(5, lambda: 3) == 3
+    assert within(None, lambda: 3) == 3
+    with pytest.raises(KeyError):
+        within(5, lambda: {}["x"])
+
+
+def test_work_is_ended_whatever_it_does() -> None:
+    def swallows() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                busy(10)
+
+    for work in (lambda: busy(10), swallows):
+        start = time.monotonic()
+        with pytest.raises(OutOfTime):
+            within(0.05, work)
+        assert time.monotonic() - start < 5
+
+
+def test_no_stop_comes_after_the_work_has_ended() -> None:
+    before = threading.active_count()
+    ended = [0, 0]
+    for k in range(60):
+        try:
+            within(0.001 + k * 0.0002, lambda: busy(0.012))
+            ended[0] += 1
+        except OutOfTime:
+            ended[1] += 1
+        busy(0.001)
+    assert ended[1] > 0
+    assert threading.active_count() == before
+
+
+def test_limits_in_threads() -> None:
+    def attempt(seconds: float) -> bool:
+        try:
+            within(seconds, lambda: busy(1))
+        except OutOfTime:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as executor:
+        assert list(executor.map(attempt, (0.05, 30, 0.05, 30))) == [False, True, False, True]
+
+
+@pytest.mark.parametrize("where", ["certify", "statement_of"])
+def test_prove_keeps_to_its_limit(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("catdiag.prove.api"), where, lambda *_: busy(30))
+    before, start = children(), time.monotonic()
+    with pytest.raises(cd.Interrupted, match=r"f = g was interrupted: no verdict within 0\.1 s"):
+        cd.prove(F, G, limit=0.1)
+    assert cd.equivalent(F, G, limit=0.1) is None
+    assert time.monotonic() - start < 10
+    assert children() <= before
+
+
+def test_a_solver_that_hangs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Z3.start
+
+    def stopped(self: Z3) -> None:
+        start(self)
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    monkeypatch.setattr(Z3, "start", stopped)
+    before = children()
+    with pytest.raises(cd.Interrupted):
+        cd.prove(F, G, assume=["x >= 2"], limit=0.3)
+    assert children() <= before
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_limit_is_positive(limit: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        cd.prove(F, G, limit=limit)
+
+
+def outcomes() -> list[tuple[cd.Diagram, cd.Diagram, list[str]]]:
+    largest = cd.algorithm("x ->", name="largest")(lambda A: cd.max(A, "x"))
+    hard = [
+        cd.algorithm("x ->")(lambda A: cd.sum(cd.log(1 + cd.exp(A)), "x")),
+        cd.algorithm("x ->")(lambda A: cd.sum(A + cd.log(1 + cd.exp(-A)), "x")),
+    ]
+    return [(F, G, ["x >= 2"]), (F, largest, ["x >= 2"]), (hard[0], hard[1], ["x >= 2"]), (F, G, ["x < 1"])]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_no_solver_is_left_after_any_outcome(number: int) -> None:
+    f, g, assume = outcomes()[number]
+    before = children()
+    with contextlib.suppress(cd.CatdiagError):
+        cd.prove(f, g, assume)
+    assert children() <= before
+
+
+INTERRUPTED = """
+import signal
+import catdiag as cd
+from catdiag.solvers.z3 import Z3
+put = Z3._wait
+def wait(self, process):
+    process.send_signal(signal.SIGSTOP)
+    print(process.pid, flush=True)
+    put(self, process)
+Z3._wait = wait
+f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
+cd.prove(f, f, ["x >= 2"])
+"""
+
+
+def test_ctrl_c_leaves_no_solver() -> None:
+    command = [sys.executable, "-c", INTERRUPTED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        solver = int(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err
+    assert not os.path.exists(f"/proc/{solver}")
+
+
+# -- types -------------------------------------------------------------------------------------------
+
+
+def typed(signature: str, body: Callable[..., object], name: str) -> cd.Diagram:
+    return cd.algorithm(signature, name=name)(body)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "words"),
+    [
+        ("q x -> q x", "q y -> q y", ["input A is [q x] in f and [q y] in g", "rename y to x in g"]),
+        ("q x -> q x", "x q -> x q", ["input A", "another order", "[q x]"]),
+        ("q x -> q x", "q 3 -> q 3", ["[q 3]", "rename 3 to x"]),
+        ("x=5 -> x=5", "x=6 -> x=6", ["[x=5]", "[x=6]", "axis x has size 5 in one and 6 in the other"]),
+        ("q x -> q x", "q -> q", ["[q x]", "expected 2 axes in both"]),
+        ("q x -> q x", "q x -> x q", ["result is [q x] in f and [x q] in g", "another order"]),
+        ("q x -> q x", "x y -> x y", ["axes x to q, y to x differ", "signature of g"]),
+    ],
+)
+def test_the_axis_that_differs_is_named(left: str, right: str, words: list[str]) -> None:
+    f, g = typed(left, lambda A: 1 * A, "f"), typed(right, lambda A: 1 * A, "g")
+    with pytest.raises(cd.TypeMismatch) as error:
+        cd.prove(f, g)
+    for word in ["one type", *words]:
+        assert word in str(error.value), str(error.value)
+
+
+def test_numbers_of_arrays_and_elements_that_differ() -> None:
+    one = typed("x -> x", lambda A: A + A, "one")
+    two = cd.algorithm("x, x -> x", name="two")(lambda A, B: A + B)
+    pair = cd.algorithm("x -> x, x", name="pair")(lambda A: (A, A))
+    kept = cd.algorithm("bool[x] -> x", name="kept")(lambda A: cd.where(A, 1, 0))
+    for f, g, words in (
+        (one, two, ["one has 1 input ([x])", "two has 2 inputs ([x], [x])"]),
+        (one, pair, ["one has 1 result ([x])", "pair has 2 results"]),
+        (one, kept, ["input A is [x] in one and bool[x] in kept", "elements alike"]),
+        (one, typed("y -> y", lambda A: A + A, "one"), ["one (left)", "one (right)"]),
+    ):
+        with pytest.raises(cd.TypeMismatch) as error:
+            cd.prove(f, g)
+        for word in words:
+            assert word in str(error.value), str(error.value)
