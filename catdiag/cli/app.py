@@ -65,23 +65,27 @@ def prove(
     counterexample: Annotated[
         Path | None, typer.Option(help="Write sizes, arrays and values to this .npz file, if refuted.")
     ] = None,
+    limit: Annotated[float, typer.Option(help="Seconds after which it is given up.")] = 10.0,
 ) -> None:
     """Prove that two operators mean the same for all sizes, or refute it with exact numbers."""
     with guarded():
         from catdiag.cli.commands import run_prove
 
-        ended(run_prove(left, right, assume or [], certificate, counterexample))
+        ended(run_prove(left, right, assume or [], certificate, counterexample, limit))
 
 
 @app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(help="Certificates, or folders of them (*.json).", metavar="FILE...")],
+    limit: Annotated[float, typer.Option(help="Seconds after which the check of a file is given up.")] = 60.0,
+    workers: Annotated[int | None, typer.Option(help="Files checked at a time [one a processor].")] = None,
+    long: Annotated[bool, typer.Option("--long", help="Print in full what each of several files proves.")] = False,
 ) -> None:
-    """Check certificates again, with the kernel and the solver only; print what they prove, as formulas."""
+    """Check certificates again, with the kernel and the solvers only; print what they prove, as formulas."""
     with guarded():
         from catdiag.cli.check import run_check
 
-        ended(run_check(files))
+        ended(run_check(files, limit, workers, long))
 
 
 @app.command()

@@ -1,27 +1,35 @@
-"""`catdiag check`: replays certificates, with the kernel and the solver only.
+"""`catdiag check`: replays certificates, with the kernel and the solvers only.
 
-Each file is checked in a process of its own: what one certificate makes the checker build, no other can use. This
-module imports nothing of the builder, the prover or the rewrites, which may be missing.
+Several files are checked in parallel, each by a checker of its own, in processes that are not this one. This module
+imports nothing of the builder, the prover or the rewrites, which may be missing.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catdiag.cli.outcome import DONE, INTERRUPTED, REFUTED, WRONG_USE, UsageError
 from catdiag.kernel.check import Checker
 from catdiag.kernel.meaning import Wire, evaluate, inputs_of
 from catdiag.kernel.terms import KernelError, show
 
+if TYPE_CHECKING:
+    from catdiag.kernel.context import Ask
+    from catdiag.solvers.both import Both
+    from catdiag.solvers.cvc5 import Cvc5
+    from catdiag.solvers.z3 import Z3
+
 LARGEST = 64 * 2**20
 """Bytes of a certificate above which it is not read."""
+
+LIMIT = 60.0
+"""Seconds after which a check is given up, unless told otherwise."""
 
 Program = Mapping[str, Any]
 
@@ -34,13 +42,84 @@ class Malformed(Exception):
     """A file that is no certificate."""
 
 
-def run_check(paths: Sequence[Path]) -> int:
+@dataclass(frozen=True)
+class Verdict:
+    """What was found of one certificate: an exit status, a line that says so, and what it proves, line by line.
+
+    `agreed` and `undecided` count the goals that z3 affirmed by what cvc5 said of them, where it was asked.
+    """
+
+    status: int
+    said: str
+    proves: tuple[str, ...] = ()
+    conditional: bool = False
+    agreed: int = 0
+    undecided: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, to travel between processes."""
+        return asdict(self)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Verdict:
+        """A verdict of its plain data."""
+        return Verdict(**{**data, "proves": tuple(data["proves"])})
+
+
+class Solvers:
+    """z3, and cvc5 where it is installed, for as many certificates as one likes; a context manager that ends them."""
+
+    def __init__(self) -> None:
+        from catdiag.solvers.cvc5 import Cvc5
+        from catdiag.solvers.z3 import Z3
+
+        self.first: Z3 = Z3()
+        self.second: Cvc5 | None = Cvc5() if Cvc5.version() is not None else None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Solvers:
+        for solver in (self.first, self.second):
+            if solver is not None:
+                self._open.enter_context(solver)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def ask(self) -> tuple[Ask, Both | None]:
+        """A function from goals to answers for one certificate, and what counts the second opinions."""
+        from catdiag.solvers.both import Both
+
+        if self.second is None:
+            return self.first, None
+        both = Both(self.first, self.second)
+        return both, both
+
+
+def run_check(paths: Sequence[Path], limit: float, workers: int | None, long: bool) -> int:
     """`catdiag check`: 0 if every certificate is accepted, 1 if one is refused, 2 if one cannot be read."""
+    if not limit > 0:
+        raise UsageError(f"the limit is {limit}: expected a number of seconds above 0")
+    if workers is not None and workers < 1:
+        raise UsageError(f"{workers} workers: expected 1 or more")
     files = list(_files(paths))
     if len(files) == 1:
-        return check_file(files[0])
-    found = {_in_process(file) for file in files}
-    return next((s for s in (INTERRUPTED, REFUTED, WRONG_USE) if s in found), max(found))
+        return check_file(files[0], limit)
+    from catdiag.cli.checkers import verdicts
+
+    found = []
+    with closing(verdicts(files, limit, workers)) as coming:
+        for verdict in coming:
+            tell(verdict, long)
+            found.append(verdict)
+    print(summary(found))
+    return worst(v.status for v in found)
+
+
+def worst(statuses: Iterable[int]) -> int:
+    """The exit status of several checks."""
+    found = set(statuses)
+    return next((s for s in (REFUTED, INTERRUPTED, WRONG_USE) if s in found), DONE)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -54,45 +133,72 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _in_process(file: Path) -> int:
-    """The status of `catdiag check` of one file, run apart; what it prints is printed."""
-    sys.stdout.flush()
-    # -P: the folder that one stands in is not imported from.
-    command = [sys.executable, "-P", "-m", "catdiag.cli", "check", "--", str(file)]
-    path = os.pathsep.join(p for p in sys.path if p)
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as process:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(2)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            raise
-
-
-def check_file(file: Path) -> int:
+def check_file(file: Path, limit: float = LIMIT) -> int:
     """Checks one certificate here, and prints what it proves or why it is refused. Gives the exit status."""
-    from catdiag.solvers.z3 import Z3, SolverInterrupted
+    with Solvers() as solvers:
+        verdict = verdict_on(file, solvers, limit)
+    tell(verdict, long=True)
+    return verdict.status
 
+
+def tell(verdict: Verdict, long: bool) -> None:
+    """Prints a verdict: what is proved in full, or only that it is."""
+    unread = verdict.status in (WRONG_USE, INTERRUPTED)
+    print(verdict.said, file=sys.stderr if unread else sys.stdout)
+    if long:
+        for line in verdict.proves:
+            print(f"  {line}")
+    sys.stdout.flush()
+
+
+def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT) -> Verdict:
+    """Checks one certificate here."""
+    from catdiag.solvers.both import Disagreement
+    from catdiag.solvers.limit import OutOfTime, within
+    from catdiag.solvers.process import SolverInterrupted
+
+    ask, both = solvers.ask()
     try:
         certificate = read(file)
-        with Z3() as ask:
-            theorem = Checker(ask).check(certificate)
+        theorem = within(limit, lambda: Checker(ask).check(certificate))
     except Unreadable as error:
-        print(f"catdiag: cannot read {file}: {error}", file=sys.stderr)
-        return WRONG_USE
-    except (Malformed, KernelError) as error:
-        print(f"{file}: REFUSED\n  {error}")
-        return REFUTED
+        return Verdict(WRONG_USE, f"catdiag: cannot read {file}: {error}")
+    except (Malformed, KernelError, Disagreement) as error:
+        return Verdict(REFUTED, f"{file}: REFUSED\n  {error}")
+    except OutOfTime as error:
+        return Verdict(INTERRUPTED, f"interrupted: {file}: {error}")
     except SolverInterrupted as error:
-        print(f"interrupted: {file}: {error}", file=sys.stderr)
-        return INTERRUPTED
-    print(f"{file}: accepted" + (", on a condition" if theorem.conditional else ""))
-    for line in (*str(theorem).splitlines(), *statement(certificate), f"  solver: {solver()}"):
-        print(f"  {line}")
-    return DONE
+        return Verdict(INTERRUPTED, f"interrupted: {file}: {error}")
+    opinion = str(both) if both is not None else "no second opinion: cvc5 is not installed"
+    return Verdict(
+        DONE,
+        f"{file}: accepted" + (", on a condition" if theorem.conditional else ""),
+        (*str(theorem).splitlines(), *statement(certificate), f"  solver: {solver()}; {opinion}"),
+        theorem.conditional,
+        both.agreed if both is not None else 0,
+        both.undecided if both is not None else 0,
+    )
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Several verdicts in one line."""
+    counts = {
+        "accepted": sum(v.status == DONE for v in verdicts),
+        "refused": sum(v.status == REFUTED for v in verdicts),
+        "interrupted": sum(v.status == INTERRUPTED for v in verdicts),
+        "not readable": sum(v.status == WRONG_USE for v in verdicts),
+    }
+    conditional = sum(v.conditional for v in verdicts)
+    parts = [f"{n} {what}" for what, n in counts.items() if n or what == "accepted"]
+    if conditional:
+        parts[0] += f" ({conditional} on a condition)"
+    agreed, undecided = sum(v.agreed for v in verdicts), sum(v.undecided for v in verdicts)
+    text = f"{len(verdicts)} certificates: {', '.join(parts)}; {solver()}"
+    if agreed + undecided:
+        text += f"; cvc5 agrees on {agreed} of {agreed + undecided} goals" + f", {undecided} undecided" * (
+            undecided > 0
+        )
+    return text
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -126,13 +232,12 @@ def _no_constant(text: str) -> Any:
 
 
 def solver() -> str:
-    """The solver's name and version."""
-    from importlib.metadata import PackageNotFoundError, version
+    """The solvers' names and versions; cvc5 where it is installed."""
+    from catdiag.solvers.cvc5 import Cvc5
+    from catdiag.solvers.z3 import Z3
 
-    try:
-        return f"z3 {version('z3-solver')}"
-    except PackageNotFoundError:
-        return "z3 of unknown version"
+    second = Cvc5.version()
+    return f"z3 {Z3.version() or 'of unknown version'}" + (f", cvc5 {second}" if second else "")
 
 
 def statement(certificate: Mapping[str, Any]) -> list[str]:

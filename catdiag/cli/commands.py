@@ -65,12 +65,19 @@ def run_derive(
 
 
 def run_prove(
-    left: str, right: str, assume: Sequence[str], certificate: Path | None, counterexample: Path | None
+    left: str,
+    right: str,
+    assume: Sequence[str],
+    certificate: Path | None,
+    counterexample: Path | None,
+    limit: float,
 ) -> int:
     """`catdiag prove`: prints the verdict and gives its exit status; raises CatdiagError for wrong use."""
     from catdiag.solvers.z3 import Z3
 
     check_writable(certificate, counterexample)
+    if not limit > 0:
+        raise UsageError(f"the limit is {limit:g}: expected a number of seconds above 0")
     with Z3() as ask:
         ask.start()
         f, g = operator(left), operator(right)
@@ -78,7 +85,7 @@ def run_prove(
 
         try:
             with _working("proving"):
-                theorem = prove_with(ask, f, g, assume)
+                theorem = prove_with(ask, f, g, assume, limit)
         except Refuted as error:
             print(f"refuted: {error.message}")
             if counterexample is not None:

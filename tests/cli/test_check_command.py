@@ -122,3 +122,81 @@ def test_tampered_with(theorem, tmp_path, capsys):
     del dropped["proof"]["folds"]
     assert status(dropped) == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_second_opinion_is_counted(run, theorem):
+    done = run("check", theorem)
+    assert "solver: z3 " in done.out
+    assert ", cvc5 " in done.out
+    assert "cvc5 agrees on 3 of 3 goals" in done.out
+
+
+def test_without_cvc5(run, theorem, monkeypatch):
+    from catdiag.solvers.cvc5 import Cvc5
+
+    monkeypatch.setattr(Cvc5, "version", classmethod(lambda _: None))
+    done = run("check", theorem)
+    assert done.status == 0
+    assert "no second opinion: cvc5 is not installed" in done.out
+
+
+def test_a_solver_that_contradicts_fails_the_check(run, theorem, monkeypatch):
+    from catdiag.solvers.cvc5 import Cvc5
+
+    monkeypatch.setattr(Cvc5, "answer", lambda *_: "no")
+    done = run("check", theorem)
+    assert done.status == 1
+    assert "cvc5 has a counterexample to what z3 affirms" in done.out
+
+
+def test_a_second_solver_that_cannot_tell_is_counted(run, theorem, monkeypatch):
+    from catdiag.solvers.cvc5 import Cvc5
+
+    monkeypatch.setattr(Cvc5, "answer", lambda *_: "unknown")
+    done = run("check", theorem)
+    assert done.status == 0
+    assert "cvc5 agrees on 0 of 3 goals, 3 undecided" in done.out
+
+
+def test_many_files_in_their_order(run, theorem, tmp_path):
+    good, bad = theorem.read_bytes(), b"{}"
+    for k in range(8):
+        (tmp_path / f"{k}.json").write_bytes(bad if k in (2, 5) else good)
+    outs = []
+    for workers in (1, 3):
+        done = run("check", tmp_path, "--workers", workers)
+        assert done.status == 1
+        outs.append(done.out)
+    assert outs[0] == outs[1]
+    named = [line.split(":")[0] for line in outs[0].splitlines() if line.startswith(str(tmp_path))]
+    assert named == [str(tmp_path / f"{k}.json") for k in range(8)]
+    last = outs[0].splitlines()[-1]
+    assert last.startswith("8 certificates: 6 accepted, 2 refused; z3 ")
+    assert last.endswith("cvc5 agrees on 18 of 18 goals")
+    assert "left: attention" in run("check", tmp_path, "--long").out
+    run("check", tmp_path, "--workers", "0").one_message(2, "1 or more")
+    run("check", tmp_path, "--limit", "-1").one_message(2, "above 0")
+
+
+def test_a_check_that_takes_too_long_is_given_up(run, theorem, tmp_path):
+    done = run("check", theorem, "--limit", "0.001")
+    assert done.status == 130
+    assert "more than 0.001 s" in done.err
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_bytes(theorem.read_bytes())
+    assert run("check", tmp_path, "--limit", "0.001").status == 130
+
+
+def test_a_file_that_brings_its_process_down_is_refused(theorem, tmp_path, monkeypatch):
+    from catdiag.cli import checkers
+
+    for name in "abc":
+        (tmp_path / f"{name}.json").write_bytes(theorem.read_bytes())
+    start = checkers.subprocess.Popen
+    dead = "import sys; sys.stdin.readline(); sys.exit(9)"
+    monkeypatch.setattr(
+        checkers.subprocess, "Popen", lambda command, **options: start([command[0], "-c", dead], **options)
+    )
+    found = list(checkers.verdicts(sorted(tmp_path.iterdir()), 60, 2))
+    assert [v.status for v in found] == [1, 1, 1]
+    assert "ended with status 9" in found[0].said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
 
 import numpy as np
@@ -88,3 +90,20 @@ def test_wrong_use(run, op, name):
 def test_two_types(run, op):
     run("prove", op("variance"), "attention").one_message(2, "one type")
     run("prove", op("variance")).one_message(2, "RIGHT")
+
+
+def test_the_limit(run, op, monkeypatch):
+    api = importlib.import_module("catdiag.prove.api")
+    monkeypatch.setattr(api, "certify", lambda *_: [n for n in itertools.count() if n < 0])
+    run("prove", op("variance"), op("variance"), "--limit", "0.2").one_message(130, "no verdict within 0.2 s")
+    run("prove", op("variance"), op("variance"), "--limit", "0").one_message(2, "above 0")
+
+
+def test_types_that_differ_say_where(run, tmp_path):
+    file = tmp_path / "two.py"
+    file.write_text(
+        "import catdiag as cd\n"
+        '@cd.algorithm("q x -> q")\ndef f(A):\n    return cd.sum(A, "x")\n'
+        '@cd.algorithm("q y -> q")\ndef g(A):\n    return cd.sum(A, "y")\n'
+    )
+    run("prove", f"{file}:f", f"{file}:g").one_message(2, "input A is [q x] in f and [q y] in g", "rename y to x")
