@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         SizeError,
         TypeMismatch,
     )
+    from catdiag.indexing import broadcast, gather, pad, reindex, repeat, reverse, shift, slice, stride, tile, window
     from catdiag.prove import Interrupted, Refuted, Theorem, Undecided, equivalent, prove
     from catdiag.scalars import (
         abs,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
         tanh,
         where,
     )
-    from catdiag.structure import concat, rearrange, slice, split
+    from catdiag.structure import concat, rearrange, split
     from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
@@ -69,7 +70,8 @@ _HOMES = {
     ),
     "catdiag.prove": "Interrupted Refuted Theorem Undecided equivalent",
     "catdiag.scalars": "abs apply clip equal exp log maximum minimum sigmoid sqrt tanh where",
-    "catdiag.structure": "concat rearrange slice split",
+    "catdiag.indexing": "broadcast gather pad reindex repeat reverse shift slice stride tile window",
+    "catdiag.structure": "concat rearrange split",
     "catdiag.types": "ArrayType Axis Ty",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -79,10 +81,10 @@ __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
     "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch",
     "Undecided",
-    "abs", "algorithm", "all", "any", "apply", "box", "clip", "concat", "copy", "discard", "einsum", "equal",
-    "equivalent", "exp", "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum",
-    "prod", "prove", "rearrange", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "sum", "swap", "tanh",
-    "testing", "where",
+    "abs", "algorithm", "all", "any", "apply", "box", "broadcast", "clip", "concat", "copy", "discard", "einsum",
+    "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "library", "log", "max", "maximum", "mean",
+    "min", "minimum", "pad", "prod", "prove", "rearrange", "reindex", "repeat", "reverse", "shift", "sigmoid", "size",
+    "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "where", "window",
 ]  # fmt: skip
 
 

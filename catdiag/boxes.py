@@ -14,7 +14,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from catdiag.errors import AxisError, TypeMismatch
-from catdiag.types import ArrayType, Axis, Size, Ty, show_size
+from catdiag.types import ArrayType, Axis, Size, Ty, show_size, union
+from catdiag.views import Read as Read
+from catdiag.views import Reindex as Reindex
+from catdiag.views import View as View
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -25,7 +28,7 @@ SCALARS: dict[str, tuple[int, str]] = {
     "exp": (1, "real"), "log": (1, "real"), "sqrt": (1, "real"), "tanh": (1, "real"), "sigmoid": (1, "real"),
     "abs": (1, "same"), "max": (2, "same"), "min": (2, "same"),
     "eq": (2, "bool"), "ne": (2, "bool"), "lt": (2, "bool"), "le": (2, "bool"),
-    "and": (2, "bool"), "or": (2, "bool"), "not": (1, "bool"), "where": (3, "same"),
+    "and": (2, "bool"), "or": (2, "bool"), "not": (1, "bool"), "where": (3, "same"), "floordiv": (2, "int"),
 }  # fmt: skip
 MONOIDS = ("sum", "prod", "max", "min", "any", "all")
 
@@ -55,42 +58,6 @@ class Rename:
     """New names for axes, and any layout: with no pairs it only transposes, or repeats along new axes."""
 
     pairs: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Reindex:
-    """A structural map of the rig of axes, about one product or coproduct `axis` and its parts.
-
-    - `split`: an array over the product `(b g)` as one over `b` and `g`; `merge` is its inverse;
-    - `slice`: the part of an array over the coproduct `x+y` that is over its part number `place`;
-    - `concat`: arrays, one over each part, as one over the coproduct.
-    """
-
-    kind: str
-    axis: Axis
-    place: int = 0
-
-    def taken(self) -> tuple[tuple[Axis, ...], ...]:
-        """The axes that it takes from each input."""
-        if self.kind == "concat":
-            return tuple((p,) for p in self.axis.parts)
-        return (self.axis.parts,) if self.kind == "merge" else ((self.axis,),)
-
-    def given(self) -> tuple[Axis, ...]:
-        """The axes that it gives to the output."""
-        if self.kind == "slice":
-            return (self.axis.parts[self.place],)
-        return self.axis.parts if self.kind == "split" else (self.axis,)
-
-    def touches(self, name: str) -> bool:
-        """Whether an axis of that name is the product or coproduct, or inside it."""
-        stack = [self.axis]
-        while stack:
-            axis = stack.pop()
-            if axis.name == name:
-                return True
-            stack.extend(axis.parts)
-        return False
 
 
 @dataclass(frozen=True)
@@ -167,7 +134,7 @@ class Group:
 NESTING = (Call, Fold, Group)
 """The operations that hold diagrams."""
 
-Op = Map | Reduce | Einsum | Rename | Reindex | Index | SizeOf | Const | Call | Generic | Fold | Group
+Op = Map | Reduce | Einsum | Rename | Reindex | View | Index | SizeOf | Const | Call | Generic | Fold | Group
 
 
 def bodies(op: Op) -> tuple[Diagram, ...]:
@@ -248,9 +215,7 @@ class Box:
             return f"{type(op).__name__.lower()}[{op.axis if isinstance(op, Index) else op.size}]"
         if isinstance(op, Const):
             return "-inf" if op.value is None else str(op.value)
-        if isinstance(op, Reindex):
-            return f"{op.kind}[{op.axis}{f' → {op.given()[0]}' if op.kind == 'slice' else ''}]"
-        if isinstance(op, (Call, Generic)):
+        if isinstance(op, (Reindex, View, Call, Generic)):
             return op.name
         if isinstance(op, Fold):
             return f"fold[{op.axis}]"
@@ -266,27 +231,6 @@ def array_name(box: Box, k: int = 0) -> str:
     'max[x] [q]'
     """
     return f"{box.name} [{' '.join(box.cod[k].names)}]"
-
-
-def union(types: Sequence[ArrayType], line: str | None = None) -> tuple[Axis, ...]:
-    """The axes of several arrays, in order of first appearance. Raises AxisError where one name has two sizes.
-
-    >>> q, x = Axis("q"), Axis("x")
-    >>> union([ArrayType((q, x)), ArrayType((x,))]) == (q, x)
-    True
-    """
-    found: dict[str, Axis] = {}
-    for k, ty in enumerate(types):
-        for axis in ty.axes:
-            known = found.setdefault(axis.name, axis)
-            if known.size != axis.size:
-                first = next(j for j, t in enumerate(types) if t.axis(axis.name) is not None)
-                raise AxisError(
-                    f"axis {axis.name!r} has size {show_size(known.size)} in array {first} {types[first]} and "
-                    f"{show_size(axis.size)} in array {k} {ty}: one name has one size, so rename one of the two",
-                    line,
-                )
-    return tuple(found.values())
 
 
 def _joined(types: Sequence[ArrayType]) -> str:
@@ -314,6 +258,8 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
         arity, element = SCALARS[fn]
         if len(inputs) != arity:
             raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
+        if element == "int" and any(t.element != "int" for t in inputs):
+            raise TypeMismatch(f"{fn} takes integers, not {' and '.join(map(str, inputs))}", line)
         if element == "same":
             element = _joined(inputs[1:] if fn == "where" else inputs)
     return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs, line), element)), line)
@@ -365,50 +311,24 @@ def replace_name(axis: Axis, pairs: Mapping[str, str]) -> Axis:
     return Axis(pairs[axis.name], axis.size) if axis.name in pairs else axis
 
 
-def reindex_box(op: Reindex, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
-    """A structural map on arrays that have the axes it takes; what it gives stands in the place of those.
+def reindex_box(op: Reindex | View, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
+    """A reindexing of arrays that have the axes it takes; what it gives stands in the place of those of the first.
 
     >>> b, g, d = Axis("b"), Axis("g"), Axis("d")
     >>> str(reindex_box(Reindex("split", b * g), [ArrayType((b * g, d))]).cod)
     '[b g d]'
 
-    Raises AxisError for an array that lacks an axis, and for a result with one axis twice.
+    Raises AxisError for an array that lacks an axis, and for a result with one axis twice; TypeMismatch for inputs
+    of the wrong number or elements.
     """
-    rest = dict(_rest(op, inputs, line))
-    taken = {a.name for a in op.taken()[0]}
+    rest = {a.name: a for a in op.rest(inputs, line)}
     first = [a.name for a in inputs[0].axes]
-    place = min(first.index(n) for n in taken) if taken else 0
+    place = next((k for k, n in enumerate(first) if n not in rest), 0)
     before = [a for a in map(rest.get, first[:place]) if a is not None]
     after = [a for n, a in rest.items() if n not in first[:place]]
-    element = _joined(inputs) if len({t.element for t in inputs}) > 1 else inputs[0].element
+    read = inputs if isinstance(op, Reindex) else inputs[: len(op.reads)]
+    element = _joined(read) if len({t.element for t in read}) > 1 else inputs[0].element
     return Box(op, Ty(*inputs), Ty(ArrayType((*before, *op.given(), *after), element)), line)
-
-
-def _rest(op: Reindex, inputs: Sequence[ArrayType], line: str | None) -> list[tuple[str, Axis]]:
-    """The axes that a structural map leaves as they are; raises AxisError where it cannot take or give its own."""
-    word = f"{op.kind}[{op.axis}]"
-    kind = "coproduct" if op.kind in ("slice", "concat") else "product"
-    if op.kind not in ("split", "merge", "slice", "concat") or op.axis.kind != kind:
-        raise AxisError(f"{word}: axis {op.axis} is no {kind} of axes, as (b g) is a product and x+y a coproduct", line)
-    if not 0 <= op.place < len(op.axis.parts) or (op.place and op.kind != "slice"):
-        raise AxisError(f"{word}: axis {op.axis} has no part number {op.place}", line)
-    if len(inputs) != len(op.taken()):
-        raise TypeMismatch(f"{word} has {len(inputs)} inputs: expected {len(op.taken())}", line)
-    kept = []
-    for array, taken in zip(inputs, op.taken(), strict=True):
-        for axis in taken:
-            own = array.axis(axis.name)
-            if own is None or own.size != axis.size:
-                size = "" if own is None else f" of size {show_size(axis.size)}"
-                raise AxisError(f"{word} takes {array}, which lacks axis {axis.name!r}{size}", line)
-        names = {a.name for a in taken}
-        kept.append(ArrayType(tuple(a for a in array.axes if a.name not in names), array.element))
-    rest = union(kept, line)
-    given = [a.name for a in op.given()]
-    twice = next((n for n in given if given.count(n) > 1 or any(n == a.name for a in rest)), None)
-    if twice is not None:
-        raise AxisError(f"{word} would give an array axis {twice!r} twice: rename one of the two first", line)
-    return [(a.name, a) for a in rest]
 
 
 def index_box(axis: Axis) -> Box:
@@ -421,9 +341,9 @@ def size_box(size: Size) -> Box:
     return Box(SizeOf(size), Ty(), Ty(ArrayType((), "int")))
 
 
-def const_box(value: Fraction | None) -> Box:
-    """A rational constant, or minus infinity for None."""
-    return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else "real")))
+def const_box(value: Fraction | None, element: str = "real") -> Box:
+    """A rational constant, an integer one of element type `int` where asked for, or minus infinity for None."""
+    return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else element)))
 
 
 def check_box(b: Box) -> None:
@@ -460,14 +380,12 @@ def _check_axes(b: Box) -> None:
     arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
     if isinstance(op, Map):
         arity = None if op.fn.startswith("apply:") else SCALARS[op.fn][0]
-    elif isinstance(op, Einsum):
+    elif isinstance(op, (Einsum, Reindex, View)):
         arity = None
-    elif isinstance(op, Reindex):
-        arity = len(op.taken())
     if arity is not None and len(b.dom) != arity:
         raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {arity}", b.line)
-    if isinstance(op, Reindex):
-        have = {name: a.size for name, a in _rest(op, list(b.dom), b.line)} | {a.name: a.size for a in op.given()}
+    if isinstance(op, (Reindex, View)):
+        have = {a.name: a.size for a in (*op.rest(list(b.dom), b.line), *op.given())}
     else:
         have = {a.name: a.size for a in union(list(b.dom), b.line)}
     out = {a.name: a.size for a in b.cod[0].axes}

@@ -133,7 +133,8 @@ def where(condition: Traced, a: Operand, b: Operand) -> Traced:
     trace = running()
     if not traced(condition):
         raise TypeMismatch(f"cd.where takes an array of truth values, not {condition!r}: compare, as in `a > 0`")
-    branches = [trace.lift(v, infinite=True) for v in (a, b)]
+    whole = {v.type.element for v in (a, b) if isinstance(v, Traced)} == {"int"}
+    branches = [trace.lift(v, infinite=True, element="int" if whole else "real") for v in (a, b)]
     if {v.type.element for v in branches} != {"bool"}:
         branches = [trace.numeric(v) for v in branches]
     return trace.map("where", trace.lift(condition), *branches)

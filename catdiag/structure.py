@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catdiag.boxes import Reindex, reindex_box
+from catdiag.boxes import reindex_box
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
 from catdiag.signature import parse, parse_axes
 from catdiag.trace import Operand, Trace, Traced, running
 from catdiag.types import ArrayType, Axis, coproduct, product
+from catdiag.views import Read, Reindex, View
 
 
 def rearrange(array: Operand, pattern: str) -> Traced:
@@ -24,8 +25,8 @@ def rearrange(array: Operand, pattern: str) -> Traced:
     >>> cd.algorithm("b g")(lambda a: rearrange(a, "b g -> (g b)"))([[1, 2, 3], [4, 5, 6]]).tolist()
     [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
 
-    An axis `1` may be put in. Raises AxisError where the two sides or the array do not have the same axes, or an array
-    would have one twice, SignatureError for a pattern that does not parse.
+    An axis `1` may be put in or left out. Raises AxisError where the two sides or the array do not have the same axes,
+    or an array would have one twice, SignatureError for a pattern that does not parse.
     """
     trace = running()
     made = trace.lift(array)
@@ -41,13 +42,15 @@ def rearrange(array: Operand, pattern: str) -> Traced:
     for name in left.names:
         own = made.type.axis(name)
         if own is not None and own.kind == "product" and name not in right.names:
-            made = _put(trace, Reindex("split", own), [made])
+            made = put(trace, Reindex("split", own), [made])
+    if "1" in made.axes and "1" not in _factors(right):
+        made = put(trace, View((), (Read((("1", 0),)),)), [made])
     for wanted in right.axes:
         new = [a for a in (wanted, *wanted.parts) if a.name == "1" and "1" not in _factors(left) | set(made.axes)]
         if new:
             made = trace.rename(made, {}, (*made.type.axes, new[0]))
         if wanted.kind == "product" and wanted.name not in made.axes:
-            made = _put(trace, Reindex("merge", product(*(_own(made, p.name) for p in wanted.parts))), [made])
+            made = put(trace, Reindex("merge", product(*(_own(made, p.name) for p in wanted.parts))), [made])
     return trace.rename(made, {}, [_own(made, n) for n in right.names])
 
 
@@ -57,7 +60,7 @@ def _factors(ty: ArrayType) -> set[str]:
 
 
 def _same_parts(left: ArrayType, right: ArrayType, pattern: str) -> None:
-    """Raises AxisError unless both sides have the same factors, each once; the right side may have a new `1`."""
+    """Raises AxisError unless both sides have the same factors, each once, but for a `1`."""
     sides = [
         [p.name for axis in ty.axes for p in (axis.parts if axis.kind == "product" else (axis,))]
         for ty in (left, right)
@@ -66,7 +69,7 @@ def _same_parts(left: ArrayType, right: ArrayType, pattern: str) -> None:
         twice = next((n for n in names if names.count(n) > 1), None)
         if twice is not None:
             raise AxisError(f"axis {twice!r} occurs twice on one side of {pattern!r}: rename one of the two")
-    lost = [n for n in sides[0] if n not in sides[1]]
+    lost = [n for n in sides[0] if n not in sides[1] and n != "1"]
     more = [n for n in sides[1] if n not in sides[0] and n != "1"]
     if lost or more:
         raise AxisError(
@@ -88,15 +91,11 @@ def split(array: Operand, axis: str) -> tuple[Traced, ...]:
     trace = running()
     given = trace.lift(array)
     whole = _coproduct(given, axis, "split")
-    return tuple(_put(trace, Reindex("slice", whole, k), [given]) for k in range(len(whole.parts)))
+    return tuple(put(trace, Reindex("slice", whole, k), [given]) for k in range(len(whole.parts)))
 
 
-def slice(array: Operand, axis: str, term: str) -> Traced:
-    """The part of an array over one term of a coproduct axis: `slice(a, "x+y", "y")`.
-
-    >>> import catdiag as cd
-    >>> cd.algorithm("x+y")(lambda a: cd.slice(a, "x+y", "y")).run([1, 2, 3], sizes={"x": 1}).tolist()
-    [2.0, 3.0]
+def term(array: Operand, axis: str, wanted: str) -> Traced:
+    """The part of an array over one term of a coproduct axis: `term(a, "x+y", "y")`; `cd.slice` gives it too.
 
     Raises AxisError for an axis that the array lacks or that is no coproduct, and for a term that it does not
     have once.
@@ -104,15 +103,15 @@ def slice(array: Operand, axis: str, term: str) -> Traced:
     trace = running()
     given = trace.lift(array)
     whole = _coproduct(given, axis, "slice")
-    wanted = parse_axes(term)
-    places = [k for k, p in enumerate(whole.parts) if [a.name for a in wanted] == [p.name]]
+    named = parse_axes(wanted)
+    places = [k for k, p in enumerate(whole.parts) if [a.name for a in named] == [p.name]]
     if len(places) != 1:
         raise AxisError(
-            f"{term!r} is {len(places)} of the terms of {whole}: expected one of "
+            f"{wanted!r} is {len(places)} of the terms of {whole}: expected one of "
             + ", ".join(p.name for p in whole.parts)
             + ("; cd.split gives all of them" if places else "")
         )
-    return _put(trace, Reindex("slice", whole, places[0]), [given])
+    return put(trace, Reindex("slice", whole, places[0]), [given])
 
 
 def concat(arrays: Sequence[Operand], axis: str) -> Traced:
@@ -141,9 +140,14 @@ def concat(arrays: Sequence[Operand], axis: str) -> Traced:
             have = " ".join(a.axes) or "no axes"
             raise AxisError(f"array {k} to be concatenated along {axis!r} lacks axis {part.name!r}: it has {have}")
         parts.append(own)
-    if len({a.type.element == "bool" for a in given}) > 1:
-        given = [trace.numeric(a) for a in given]
-    return _put(trace, Reindex("concat", coproduct(*parts)), given)
+    return joined(trace, given, coproduct(*parts))
+
+
+def joined(trace: Trace, arrays: Sequence[Traced], whole: Axis) -> Traced:
+    """Arrays one after the other along a coproduct axis, of which each has its part."""
+    if len({a.type.element == "bool" for a in arrays}) > 1:
+        arrays = [trace.numeric(a) for a in arrays]
+    return put(trace, Reindex("concat", whole), arrays)
 
 
 def _coproduct(array: Traced, axis: str, what: str) -> Axis:
@@ -165,7 +169,8 @@ def _own(array: Traced, name: str) -> Axis:
     return axis
 
 
-def _put(trace: Trace, op: Reindex, arrays: Sequence[Traced]) -> Traced:
+def put(trace: Trace, op: Reindex | View, arrays: Sequence[Traced]) -> Traced:
+    """A reindexing of arrays."""
     (made,) = trace.add(reindex_box(op, [a.type for a in arrays], trace.line()), arrays)
     trace.learn(made.type.axes)
     return made

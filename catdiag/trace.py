@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar, Union
 
+from catdiag import position, views
 from catdiag.boxes import (
     Box,
     Call,
@@ -39,6 +40,8 @@ _RUNNING: ContextVar[Trace | None] = ContextVar("catdiag_trace", default=None)
 _EXTENDED = frozenset({"add", "sub", "max", "min", "where", "eq", "ne", "lt", "le", "exp"})
 _BOOLEAN = frozenset({"and", "or", "not"})
 _MAX_POWER = 64
+# What integers are closed under: with an array of integers, a Python integer counts as one, and not as a real number.
+_WHOLE = frozenset({"add", "sub", "mul", "max", "min"})
 # NumPy's names of the scalar functions, and whether the operands change places.
 _UFUNCS = {
     "add": ("add", False), "subtract": ("sub", False), "multiply": ("mul", False), "divide": ("div", False),
@@ -85,6 +88,8 @@ class Trace:
     def __init__(self, dom: Sequence[ArrayType], axes: Sequence[Axis] = ()) -> None:
         self.dom = Ty(*dom)
         self.nodes: list[Node] = []
+        self._makers: list[tuple[Node | None, ArrayType]] = [(None, ty) for ty in dom]
+        self._seen = 0
         self.count = len(dom)
         self.axes = merge_axes((*dom, *(ArrayType((a,)) for a in axes)))
         self._ambiguous: dict[str, tuple[Axis, Axis]] = {}
@@ -116,8 +121,23 @@ class Trace:
         self.count += len(box.cod)
         return tuple([Traced(self, first + k, self.intern(ty)) for k, ty in enumerate(box.cod)])
 
-    def lift(self, value: object, infinite: bool = False) -> Traced:
-        """A number as a constant of this trace; an array of this trace as itself. All else is an error."""
+    def maker(self, wire: int) -> Node | None:
+        """The node that makes a wire, None for an input."""
+        for node in self.nodes[self._seen :]:
+            self._makers.extend((node, ty) for ty in node.box.cod)
+        self._seen = len(self.nodes)
+        return self._makers[wire][0]
+
+    def array(self, wire: int) -> Traced:
+        """The array on a wire."""
+        self.maker(wire)
+        return Traced(self, wire, self.intern(self._makers[wire][1]))
+
+    def lift(self, value: object, infinite: bool = False, element: str = "real") -> Traced:
+        """A number as a constant of this trace; an array of this trace as itself. All else is an error.
+
+        With element type `int`, integers are of that type, and other numbers real all the same.
+        """
         if isinstance(value, Traced):
             if value._trace is not self:
                 raise TypeMismatch(
@@ -131,7 +151,9 @@ class Trace:
                 "minus infinity can be an operand of cd.where and cd.maximum only: "
                 "arithmetic with it is not defined; mask with cd.where(mask, a, -float('inf'))"
             )
-        return self._closed(("const", exact), lambda: const_box(exact))
+        if exact is None or exact.denominator != 1 or isinstance(value, float):
+            element = "real"
+        return self._closed(("const", (exact, element)), lambda: const_box(exact, element))
 
     def _closed(self, key: tuple[str, Any], make: Any) -> Traced:
         array = self._made.get(key)
@@ -204,7 +226,23 @@ class Trace:
     def arithmetic(self, fn: str, *operands: object) -> Traced:
         """A scalar function of numbers: truth values among the operands count as 0 and 1."""
         infinite = fn in ("max", "min")
-        return self.map(fn, *[self.numeric(self.lift(a, infinite)) for a in operands])
+        arrays = [a.type.element for a in operands if isinstance(a, Traced)]
+        element = "int" if fn in _WHOLE and arrays and set(arrays) == {"int"} else "real"
+        return self.map(fn, *[self.numeric(self.lift(a, infinite, element)) for a in operands])
+
+    def quotient(self, array: object, divisor: object) -> Traced:
+        """⌊a/b⌋, of an array of integers and a positive integer or a size. Raises TypeMismatch for others."""
+        a, b = (self.lift(v, element="int") for v in (array, divisor))
+        if a.type.element != "int":
+            raise TypeMismatch(
+                f"// and % take integers, such as positions and sizes, and got {a} of {a.type.element} numbers"
+            )
+        least = None if b.type.element != "int" else position.expression(self.maker, b._wire, ())
+        if least is None or not views.natural(least) or views.bounds(least, _at_least_one)[0] < 1:
+            raise TypeMismatch(
+                f"// and % take a divisor that is a positive integer or made of sizes, not {short(divisor)}"
+            )
+        return self.map("floordiv", a, b)
 
     def numeric(self, array: Traced) -> Traced:
         """Truth values as the numbers 0 and 1; numbers as they are."""
@@ -329,6 +367,18 @@ class Traced:
     def __rtruediv__(self, other: Operand) -> Traced:
         return running().arithmetic("div", other, self)
 
+    def __floordiv__(self, other: Operand) -> Traced:
+        return running().quotient(self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Traced:
+        return running().quotient(other, self)
+
+    def __mod__(self, other: Operand) -> Traced:
+        return self - running().quotient(self, other) * other
+
+    def __rmod__(self, other: Operand) -> Traced:
+        return other - running().quotient(other, self) * self
+
     def __neg__(self) -> Traced:
         return running().arithmetic("neg", self)
 
@@ -444,6 +494,10 @@ class Traced:
 
     def _call_diagram(self, diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[Traced, ...]:
         return call_diagram(diagram, arrays)
+
+
+def _at_least_one(leaf: int | str) -> tuple[int, int]:
+    return (leaf, leaf) if isinstance(leaf, int) else (1, 1)
 
 
 def _logic(fn: str, *operands: object) -> Traced:

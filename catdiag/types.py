@@ -23,7 +23,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, overload
 
@@ -227,6 +227,27 @@ class ArrayType:
     def __str__(self) -> str:
         body = "[" + " ".join(a.name for a in self.axes) + "]"
         return body if self.element == "real" else f"{self.element}{body}"
+
+
+def union(types: Sequence[ArrayType], line: str | None = None) -> tuple[Axis, ...]:
+    """The axes of several arrays, in order of first appearance. Raises AxisError where one name has two sizes.
+
+    >>> q, x = Axis("q"), Axis("x")
+    >>> union([ArrayType((q, x)), ArrayType((x,))]) == (q, x)
+    True
+    """
+    found: dict[str, Axis] = {}
+    for k, ty in enumerate(types):
+        for axis in ty.axes:
+            known = found.setdefault(axis.name, axis)
+            if known.size != axis.size:
+                first = next(j for j, t in enumerate(types) if t.axis(axis.name) is not None)
+                raise AxisError(
+                    f"axis {axis.name!r} has size {show_size(known.size)} in array {first} {types[first]} and "
+                    f"{show_size(axis.size)} in array {k} {ty}: one name has one size, so rename one of the two",
+                    line,
+                )
+    return tuple(found.values())
 
 
 class Ty:

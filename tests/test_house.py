@@ -16,10 +16,18 @@ PACKAGE = Path(__file__).resolve().parent.parent / "catdiag"
 # Each room stands on those in rows above it, and on those named after it in its own row.
 ROWS: tuple[dict[str, str], ...] = (
     {"errors": "", "files": "", "kernel": ""},
-    {"types": "", "solvers": ""},
+    {"types": "", "solvers": "", "views": "types"},
     {"boxes": "", "diagram": "boxes constants", "constants": "diagram", "signature": ""},
-    {"flatten": "", "isomorphism": "", "interpret": ""},
-    {"trace": "", "scalars": "trace", "structure": "trace", "build": "trace scalars", "run": "", "cost": ""},
+    {"flatten": "", "isomorphism": "", "interpret": "", "position": ""},
+    {
+        "trace": "",
+        "scalars": "trace",
+        "structure": "trace",
+        "indexing": "trace structure",
+        "build": "trace scalars",
+        "run": "",
+        "cost": "",
+    },
     {"prove": ""},
     {"rewrite": ""},
     {"library": "", "testing": ""},

@@ -24,12 +24,11 @@ from catdiag.boxes import (
     Rename,
     SizeOf,
     array_name,
-    union,
 )
 from catdiag.cost.amounts import ONE, ZERO, Amount
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
-from catdiag.types import ArrayType
+from catdiag.types import ArrayType, union
 
 LEVEL, REGISTERS = "level", "registers"
 Loop = tuple[str, Amount]

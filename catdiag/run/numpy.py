@@ -14,12 +14,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from catdiag.boxes import Box, Call, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.boxes import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+)
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError, TypeMismatch
 from catdiag.interpret import interpret
 from catdiag.run.named import Named, contract
 from catdiag.run.sizes import local_sizes, solve, tile_lengths
+from catdiag.run.views import view
 from catdiag.types import ArrayType, Size, show_size, size_symbols, size_value
 
 Array = NDArray[Any]
@@ -161,7 +177,7 @@ def length(size: Size, sizes: Mapping[str, int]) -> int:
 
 _UFUNCS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative,
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
+    "floordiv": np.floor_divide, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
     "max": np.maximum, "min": np.minimum,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,
@@ -203,6 +219,9 @@ class Runner:
             return [_rename(op, box, args[0], sizes)]
         if isinstance(op, Reindex):
             return [_reindex(op, args, sizes)]
+        if isinstance(op, View):
+            made = view(op, box, args, lambda size: length(size, sizes))
+            return [Named(self.real(made.data), made.names)]
         if isinstance(op, Call):
             return filled(self.diagram(op.body, args, sizes), box, sizes)
         if isinstance(op, Fold):

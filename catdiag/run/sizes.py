@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from catdiag.boxes import Call, Fold, Group
+from catdiag.boxes import Box, Call, Fold, Group, View, bodies
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError
 from catdiag.types import Axis, Size, show_size, size_symbols, size_value
+from catdiag.views import Expr, bounds, leaves, show_condition
+
+_HUGE = 1 << 40
 
 
 def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]) -> dict[str, int]:
-    """The size of each symbol, from the shapes of the inputs and the sizes given by name.
+    """The size of each symbol, from the shapes of the inputs, the sizes given by name, and what views leave room for.
 
     >>> from catdiag.types import ArrayType, Axis, Ty
     >>> from catdiag.diagram import id
@@ -64,7 +67,94 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
                 f"input {name} has length {length} along axis {axis.name!r}: expected {sizes[whole]}, "
                 "as on another input"
             )
+    _room(diagram, sizes)
     return sizes
+
+
+def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
+    """Adds the sizes of new axes that nothing shows: the largest at which every read of a view is in range."""
+    waiting = list(_views(diagram))
+    while waiting:
+        held = []
+        for box in waiting:
+            op = box.op
+            assert isinstance(op, View)
+            unknown = {s for a in op.made for s in size_symbols(a.size) if s not in sizes}
+            if not unknown:
+                continue
+            found = _largest(op, box, sizes) if len(unknown) == 1 else None
+            if found is None:
+                held.append(box)
+            else:
+                sizes[unknown.pop()] = found
+        if len(held) == len(waiting):
+            return
+        waiting = held
+
+
+def _views(diagram: Diagram) -> Iterator[Box]:
+    """The boxes that read at index arithmetic, those in bodies too."""
+    stack, seen = [diagram], set[int]()
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        for box in item.boxes:
+            if isinstance(box.op, View):
+                yield box
+            stack.extend(bodies(box.op))
+
+
+def _largest(op: View, box: Box, sizes: Mapping[str, int]) -> int | None:
+    """The largest size of the one axis made whose size is not known; None where the arithmetic leaves it open.
+
+    Raises SizeError where there is no room for one index.
+    """
+    (axis,) = [a for a in op.made if any(s not in sizes for s in size_symbols(a.size))]
+    limits = list(op.fits)
+    for read, ty in zip(op.reads, box.dom, strict=False):
+        if len(op.reads) == 1:
+            limits += [("lt", e, own.size) for n, e in read.at if (own := ty.axis(n)) is not None]
+    lengths = {a.name: a.size for a in op.made}
+    # Bounds are reached where an index occurs once, and what an input holds is not known.
+    limits = [
+        c for c in limits if leaves(c[1]).count(("i", axis.name)) == 1 and not any(map(_from_input, leaves(c[1])))
+    ]
+    others = {s for name, size in lengths.items() if name != axis.name for s in size_symbols(size)}
+    mentioned = {leaf for _, e, f in limits for leaf in (*leaves(e), *leaves(f)) if isinstance(leaf, str)}
+    if not limits or axis.size != axis.name or not others | mentioned <= sizes.keys():
+        return None
+
+    def ends_of(e: Expr, size: int) -> tuple[int, int]:
+        def ends(leaf: Any) -> tuple[int, int]:
+            if isinstance(leaf, tuple):
+                return 0, (size if leaf[1] == axis.name else size_value(lengths[leaf[1]], sizes)) - 1
+            return (leaf, leaf) if isinstance(leaf, int) else (sizes[leaf], sizes[leaf])
+
+        return bounds(e, ends)
+
+    def fits(size: int) -> bool:
+        return all(ends_of(e, size)[1] < ends_of(f, size)[0] for _, e, f in limits)
+
+    if fits(_HUGE):
+        return None
+    if not fits(1):
+        known = ", ".join(f"{s} = {sizes[s]}" for s in sorted(mentioned | others))
+        raise SizeError(
+            f"there is no room for axis {axis.name!r}: expected {' and '.join(map(show_condition, limits))} for all "
+            + (f"indices, with {known}" if known else "indices"),
+            box.line,
+        )
+    low, high = 1, _HUGE
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _from_input(leaf: Any) -> bool:
+    return isinstance(leaf, tuple) and leaf[0] == "w"
 
 
 def _symbols(size: Size) -> list[str]:

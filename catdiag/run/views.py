@@ -1,0 +1,114 @@
+"""Reading NumPy arrays at index arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from catdiag.boxes import Box
+from catdiag.errors import SizeError
+from catdiag.run.named import Named
+from catdiag.types import Size
+from catdiag.views import Cond, Expr, Read, View, read_off, show
+
+Length = Callable[[Size], int]
+_COMPARE = {"lt": np.less, "le": np.less_equal, "eq": np.equal}
+
+
+def view(op: View, box: Box, args: Sequence[Named], length: Length) -> Named:
+    """The array over the axes made: each read is carried out where it is taken, and only there.
+
+    Raises SizeError for a position out of range, naming the axis and the user's line.
+    """
+    place = _Place(op, args, length, box.line)
+    left: Any = True
+    found: list[tuple[Any, Any]] = []
+    for k, read in enumerate(op.reads):
+        holds = left
+        for condition in read.where:
+            holds = holds & place.condition(condition)
+        found.append((holds, place.read(k, read, holds)))
+        left = left & ~np.asarray(holds)
+    result = found[-1][1]
+    for holds, data in reversed(found[:-1]):
+        result = np.where(place.lifted(holds), data, result)
+    return Named(np.broadcast_to(result, [place.lengths[n] for n in place.order]), place.order)
+
+
+class _Place:
+    """The indices at which a view is computed: of the axes made, and of those that its index arrays have beside."""
+
+    def __init__(self, op: View, args: Sequence[Named], length: Length, line: str | None) -> None:
+        self.args, self.length, self.line = args, length, line
+        self.taken = [{n for n, _ in read.at} for read in op.reads]
+        self.lengths: dict[str, int] = {}
+        for array in args[len(op.reads) :]:
+            self.lengths |= array.lengths()
+        for array, taken in zip(args, self.taken, strict=False):
+            self.lengths |= {n: v for n, v in array.lengths().items() if n not in taken}
+        self.lengths |= {a.name: length(a.size) for a in op.made if a.name not in self.lengths}
+        indexed = dict.fromkeys([a.name for a in op.made] + [n for a in args[len(op.reads) :] for n in a.names])
+        self.places = tuple(indexed)
+        self.order = (*indexed, *(n for n in self.lengths if n not in indexed))
+
+    def value(self, e: Expr) -> Any:
+        """An expression at all indices: a number, or an array that broadcasts over them."""
+
+        def leaf(v: Any) -> Any:
+            if isinstance(v, tuple) and v[0] == "w":
+                return np.asarray(self.args[v[1]].over(self.places))
+            if isinstance(v, tuple) and v[0] == "i":
+                return Named(np.arange(self.lengths[v[1]]), (v[1],)).over(self.places)
+            return self.length(v)
+
+        return read_off(e, leaf, _join)
+
+    def condition(self, condition: Cond) -> Any:
+        """Where a condition holds."""
+        return _COMPARE[condition[0]](self.value(condition[1]), self.value(condition[2]))
+
+    def lifted(self, data: Any) -> Any:
+        """What is known at all indices, at all elements."""
+        more = len(self.order) - len(self.places)
+        return np.reshape(data, (*np.shape(data), *[1] * more)) if np.ndim(data) else data
+
+    def read(self, k: int, read: Read, holds: Any) -> Any:
+        """Input k at all indices, an array that broadcasts over `order`; what is not taken is arbitrary."""
+        array, at = self.args[k], dict(read.at)
+        if not at:
+            return array.over(self.order)
+        lengths = array.lengths()
+        own = [n for n in array.names if n in at or n in self.places]
+        rest = [n for n in self.order if n in array.names and n not in own]
+        indices = []
+        for name in own:
+            position = np.asarray(self.value(at.get(name, ("i", name))))
+            wrong = ((position < 0) | (position >= lengths[name])) & holds
+            if np.any(wrong):
+                self.refuse(name, at[name], lengths[name], position, wrong)
+            indices.append(np.clip(position, 0, lengths[name] - 1))
+        data = np.asarray(array.over((*own, *rest)))[tuple(np.broadcast_arrays(*indices))]
+        if data.ndim == len(rest):  # positions that are the same at all indices
+            data = data.reshape((*[1] * len(self.places), *data.shape))
+        return Named(data, (*self.places, *rest)).over(self.order)
+
+    def refuse(self, axis: str, e: Expr, length: int, position: Any, wrong: Any) -> None:
+        """Raises SizeError for a position that is out of range, at the first index where it is."""
+        shape = np.shape(wrong)
+        first = np.unravel_index(int(np.argmax(wrong)), shape)
+        found = int(np.broadcast_to(position, shape)[first])
+        where = ", ".join(f"{n} = {v}" for n, v in zip(self.places, first, strict=False))
+        raise SizeError(
+            f"axis {axis!r} is read at {show(e)}, which is {found}{f' at {where}' if where else ''}: expected 0 to "
+            f"{length - 1}; with fill= what is outside is that number",
+            self.line,
+        )
+
+
+def _join(op: str, a: Any, b: Any) -> Any:
+    if op == "//":
+        positive = np.greater(b, 0)
+        return np.where(positive, np.floor_divide(a, np.where(positive, b, 1)), 0)
+    return a + b if op == "+" else a * b
