@@ -103,7 +103,8 @@ class Context:
         self._asked: dict[Term, bool] = {}
         self._held: dict[Term, bool] = {}
         self.polynomials: dict[Term, Poly] = {}
-        self._plain: set[Term] | None = None
+        self._plain: dict[Term, None] | None = None
+        self._known: list[Linear] | None = None
         # What is known in fewer ranges and facts is known here.
         self._parent = parent
         self._heads: dict[tuple[str, Data], list[tuple[Fact, Term, int]]] | None = None
@@ -126,6 +127,8 @@ class Context:
                 stack.extend(c.args)
             elif c.op == "not" and c.args[0].op == "or":
                 stack.extend(negate(a) for a in c.args[0].args)
+            elif c.op == "not" and c.args[0].op in ("lt", "le"):
+                stack.append(negate(c.args[0]))
             else:
                 found.append(Fact((), (), c))
                 found += self._difference(c)
@@ -266,13 +269,10 @@ class Context:
 
     def positive_size(self, n: Term) -> bool:
         """Whether a size is known to be at least 1."""
-        if n.op == "num":
-            return natural(n) and n != ZERO
         if n in self._asked:
             return self._asked[n]
-        known = any(n == m for m in self.ranges.values()) or any(
-            f.condition == fn("le", ONE, n) and not f.variables and not f.guards for f in self.facts
-        )
+        self._asked[n] = False  # what is asked of n on the way to an answer is not known yet
+        known = self._some(n)
         if not known and n.op in ("add", "mul") and all(natural(a) for a in n.args):
             some = (self.positive_size(a) for a in n.args)
             known = any(some) if n.op == "add" else all(some)
@@ -280,6 +280,12 @@ class Context:
             known = self.entails(fn("le", ONE, n))
         self._asked[n] = known
         return known
+
+    def _some(self, n: Term) -> bool:
+        """Whether a size is at least 1 by what it is, as the range of an index, or by a fact."""
+        if n.op == "num":
+            return natural(n) and n != ZERO
+        return any(n == m for m in self.ranges.values()) or fn("le", ONE, n) in self._conditions()
 
     def _relevant(self, n: Term) -> bool:
         # Only a range or an arithmetic fact that mentions a symbol of n can make it positive.
@@ -352,13 +358,14 @@ class Context:
             return True
         if condition.op == "le" and condition.args[0] == ZERO and natural(condition.args[1]):
             return True
-        if condition.op == "lt" and self._below(*condition.args):
+        if any(f.variables and self._holds_at(f, f.condition, condition) for f in self.facts):
             return True
         if arithmetic(condition):
+            if self._linear(condition):
+                return True
             hypotheses = [fn("le", ZERO, idx(i)) for i in self.ranges]
             hypotheses += [fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)]
-            plain = [f.condition for f in self.facts if not f.variables and not f.guards]
-            hypotheses += [c for c in plain if arithmetic(c)]
+            hypotheses += [c for c in self._conditions() if arithmetic(c)]
             return self.ask(hypotheses, condition)
         if condition.op == "real":
             return self.real(condition.args[0])
@@ -373,37 +380,123 @@ class Context:
             return ZERO in (a, b) and self.nonzero(b if a == ZERO else a)
         return False
 
-    def _conditions(self) -> set[Term]:
-        """The facts that hold as they stand."""
+    def _conditions(self) -> dict[Term, None]:
+        """The facts that hold as they stand: without variables, or of the very indices that are here."""
         if self._plain is None:
-            self._plain = {f.condition for f in self.facts if not f.variables and not f.guards}
+            here = self.ranges.items()
+            plain = [f for f in self.facts if all((name, n) in here for name, n in f.variables)]
+            self._plain = {f.condition: None for f in plain if not f.guards}
+            self._plain |= {f.condition: None for f in plain if f.guards and self._plain.keys() >= set(f.guards)}
         return self._plain
 
-    def _below(self, x: Term, y: Term) -> bool:
-        """Whether x = c + i and y = c + n + (naturals) for real c and an index i with range n.
+    def _linear(self, condition: Term) -> bool:
+        """Whether an order of integers follows from signs, the commonest bounds without a solver.
 
-        The commonest bound, without a solver. At c = −∞ both sides would be −∞, and neither below the other.
+        The difference of the sides, less one fact about a difference at most, has no negative coefficient once
+        indices and sizes that occur with one are written as `_top` says.
         """
-        xs = list(x.args if x.op == "add" else (x,))
-        ys = list(y.args if y.op == "add" else (y,))
-        for t in list(xs):
-            if t in ys and self.real(t):
-                xs.remove(t)
-                ys.remove(t)
-        if len(xs) != 1 or xs[0].op != "idx":
+        p = _distance(condition)
+        if p is None:
             return False
-        n = self.ranges.get(str(xs[0].data))
-        parts = list(n.args if n is not None and n.op == "add" else (n,))
-        for part in parts:
-            if part not in ys:
+        if condition.op == "lt" and condition.args[0].op == "div" and self.positive_size(condition.args[0].args[1]):
+            a, n = condition.args[0].args
+            return self.entails(fn("lt", a, mul(condition.args[1], n)))
+        floors = {a for m in p for a in m if a.op == "div" and self.positive_size(a.args[1])}
+        more = [q for a in sorted(floors, key=lambda a: a.key) for q in _of_floor(a)]
+        return any(self._no_less(_less(p, q)) for q in ({}, *more, *self._distances()))
+
+    def _distances(self) -> list[Linear]:
+        if self._known is None:
+            found = (_distance(c) for c in self._conditions())
+            self._known = [q for q in found if q is not None]
+        return self._known
+
+    def _no_less(self, p: Linear) -> bool:
+        for _ in range(20):
+            low = [m for m, c in p.items() if c < 0]
+            if not low:
+                return all(natural(a) for m in p for a in m)
+            found = next(((a, top) for m in low for a in m if (top := self._top(a)) is not None), None)
+            if found is None:
                 return False
-            ys.remove(part)
-        return all(natural(t) for t in ys)
+            p = _put(p, *found)
+        return False
+
+    def _top(self, a: Term) -> Linear | None:
+        """An index i below n as n − 1 − j, a size that is at least 1 as 1 + j, for a natural number j of its own."""
+        j = (Term(a.op, f"%{a.data}"),)
+        if a.op == "idx" and str(a.data) in self.ranges:
+            n = _linear_form(self.ranges[str(a.data)])
+            return None if n is None else _less(n, {(): 1, j: 1})
+        return {(): 1, j: 1} if a.op == "size" and self._some(a) else None
 
 
 def fresh(ranges: Mapping[str, Term]) -> str:
     """An index name that no user can write and that is not in use."""
     return f"%{len(ranges)}"
+
+
+Linear = dict[tuple[Term, ...], int]
+"""A polynomial with whole coefficients over sizes, indices and floors, its monomials sorted."""
+
+
+def _linear_form(t: Term) -> Linear | None:
+    """The polynomial of an integer term; None for one that is large."""
+    if t.op == "num":
+        return {(): int(t.data)} if t.data else {}
+    if t.op not in ("add", "mul"):
+        return {(t,): 1}
+    parts = [_linear_form(a) for a in t.args]
+    result: Linear = {} if t.op == "add" else {(): 1}
+    for p in parts:
+        if p is None or len(result) * len(p) > 64:
+            return None
+        result = _less(result, _scale(p, -1)) if t.op == "add" else _product(result, p)
+    return result
+
+
+def _of_floor(t: Term) -> list[Linear]:
+    """0 ≤ a − n·⌊a/n⌋ ≤ n − 1 for n ≥ 1."""
+    a, n = map(_linear_form, t.args)
+    rest = None if a is None or n is None else _less(a, _product(n, {(t,): 1}))
+    return [] if rest is None or n is None else [rest, _less(_less(n, {(): 1}), rest)]
+
+
+def _product(p: Linear, q: Linear) -> Linear:
+    result: Linear = {}
+    for m, c in p.items():
+        result = _less(result, {tuple(sorted(m + n, key=lambda a: a.key)): -c * d for n, d in q.items()})
+    return result
+
+
+def _scale(p: Linear, c: int) -> Linear:
+    return {m: c * d for m, d in p.items()}
+
+
+def _less(p: Linear, q: Linear) -> Linear:
+    result = dict(p)
+    for m, c in q.items():
+        result[m] = result.get(m, 0) - c
+    return {m: c for m, c in result.items() if c}
+
+
+def _put(p: Linear, a: Term, value: Linear) -> Linear:
+    """p with another polynomial for an atom."""
+    result: Linear = {}
+    for m, c in p.items():
+        part: Linear = {tuple(b for b in m if b != a): c}
+        for _ in range(m.count(a)):
+            part = _product(part, value)
+        result = _less(result, _scale(part, -1))
+    return result
+
+
+def _distance(c: Term) -> Linear | None:
+    """By how much the right side of an order of integers exceeds what it must at least be, if that is a polynomial."""
+    if c.op not in ("lt", "le") or not arithmetic(c):
+        return None
+    low, high = map(_linear_form, c.args)
+    return None if low is None or high is None else _less(_less(high, low), {(): 1} if c.op == "lt" else {})
 
 
 def match(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term] | None:

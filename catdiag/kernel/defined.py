@@ -36,6 +36,17 @@ class Obligation:
         """The same as a fact, for where the obligation is known to be met."""
         return Fact(self.ranges, self.guards, self.condition)
 
+    def context(self, ctx: Context) -> Context:
+        """A context with the ranges and guards. Raises KernelError where an index would have two ranges."""
+        for name, n in self.ranges:
+            if name not in ctx.ranges:
+                ctx = ctx.with_index(name, n)
+            elif ctx.ranges[name] != n:
+                raise KernelError(f"index {name} has two ranges")
+        for guard in self.guards:
+            ctx = ctx.with_condition(guard)
+        return ctx
+
     def __str__(self) -> str:
         spoken = set().union(*(leaves(c, "idx") for c in (self.condition, *self.guards)))
         taken = {name for name, _ in self.ranges}

@@ -32,12 +32,6 @@ def name(data: Any) -> None:
     _require(isinstance(data, str) and data != "" and "%" not in data, "a name without %", data)
 
 
-def _names(data: Any) -> None:
-    for item in _list(data, "names"):
-        name(item)
-    _require(len(set(data)) == len(data), "different names", data)
-
-
 def _pair(data: Any) -> None:
     _require(isinstance(data, list) and len(data) == 2, "a pair", data)
 
@@ -61,11 +55,6 @@ def _axes(data: Any) -> None:
         _axis(item)
 
 
-def _parts(data: Any) -> None:
-    _axes(data)
-    _require(len(data) > 0, "parts of an axis", data)
-
-
 def _wires(data: Any) -> None:
     for item in _list(data, "wires"):
         _wire(item)
@@ -80,6 +69,33 @@ def _number(data: Any) -> None:
     _require("/" not in data or int(data.split("/")[1]) != 0, "a divisor other than 0", data)
 
 
+def _expression(data: Any) -> None:
+    if isinstance(data, str):
+        name(data)
+    elif type(data) is not int:
+        _require(isinstance(data, list) and data[:1] != [], "an expression of indices", data)
+        if data[0] in ("i", "w"):
+            _pair(data)
+            (name if data[0] == "i" else _wire)(data[1])
+        else:
+            _require(data[0] in ("+", "*", "//") and len(data) == 3, "an expression of indices", data)
+            _expression(data[1])
+            _expression(data[2])
+
+
+def _reads(data: Any) -> None:
+    for item in _list(data, "reads"):
+        _require(isinstance(item, Mapping) and set(item) == {"at", "where"}, "a read with at, where", item)
+        _require(isinstance(item["at"], Mapping), "expressions by axis", item["at"])
+        for axis, at in item["at"].items():
+            name(axis)
+            _expression(at)
+        for c in _list(item["where"], "conditions"):
+            _require(isinstance(c, list) and len(c) == 3 and c[0] in ("lt", "le", "eq"), "a comparison", c)
+            _expression(c[1])
+            _expression(c[2])
+
+
 def _program(data: Any) -> None:
     """Bodies are looked at in their turn."""
 
@@ -87,9 +103,7 @@ def _program(data: Any) -> None:
 _FIELDS: dict[str, dict[str, Callable[[Any], object]]] = {
     "map": {"fn": name, "args": _wires},
     "reduce": {"monoid": name, "axis": name, "args": _wires},
-    "einsum": {"args": _wires, "axes": _names},
-    "rename": {"args": _wires, "pairs": _pairs, "axes": _axes},
-    "reindex": {"kind": name, "args": _wires, "axis": _axis, "parts": _parts, "place": _wire, "axes": _names},
+    "view": {"args": _wires, "axes": _axes, "reads": _reads},
     "index": {"axis": _axis},
     "size": {"size": size_term},
     "const": {"value": _number},

@@ -12,16 +12,15 @@ a symbol, `["+", s, t]` or `["*", s, t]`. Nodes:
 
     map      fn, args                    a scalar function over the union of the axes
     reduce   monoid, axis, args          sum, prod, max, min, any, all
-    einsum   args, axes                  Σ over the axes not named, of the product
-    rename   args, pairs, axes           new names; the result has exactly `axes` (new ones are repeated along)
-    reindex  kind, args, axis, parts, place, axes    see `_reindex`; `axes` is the order of the result's axes
+    view     args, axes, reads           arrays read at index arithmetic, see `view`
     index    axis                        the position along an axis
     size     size                        a size as a number
     const    value                       "p/q" or "-inf"
     fold     axis, block, args, unit, step, merge, state      means `state`, where list induction holds
     group    tiles, args, body           means `body` on whole axes, where the body is weaved over them
 
-The last two mean what is said only if their premises hold; `accept` is asked (it raises if they do not).
+The last two mean what is said only if their premises hold; `accept` is asked (it raises if they do not). Of a view
+it takes what must be in range.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from catdiag.kernel.terms import (
     LOGICAL,
     MINUS,
     ONE,
+    TRUE,
     ZERO,
     KernelError,
     Term,
@@ -69,7 +69,10 @@ class Wire:
 
 
 Accept = Callable[[Mapping[str, Any], Sequence[Wire], Sizes], None]
-"""Asked of each fold or group, its inputs and the local sizes; raises where it does not mean what is said above."""
+"""Asked of each view, fold or group, its inputs and the local sizes; raises where it does not mean what is said."""
+
+Duty = tuple[tuple[Term, ...], Term, Term]
+"""Of a read: under which conditions which index must be below which size, and natural."""
 
 
 def numeric(t: Term) -> Term:
@@ -116,7 +119,7 @@ def scalar(name: str, args: Sequence[Term]) -> Term:
         return Term("apply", name[6:], tuple(numeric(a) for a in args))
     if name == "where" and len(args) == 3:
         return fn("ite", logical(args[0]), numeric(args[1]), numeric(args[2]))
-    if len(args) == _ARITY.get(name, 1):
+    if len(args) == _ARITY.get(name, 1) or (args and name in ("add", "mul")):
         if name in _CONNECTIVES:
             return fn(name, *(logical(a) for a in args))
         if name in _SCALARS:
@@ -207,26 +210,9 @@ def _node(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes, accept: A
             raise KernelError(f"nothing to reduce over axis {axis!r}")
         term = reduction(node["monoid"], n, close_body(array.term, axis))
         return [Wire(term, tuple(p for p in array.axes if p[0] != axis))]
-    if op == "einsum":
-        axes = dict(_union(args))
-        term = mul(*(numeric(a.term) for a in args))
-        for name, n in reversed(axes.items()):
-            if name not in node["axes"]:
-                term = big("sum", n, close_body(term, name))
-        return [Wire(term, tuple((name, axes[name]) for name in node["axes"]))]
-    if op == "rename":
-        (array,) = args
-        pairs = dict(node["pairs"])
-        old = dict(array.axes)
-        kept = {pairs.get(name, name): n for name, n in array.axes}
-        result = axes_of(node["axes"], sizes)
-        if not set(pairs) <= set(old) or len(kept) != len(old):
-            raise KernelError(f"cannot rename {pairs} on axes {list(old)}")
-        if any(dict(result).get(name) != n for name, n in kept.items()):
-            raise KernelError(f"axes {kept} do not become {result}")
-        return [Wire(substitute(array.term, {("idx", o): idx(n) for o, n in pairs.items()}), result, array.element)]
-    if op == "reindex":
-        return [_reindex(node, args, sizes)]
+    if op == "view":
+        accept(node, args, sizes)
+        return [view(node, args, sizes)[0]]
     if op == "index":
         (axis,) = axes_of([node["axis"]], sizes)
         return [Wire(idx(axis[0]), (axis,))]
@@ -245,67 +231,60 @@ def _node(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes, accept: A
     raise KernelError(f"no box {op!r}")
 
 
-def _reindex(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> Wire:
-    """Between an axis of size n and parts of sizes n₁, n₂, …: n is their product, or for the last two kinds their sum.
+def view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Sizes) -> tuple[Wire, list[Duty]]:
+    """What a view gives at the indices of `axes`, and what its reads need to be in range.
 
-    split: an array over the axis, at i = (i₁·n₂ + i₂)·n₃ + …; merge: an array over the parts, at iₖ = a mod nₖ with
-    a = ⌊i/nₖ₊₁/…⌋, written as a − nₖ·⌊a/nₖ⌋; slice: an array over the axis, at n₁ + … + i, i an index of part number
-    `place`; concat: arrays, each over its part, at i the one in whose part i lies.
+    The k-th of `reads` is for the k-th of the arrays: `at` gives expressions for some of its axes, the others are
+    axes of the result; it is taken where its conditions `where` hold and those of the reads before it do not, and the
+    last one everywhere else. Arrays beyond the reads are index arrays that expressions may mention. An expression is
+    an integer, a size, `["i", axis]`, `["w", number of an array]`, `["+", e, e]`, `["*", e, e]` or `["//", e, e]`.
     """
-    kind, place = node["kind"], node["place"]
-    ((name, n),) = axes_of([node["axis"]], sizes)
-    parts = [(str(p), _resolve(s, sizes)) for p, s in node["parts"]]
-    if kind not in ("split", "merge", "slice", "concat") or place >= len(parts) or (place and kind != "slice"):
-        raise KernelError(f"no reindexing {kind!r} of part {place}")
-    op = "mul" if kind in ("split", "merge") else "add"
-    if _operands(op, n) != [f for _, s in parts for f in _operands(op, s)]:
-        raise KernelError(f"axis {name!r} of size {n} does not have the parts {parts}")
-    taken = [[(p, s)] for p, s in parts] if kind == "concat" else [parts] if kind == "merge" else [[(name, n)]]
-    given = parts if kind == "split" else [parts[place]] if kind == "slice" else [(name, n)]
-    if len(args) != len(taken):
-        raise KernelError(f"{kind} does not take {len(args)} arrays")
-    rest = []
-    for wire, own in zip(args, taken, strict=True):
-        if any(dict(wire.axes).get(p) != s for p, s in own) or len(dict(own)) != len(own):
-            raise KernelError(f"axes {wire.axes} lack some of {own}")
-        rest.append(Wire(wire.term, tuple(a for a in wire.axes if a[0] not in dict(own))))
-    axes = (*given, *_union(rest))
-    if len(dict(axes)) != len(axes) or sorted(dict(axes)) != sorted(node["axes"]):
-        raise KernelError(f"{kind} gives the axes {axes}, not {node['axes']}")
-    axes = tuple((a, dict(axes)[a]) for a in node["axes"])
-    i: Term = idx(name)
-    if kind == "split":
-        i = idx(parts[0][0])
-        for p, s in parts[1:]:
-            i = add(mul(i, s), idx(p))
-        return Wire(substitute(args[0].term, {("idx", name): i}), axes, args[0].element)
-    if kind == "slice":
-        i = add(*(s for _, s in parts[:place]), idx(parts[place][0]))
-        return Wire(substitute(args[0].term, {("idx", name): i}), axes, args[0].element)
-    if kind == "merge":
-        digits: dict[tuple[str, Any], Term] = {}
-        for p, s in reversed(parts[1:]):
-            above = fn("div", i, s)
-            digits["idx", p], i = sub(i, mul(s, above)), above
-        digits["idx", parts[0][0]] = i
-        return Wire(substitute(args[0].term, digits), axes, args[0].element)
-    terms = []
-    for k, (wire, (p, _)) in enumerate(zip(args, parts, strict=True)):
-        terms.append(substitute(wire.term, {("idx", p): sub(i, add(*(s for _, s in parts[:k]))) if k else i}))
-    truths = all(t.op in LOGICAL for t in terms)
-    term = terms[-1] if truths else numeric(terms[-1])
-    for k in reversed(range(len(parts) - 1)):
-        here, t = fn("lt", i, add(*(s for _, s in parts[: k + 1]))), terms[k]
+    axes = axes_of(node["axes"], sizes)
+    given, reads = dict(axes), node["reads"]
+
+    def expression(e: Any) -> Term:
+        if type(e) is int:
+            return num(e)
+        if isinstance(e, str):
+            return _resolve(e, sizes)
+        op, *parts = e
+        if op == "i":
+            if parts[0] not in given:
+                raise KernelError(f"the view has no axis {parts[0]!r}")
+            return idx(parts[0])
+        if op == "w":
+            if not len(reads) <= parts[0] < len(args) or not set(args[parts[0]].axes) <= set(axes):
+                raise KernelError(f"a view has no index array {parts[0]} along {axes}")
+            return numeric(args[parts[0]].term)
+        x, y = map(expression, parts)
+        return {"+": add, "*": mul, "//": lambda x, y: fn("div", x, y)}[op](x, y)
+
+    if not 0 < len(reads) <= len(args) or reads[-1]["where"]:
+        raise KernelError(f"a view of {len(args)} arrays with {len(reads)} reads, or with a last one not everywhere")
+    taken: list[tuple[Term, Term]] = []
+    duties: list[Duty] = []
+    before: tuple[Term, ...] = ()
+    for wire, read_ in zip(args, reads, strict=False):
+        own, at = dict(wire.axes), {name: expression(e) for name, e in read_["at"].items()}
+        if not set(at) <= set(own) or any(given.get(name) != n for name, n in own.items() if name not in at):
+            raise KernelError(f"a view of axes {wire.axes} at {sorted(at)} does not give {axes}")
+        where = [fn(op, expression(x), expression(y)) for op, x, y in read_["where"]]
+        duties += [
+            ((*before, *where), t, own[name])
+            for name, t in at.items()
+            if t != idx(name) or given.get(name) != own[name]
+        ]
+        here = fn("and", *where) if len(where) > 1 else where[0] if where else TRUE
+        taken.append((here, substitute(wire.term, {("idx", name): t for name, t in at.items()})))
+        before = (*before, fn("not", here))
+    truths = all(t.op in LOGICAL for _, t in taken)
+    term = taken[-1][1] if truths or len(taken) == 1 else numeric(taken[-1][1])
+    for here, t in reversed(taken[:-1]):
         if truths:
             term = fn("or", fn("and", here, t), fn("and", fn("not", here), term))
         else:
             term = fn("ite", here, numeric(t), term)
-    return Wire(term, axes)
-
-
-def _operands(op: str, t: Term) -> list[Term]:
-    """The operands of nested sums or products, in order."""
-    return [b for a in t.args for b in _operands(op, a)] if t.op == op else [t]
+    return Wire(term, axes, args[0].element if len(reads) == 1 else "real"), duties
 
 
 def fold_length(node: Mapping[str, Any], args: Sequence[Wire]) -> Term:

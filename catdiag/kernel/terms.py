@@ -252,7 +252,7 @@ def size_term(s: object) -> Term:
         raise KernelError(f"not a size: {s!r}")
     if isinstance(s, int) and s >= 0:
         return num(s)
-    if isinstance(s, str) and s:
+    if isinstance(s, str) and s and "%" not in s:  # a mark of the kernel's own names
         return size(s)
     if isinstance(s, (list, tuple)) and len(s) == 3 and s[0] in ("+", "*"):
         return (add if s[0] == "+" else mul)(size_term(s[1]), size_term(s[2]))

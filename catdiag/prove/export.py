@@ -5,6 +5,7 @@ Named boxes are opened; everything else is written node by node, in stored order
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from catdiag.boxes import (
@@ -20,6 +21,7 @@ from catdiag.boxes import (
     Reindex,
     Rename,
     SizeOf,
+    union,
 )
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError
@@ -50,15 +52,85 @@ def program(diagram: Diagram) -> dict[str, Any]:
     """
     graph = inline(diagram).graph
     types = graph.wire_types()
-    return {
-        "title": diagram.title,
-        "inputs": [
-            {"name": name, "axes": [_axis(a) for a in ty.axes], "element": ty.element}
-            for name, ty in zip(diagram.input_names, diagram.dom, strict=True)
-        ],
-        "nodes": [_node(node.box, list(node.inputs)) for node in graph.nodes],
-        "outputs": [[w, types[w].element] for w in graph.outputs],
-    }
+    inputs = [
+        {"name": name, "axes": [_axis(a) for a in ty.axes], "element": ty.element}
+        for name, ty in zip(diagram.input_names, diagram.dom, strict=True)
+    ]
+    nodes: list[dict[str, Any]] = []
+    wires = list(range(len(inputs)))
+    count = len(inputs)
+    for node in graph.nodes:
+        made = _nodes(node.box, [wires[w] for w in node.inputs], count)
+        nodes += made
+        # Of the nodes that stand for one box, the last gives its results; those before it give one each.
+        count += len(made) - 1 + len(node.box.cod)
+        wires += range(count - len(node.box.cod), count)
+    outputs = [[wires[w], types[w].element] for w in graph.outputs]
+    return {"title": diagram.title, "inputs": inputs, "nodes": nodes, "outputs": outputs}
+
+
+def _nodes(box: Box, args: list[int], first: int) -> list[dict[str, Any]]:
+    """The nodes for a box, the wires that they make being numbered from `first`."""
+    if isinstance(box.op, Einsum):
+        return _einsum(box, args, first)
+    return [_node(box, args)]
+
+
+def _einsum(box: Box, args: list[int], first: int) -> list[dict[str, Any]]:
+    """A product, summed over one axis after another, then put into its layout."""
+    kept = box.cod[0].names
+    axes = union(list(box.dom))
+    nodes: list[dict[str, Any]] = [{"op": "map", "fn": "mul", "args": args}]
+    for axis in reversed(axes):
+        if axis.name not in kept:
+            nodes.append({"op": "reduce", "monoid": "sum", "axis": axis.name, "args": [first + len(nodes) - 1]})
+    if [a.name for a in axes if a.name in kept] != list(kept):
+        nodes.append(_view([first + len(nodes) - 1], box.cod[0].axes, [({}, [])]))
+    return nodes
+
+
+def _view(args: list[int], axes: Sequence[Axis], reads: Sequence[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
+    """Arrays read at index expressions, each where its conditions hold."""
+    return {"op": "view", "args": args, "axes": [_axis(a) for a in axes],
+            "reads": [{"at": at, "where": where} for at, where in reads]}  # fmt: skip
+
+
+def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
+    """A map between an axis and its parts as reads.
+
+    split: at i = (i₁·n₂ + i₂)·n₃ + …; merge: at iₖ = a mod nₖ with a = ⌊i/nₖ₊₁/…⌋, written as a − nₖ·⌊a/nₖ⌋;
+    slice: at n₁ + … + i; concat: of the arrays the one in whose part i lies.
+    """
+    sizes = [size_data(p.size) for p in whole.parts]
+    i: Any = ["i", whole.name]
+    before: list[Any] = [0]
+    for s in sizes:
+        before.append(["+", before[-1], s] if len(before) > 1 else s)
+    match kind:
+        case "split":
+            i = ["i", whole.parts[0].name]
+            for part, s in zip(whole.parts[1:], sizes[1:], strict=True):
+                i = ["+", ["*", i, s], ["i", part.name]]
+            return [({whole.name: i}, [])]
+        case "slice":
+            i = ["i", whole.parts[place].name]
+            return [({whole.name: ["+", before[place], i] if place else i}, [])]
+        case "merge":
+            digits: dict[str, Any] = {}
+            for part, s in reversed(list(zip(whole.parts, sizes, strict=True))[1:]):
+                above = ["//", i, s]
+                digits[part.name], i = ["+", i, ["*", -1, ["*", s, above]]], above
+            digits[whole.parts[0].name] = i
+            return [(digits, [])]
+        case _:
+            last = len(sizes) - 1
+            return [
+                (
+                    {part.name: ["+", i, ["*", -1, before[k]]] if k else i},
+                    [["lt", i, before[k + 1]]] if k < last else [],
+                )
+                for k, part in enumerate(whole.parts)
+            ]
 
 
 def _node(box: Box, args: list[int]) -> dict[str, Any]:
@@ -68,16 +140,10 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
             return {"op": "map", "fn": fn, "args": args}
         case Reduce(monoid, axis):
             return {"op": "reduce", "monoid": monoid, "axis": axis, "args": args}
-        case Einsum():
-            return {"op": "einsum", "args": args, "axes": list(box.cod[0].names)}
         case Rename(pairs):
-            axes = [_axis(a) for a in box.cod[0].axes]
-            return {"op": "rename", "args": args, "pairs": [list(p) for p in pairs], "axes": axes}
+            return _view(args, box.cod[0].axes, [({old: ["i", new] for old, new in pairs}, [])])
         case Reindex(kind, whole, place):
-            parts = [_axis(a) for a in whole.parts]
-            names = list(box.cod[0].names)
-            return {"op": "reindex", "kind": kind, "args": args, "axis": _axis(whole), "parts": parts, "place": place,
-                    "axes": names}  # fmt: skip
+            return _view(args, box.cod[0].axes, _reads(kind, whole, place))
         case Index():
             return {"op": "index", "axis": _axis(box.cod[0].axes[0])}
         case SizeOf(size):

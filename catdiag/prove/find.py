@@ -10,20 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from catdiag.kernel.check import Checker, Json, no_size
+from catdiag.kernel.check import FORMAT, VERSION, Checker
 from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
 from catdiag.kernel.defined import Obligation
-from catdiag.kernel.polynomial import TooLarge, to_poly, vanishes
-from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, fn, leaves, show, size, sub, substitute, term_data
+from catdiag.kernel.judge import Json, closes, settled
+from catdiag.kernel.polynomial import TooLarge
+from catdiag.kernel.terms import TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
 from catdiag.prove.normal import Normaliser, Work
 
 
 class Open(Exception):
-    """A goal that the search could not close. `.goal` is it as text; `.left` and `.right` its normal forms."""
+    """A goal that the search could not close. `.goal` is it as text; `.condition` is it in normal form."""
 
-    def __init__(self, goal: str, left: Term | None = None, right: Term | None = None) -> None:
+    def __init__(self, goal: str, condition: Term = TRUE) -> None:
         super().__init__(goal)
-        self.goal, self.left, self.right = goal, left, right
+        self.goal, self.condition = goal, condition
+
+    @property
+    def left(self) -> Term | None:
+        """The left side of an equation."""
+        return self.condition.args[0] if self.condition.op == "eq" else None
+
+    @property
+    def right(self) -> Term | None:
+        """The right side of an equation."""
+        return self.condition.args[1] if self.condition.op == "eq" else None
 
 
 class Finder(Checker):
@@ -45,56 +56,63 @@ class Finder(Checker):
         record: dict[str, Any] = _record(proof).setdefault(name, {}).setdefault(str(key), {})
         return record
 
-    def equation(self, ctx: Context, left: Term, right: Term, proof: Json) -> None:
-        """Finds a proof that two terms are equal and records it. Raises Open if none was found."""
-        if left == right:
+    def proof_of(self, certificate: Json) -> dict[str, Any]:
+        """The record itself."""
+        proof: dict[str, Any] = certificate["proof"]
+        return proof
+
+    def consumed(self, proof: Json) -> None:
+        """A record is never used up."""
+
+    def holds(self, ctx: Context, condition: Term, proof: Json) -> None:
+        """Finds a proof that a condition holds and records it. Raises Open if none was found."""
+        if settled(ctx, condition):
             return
         record = _record(proof)
-        goal: Open | None = None
-        first, second = Normaliser(self.work), Normaliser(self.work)
+        goal = Open(show(condition), condition)
+        search = Normaliser(self.work)
         try:
-            x, y = first.normal(ctx, left), second.normal(ctx, right)
-            if x == y:
-                if left != right:
-                    record.update(left=first.steps, right=second.steps)
+            found = self._condition(ctx, condition, search)
+            if settled(ctx, found):
+                record["steps"] = search.steps
                 return
-            goal = Open(f"{show(x)} = {show(y)}", x, y)
-            if vanishes(to_poly(sub(x, y), ctx), ctx):
-                record.update(left=first.steps, right=second.steps, close="field")
+            goal = Open(show(found), found)
+            if closes(ctx, found):
+                record.update(steps=search.steps, close="field")
                 return
         except TooLarge as error:
             raise Open(f"the goal is too large: {error}") from error
         except RecursionError as error:
             raise Open("the goal is too deep") from error
         except KernelError:
-            goal = goal or Open(f"{show(left)} = {show(right)}", left, right)
-        split = self._undecided_size(ctx, (left, right))
-        if split is None:
-            self._by_condition(ctx, left, right, record, goal)
-            return
-        record["cases"] = split
-        zero = no_size(split)
-        none = ctx.with_condition(fn("eq", size(split), ZERO))
-        self.equation(none, substitute(left, zero), substitute(right, zero), self._child(record, "zero"))
-        self.equation(ctx.with_condition(fn("le", ONE, size(split))), left, right, self._child(record, "more"))
+            pass
+        split = self._undecided_size(ctx, condition)
+        if split is not None:
+            none, put, more = self.sized(ctx, split)
+            record["cases"] = split
+            self.holds(none, substitute(condition, put), self._child(record, "zero"))
+            self.holds(more, condition, self._child(record, "more"))
+        elif condition.op == "eq":
+            self._by_condition(ctx, condition, record, goal)
+        else:
+            raise goal
 
-    def _by_condition(self, ctx: Context, left: Term, right: Term, record: dict[str, Any], goal: Open) -> None:
+    def _by_condition(self, ctx: Context, equation: Term, record: dict[str, Any], goal: Open) -> None:
         """Distinguishes whether a condition of the goal holds. Raises the goal where there is none, or too many."""
-        condition = None
-        if goal.left is not None and goal.right is not None and self._splits < _SPLITS:
-            condition = next(_conditions(ctx, (goal.left, goal.right)), None)
+        condition = next(_conditions(ctx, goal.condition), None) if self._splits < _SPLITS else None
         if condition is None:
             raise goal
         self._splits += 1
         try:
             record["when"] = term_data(condition)
-            self.equation(ctx.with_condition(condition), left, right, self._child(record, "yes"))
-            self.equation(ctx.with_condition(negate(condition)), left, right, self._child(record, "no"))
+            self.holds(ctx.with_condition(condition), equation, self._child(record, "yes"))
+            self.holds(ctx.with_condition(negate(condition)), equation, self._child(record, "no"))
         finally:
             self._splits -= 1
 
-    def _undecided_size(self, ctx: Context, terms: Sequence[Term]) -> str | None:
-        names = sorted(set().union(*(leaves(t, "size") for t in terms)))
+    @staticmethod
+    def _undecided_size(ctx: Context, condition: Term) -> str | None:
+        names = sorted(leaves(condition, "size"))
         return next((n for n in names if not ctx.positive_size(size(n))), None)
 
     @staticmethod
@@ -105,52 +123,28 @@ class Finder(Checker):
 
     def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
         """Tries the obligation itself, then whether it is one of the demands in other words."""
-        if super().discharge(ctx, owed, proof, ()):
-            return True
         record = _record(proof)
-        for k in range(len(demands)):
+        inner = owed.context(ctx)
+        try:
+            self.holds(inner, owed.condition, record)
+            return True
+        except (Open, KernelError):
+            record.clear()
+        for k, demand in enumerate(demands):
             trial: dict[str, Any] = {"as": str(k)}
             try:
-                if super().discharge(ctx, owed, trial, demands):
-                    record.clear()
-                    record.update(trial)
-                    return True
-            except Open:
+                self.same_as(inner, owed.condition, demand, trial)
+            except (Open, KernelError):
                 continue
+            record.update(trial)
+            return True
         return False
-
-    def _meets(self, ctx: Context, condition: Term, proof: Json) -> bool:
-        record = _record(proof)
-        try:
-            if ctx.entails(condition):
-                return True
-            search = Normaliser(self.work)
-            if ctx.entails(self._condition(ctx, condition, search)):
-                record["steps"] = search.steps
-                return True
-        except KernelError:
-            pass
-        except RecursionError:
-            return False
-        split = self._undecided_size(ctx, (condition,))
-        if split is None:
-            return False
-        trial: dict[str, Any] = {"cases": split, "zero": {}, "more": {}}
-        zero = no_size(split)
-        none = Context(
-            self.ask, {i: substitute(n, zero) for i, n in ctx.ranges.items()}, ctx.facts, ctx.elements
-        ).with_condition(fn("eq", size(split), ZERO))
-        more = ctx.with_condition(fn("le", ONE, size(split)))
-        if not self._meets(none, substitute(condition, zero), trial["zero"]):
-            return False
-        if not self._meets(more, condition, trial["more"]):
-            return False
-        record.update(trial)
-        return True
 
     @staticmethod
     def _condition(ctx: Context, condition: Term, search: Normaliser) -> Term:
         """A condition with the terms it compares in normal form."""
+        if condition.op not in ("real", "lt", "le", "eq", "not"):
+            return condition
         if condition.op == "not":
             inner = condition.args[0]
             parts = [search.normal(ctx, a, (0, k)) for k, a in enumerate(inner.args)]
@@ -159,20 +153,15 @@ class Finder(Checker):
         return fn(condition.op, *parts)
 
     def derived_facts(
-        self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: dict[str, str], proof: Json
+        self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: Mapping[str, str], proof: Json
     ) -> tuple[Fact, ...]:
         """What the left side's definedness says, with its terms in normal form."""
         found = []
         for k, owed in enumerate(defined):
-            ctx = Context(self.ask, dict(owed.ranges), facts, names)
-            for guard in owed.guards:
-                ctx = ctx.with_condition(guard)
             search = Normaliser(self.work)
             try:
                 # The fact may not be used on itself: it would turn into `1 ≠ 0` and be lost.
-                bare = Context(self.ask, dict(owed.ranges), facts[: len(facts) - len(defined)], names)
-                for guard in owed.guards:
-                    bare = bare.with_condition(guard)
+                bare = owed.context(Context(self.ask, {}, facts[: len(facts) - len(defined)], names))
                 condition = self._condition(bare, owed.condition, search)
             except (KernelError, RecursionError):
                 continue
@@ -186,9 +175,9 @@ _SPLITS = 4
 """How deep case distinctions on conditions may be nested."""
 
 
-def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
+def _conditions(ctx: Context, goal: Term) -> Iterator[Term]:
     """The conditions on which closed parts of terms turn, and that are not decided: of cases, maxima and roots."""
-    stack = list(terms)
+    stack = list(goal.args)
     seen: set[Term] = set()
     while stack:
         t = stack.pop()
@@ -223,7 +212,7 @@ def find(ask: Ask, statement: Mapping[str, Any]) -> dict[str, Any]:
     """
     finder = Finder(ask)
     proof: dict[str, Any] = {}
-    certificate = {"format": "catdiag-certificate", "version": 1, "statement": statement, "proof": proof}
+    certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
     finder.check(certificate)
     proof["folds"] = finder.folds
     return {**certificate, "proof": _pruned(proof)}
@@ -232,7 +221,7 @@ def find(ask: Ask, statement: Mapping[str, Any]) -> dict[str, Any]:
 def _pruned(record: Any) -> Any:
     if isinstance(record, dict):
         kept = {k: _pruned(v) for k, v in record.items()}
-        return {k: v for k, v in kept.items() if v not in ({}, []) or k in ("zero", "more", "yes", "no")}
+        return {k: v for k, v in kept.items() if v not in ({}, []) or k in ("zero", "more", "yes", "no", "equal")}
     if isinstance(record, list):
         return [_pruned(v) for v in record]
     return record

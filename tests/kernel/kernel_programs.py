@@ -33,17 +33,24 @@ def reduce(monoid: str, axis: str, wire: int) -> Json:
 
 
 def rename(wire: int, axes: list[Any], **pairs: str) -> Json:
-    return {"op": "rename", "args": [wire], "pairs": [list(p) for p in pairs.items()], "axes": axes}
+    at = {old: ["i", new] for old, new in pairs.items()}
+    return {"op": "view", "args": [wire], "axes": axes, "reads": [{"at": at, "where": []}]}
 
 
 def certificate(left: Json, right: Json, proof: Json | None = None, assume: tuple[Any, ...] = ()) -> Json:
     statement = {"left": left, "right": right, "assume": [list(c) for c in assume]}
-    return {"format": "catdiag-certificate", "version": 1, "statement": statement, "proof": proof or {}}
+    return {"format": "catdiag-certificate", "version": 2, "statement": statement, "proof": proof or {}}
+
+
+def equal(left: list[Any] | None = None, right: list[Any] | None = None, **more: Any) -> Json:
+    """A proof of an equation by steps on both sides."""
+    sides = ((0, left or []), (1, right or []))
+    return {"steps": [[rule, [k, *path], *args] for k, steps in sides for rule, path, *args in steps], **more}
 
 
 def by(left: list[Any] | None = None, right: list[Any] | None = None, **more: Any) -> Json:
     """A proof of the one output by steps on both sides."""
-    return {"outputs": {"0": {"left": left or [], "right": right or [], **more}}}
+    return {"outputs": {"0": equal(left, right, **more)}}
 
 
 def sum_fold(step: list[Json], last: int, unit: str = "0", state: list[Json] | None = None, at: int = 1) -> Json:

@@ -242,7 +242,9 @@ def _malformed() -> list[Any]:
                   [["ring", [10**30]]], [["ring", [], 1]], [["pull", [], "0"]], [["pull", [], [0, 0]]], [[None, []]],
                   [[["ring"], []]], {"0": 1}, [["constant", [0] * 10_000]]):  # fmt: skip
         two = program([array("A", "x")], [const("2"), apply("mul", 1, 0), reduce("sum", "x", 2)], 3)
-        found.append(certificate(two, program([array("A", "x")], [const("0")], 1), by(steps)))  # type: ignore[arg-type]
+        found.append(
+            certificate(two, program([array("A", "x")], [const("0")], 1), {"outputs": {"0": {"steps": steps}}})
+        )  # type: ignore[arg-type]
     nested: Any = {}
     for _ in range(3000):
         nested = {"cases": "x", "zero": nested, "more": nested}

@@ -264,7 +264,8 @@ def test_two_axes_of_one_size_are_two_axes(ask: Z3) -> None:
     from catdiag.prove.find import Open, find
 
     square = {"name": "A", "axes": [["q", "n"], ["x", "n"]], "element": "real"}
-    turn = {"op": "rename", "args": [0], "pairs": [["q", "x"], ["x", "q"]], "axes": [["q", "n"], ["x", "n"]]}
+    at = {"q": ["i", "x"], "x": ["i", "q"]}
+    turn = {"op": "view", "args": [0], "axes": square["axes"], "reads": [{"at": at, "where": []}]}
 
     def made(nodes: list[Any], out: int) -> dict[str, Any]:
         return {"title": "", "inputs": [square], "nodes": nodes, "outputs": [[out, "real"]]}
@@ -273,9 +274,11 @@ def test_two_axes_of_one_size_are_two_axes(ask: Z3) -> None:
     with pytest.raises((Open, KernelError)):
         Checker(ask).check(find(ask, statement))
     assert refute(statement) is not None
-    total = {"op": "einsum", "axes": []}
-    turned = made([turn, {**total, "args": [1]}], 2)
-    statement = {"left": made([{**total, "args": [0]}], 1), "right": turned, "assume": []}
+
+    def total(wire: int) -> list[dict[str, Any]]:
+        return [{"op": "reduce", "monoid": "sum", "axis": a, "args": [wire + k]} for k, a in enumerate("qx")]
+
+    statement = {"left": made(total(0), 2), "right": made([turn, *total(1)], 3), "assume": []}
     assert not Checker(ask).check(find(ask, statement)).conditional
 
 

@@ -136,9 +136,10 @@ def test_the_two_layouts_of_a_square_are_two():
     square = {"name": "A", "axes": [["b", "n"], ["g", "n"]], "element": "real"}
 
     def made(*parts):
-        node = {"op": "reindex", "kind": "merge", "args": [0], "axis": ["w", ["*", "n", "n"]], "place": 0,
-                "axes": ["w"]}  # fmt: skip
-        return {"inputs": [square], "nodes": [node | {"parts": [[p, "n"] for p in parts]}], "outputs": [[1, "real"]]}
+        above = ["//", ["i", "w"], "n"]
+        at = dict(zip(parts, (above, ["+", ["i", "w"], ["*", -1, ["*", "n", above]]])))
+        node = {"op": "view", "args": [0], "axes": [["w", ["*", "n", "n"]]], "reads": [{"at": at, "where": []}]}
+        return {"inputs": [square], "nodes": [node], "outputs": [[1, "real"]]}
 
     assert refute({"left": made("b", "g"), "right": made("g", "b"), "assume": []}) is not None
     assert refute({"left": made("b", "g"), "right": made("b", "g"), "assume": []}) is None
@@ -198,19 +199,26 @@ def test_mistakes_are_told_at_the_users_line(make, says):
     assert __file__ in str(caught.value)
 
 
-GOOD = {"op": "reindex", "kind": "split", "args": [0], "axis": ["(b g)", ["*", "b", "g"]], "parts": [["b", "b"],
-        ["g", "g"]], "place": 0, "axes": ["g", "b", "d"]}  # fmt: skip
+READ = {"at": {"(b g)": ["+", ["*", ["i", "b"], "g"], ["i", "g"]]}, "where": []}
+GOOD = {"op": "view", "args": [0], "axes": [["g", "g"], ["b", "b"], ["d", "d"]], "reads": [READ]}
+
+
+def at(e):
+    return {"reads": [{"at": {"(b g)": e}, "where": []}]}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"kind": "turn"}, {"kind": "merge"}, {"kind": "slice"}, {"kind": "concat"}, {"args": []}, {"args": [0, 0]},
-        {"args": [3]}, {"place": 1}, {"place": -1}, {"place": True}, {"parts": []}, {"parts": "bg"},
-        {"parts": [["g", "g"], ["b", "b"]]}, {"parts": [["b", "b"], ["b", "g"]]}, {"parts": [["b", "b"]]},
-        {"parts": [["d", "b"], ["g", "g"]]}, {"axis": ["d", "d"]}, {"axis": ["(b g)", ["+", "b", "g"]]},
-        {"axis": "(b g)"}, {"more": 0},
-        {"axes": ["b", "g"]}, {"axes": ["b", "g", "d", "e"]}, {"axes": ["b", "g", "d", "d"]},
+        {"kind": "turn"}, {"args": []}, {"args": [3]}, {"args": "0"}, {"axes": []}, {"axes": "gbd"}, {"reads": []},
+        {"axes": [["b", "b"], ["g", "g"]]}, {"axes": [["b", "b"], ["b", "b"], ["g", "g"], ["d", "d"]]},
+        {"axes": [["g", "g"], ["b", "b"], ["d", "b"]]}, {"reads": [READ, READ]}, {"reads": [READ | {"more": 1}]},
+        {"reads": [{"at": READ["at"], "where": [["lt", 0, 1]]}]}, {"reads": [{"at": {}, "where": []}]},
+        {"reads": [{"at": {"e": 0}, "where": []}]}, {"reads": [{"at": [], "where": []}]},
+        {"args": [0, 0], "reads": [READ | {"where": [["ne", 0, 1]]}, READ]},
+        {"args": [0, 0], "reads": [READ | {"where": [["lt", 0]]}, READ]},
+        at(["i", "e"]), at(["i", 0]), at(["w", 0]), at(["w", 1]), at(["w", "A"]), at(["-", 1, 2]), at(["+", 1]),
+        at(["+", 1, 2, 3]), at(True), at(1.5), at(""), at("n%"), at([]), at(None),
     ],
 )  # fmt: skip
 def test_a_malformed_node_is_refused(change):

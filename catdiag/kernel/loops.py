@@ -1,0 +1,343 @@
+"""Loops and groups: what they mean, and the premises under which they do.
+
+**List induction (A10).** A fold carries `state`, which says what each component is of a list. It means `state`
+of the whole list once three things are proved, for fresh arrays and arbitrary natural a and b:
+
+    state(∅) = unit        state(a + b) = step(state(a), b) for b ≥ 1        step is defined on state(a), b ≥ 1
+
+The argument: a partition of the list into consecutive non-empty blocks is folded from `unit`; by induction on
+the number of blocks, the state after them is `state` of what was read. With `state(a + b) = merge(state(a),
+state(b))` proved as well, the same holds of every tree of merges.
+
+**Groups (A1).** A group means its body on whole axes once, for fresh arrays and every tile [o, o+l) of an axis,
+the body on the tile is at j, symbol for symbol, the body on the whole at o + j.
+
+That blocks and tiles `[k·g, min((k+1)·g, n))` partition every axis, for every block size g ≥ 1, is a goal of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from catdiag.kernel.context import Ask, Context, Fact, arithmetic, nonzero
+from catdiag.kernel.defined import Obligation, owes
+from catdiag.kernel.judge import Json, Judge
+from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
+from catdiag.kernel.terms import (
+    LOGICAL,
+    ONE,
+    ZERO,
+    Data,
+    KernelError,
+    Term,
+    add,
+    fn,
+    idx,
+    leaves,
+    mul,
+    read,
+    size,
+    size_term,
+    substitute,
+)  # fmt: skip
+
+Facts = tuple[Fact, ...]
+
+
+class Meaning:
+    """The outputs of a program, and what it owes beside what they owe.
+
+    `wires` holds the states of its loops on whole lists: the premises take for granted what these owe of elements.
+    `owed` holds that every read of a view is in range.
+    """
+
+    def __init__(self) -> None:
+        self.outputs: list[Wire] = []
+        self.wires: list[Wire] = []
+        self.owed: list[Obligation] = []
+
+
+class Loops(Judge):
+    """Evaluates programs, checking the premises of the loops and groups in them."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(ask)
+        self._accepted: dict[str, list[frozenset[Fact]]] = {}
+        self._proofs: list[Json] = []
+        self._tiles: set[str] = set()
+        self._tiled = False
+
+    def fold_proof(self) -> Json:
+        """The proof of the next fold."""
+        if not self._proofs:
+            raise KernelError("a fold without a proof")
+        return self._proofs.pop(0)
+
+    def meaning(
+        self,
+        program: Program,
+        inputs: Sequence[Wire],
+        sizes: Sizes,
+        facts: Facts,
+        elements: Mapping[str, str],
+        scope: frozenset[str],
+    ) -> Meaning:
+        """What a program means on given wires. Raises KernelError where a loop or group has no proof.
+
+        The premises are checked for fresh arrays; of those, what is known is the size facts here, and the signs
+        that the inputs have wherever they are read.
+        """
+        result = Meaning()
+        result.outputs = evaluate(program, inputs, sizes, self.accept(result, facts, elements, scope))
+        return result
+
+    def accept(self, result: Meaning, facts: Facts, elements: Mapping[str, str], scope: frozenset[str]) -> Accept:
+        """What `evaluate` asks of views, folds and groups."""
+
+        def accepted(node: Json, args: Sequence[Wire], sizes: Sizes) -> None:
+            if node["op"] == "view":
+                made, duties = view(node, args, sizes)
+                for guards, index, n in duties:
+                    result.owed += [
+                        Obligation(made.axes, guards, c) for c in (fn("le", ZERO, index), fn("lt", index, n))
+                    ]
+                return
+            # Local sizes are those of tiles around the fold, and no tile is empty.
+            inside = symbols_of_node(node) - scope
+            if not inside <= self._tiles:
+                raise KernelError(f"a {node['op']} mentions unknown sizes {sorted(inside - self._tiles)}")
+            given = [f for f in facts if _of_sizes(f)]
+            given += [Fact((), (), fn("le", ONE, size(name))) for name in sorted(inside)]
+            body = node["state" if node["op"] == "fold" else "body"]
+            for k, (wire, d) in enumerate(zip(args, body["inputs"], strict=True)):
+                ctx = Context(self.ask, dict(wire.axes), facts, elements)
+                given += _signs_of_input(f"${k}", wire, ctx)
+                if d["element"] not in ("extended", "bool") and not ctx.real(numeric(wire.term)):
+                    raise KernelError(f"input {d['name']} of a {node['op']} is not known to be real")
+            if node["op"] == "fold":
+                whole = {**sizes, node["block"]: fold_length(node, args)}
+                result.wires += self.meaning(body, args, whole, facts, elements, scope).outputs
+            known = self._accepted.setdefault(json.dumps(node, sort_keys=True), [])
+            if not any(earlier <= set(given) for earlier in known):
+                (self._fold if node["op"] == "fold" else self._group)(node, tuple(given), scope)
+                known.append(frozenset(given))
+
+        return accepted
+
+    def owed(
+        self, found: Meaning, facts: Facts, elements: Mapping[str, str], all_of_it: bool = False
+    ) -> list[Obligation]:
+        """What a program owes in the light of facts, each obligation once; all of what its outputs owe, if asked."""
+        result: dict[Obligation, None] = {}
+        for wire in found.outputs if all_of_it else (*found.outputs, *found.wires):
+            ctx = Context(self.ask, dict(wire.axes), facts, elements)
+            result |= dict.fromkeys(owes(ctx, valued(wire), wire.element, all_of_it))
+        for owed in () if all_of_it else found.owed:
+            if not owed.context(Context(self.ask, {}, facts, elements)).entails(owed.condition):
+                result[owed] = None
+        return list(result)
+
+    # -- premises ----------------------------------------------------------------------------------
+
+    def _fold(self, node: Json, assume: Facts, scope: frozenset[str]) -> None:
+        block, axis = _local(node["block"], scope | self._tiles), node["axis"]
+        proof = self.fold_proof()
+        for body in ("unit", "step", "merge", "state"):
+            if any(inner["op"] in ("fold", "group") for inner in node[body]["nodes"]):
+                raise KernelError("a fold's bodies contain no folds or groups")
+        _cut_only(node["state"], {axis: block})
+        a, b = size("%a"), size("%b")
+        arrays = _fresh_arrays(node["state"])
+        elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
+
+        def inputs(length: Term, start: Term | None = None) -> list[Wire]:
+            found = inputs_of(arrays, {block: length})
+            if start is None:
+                return found
+            moved: dict[tuple[str, Data], Term] = {("idx", axis): add(start, idx(axis))}
+            return [Wire(substitute(w.term, moved), w.axes, w.element) if axis in dict(w.axes) else w for w in found]
+
+        def state(length: Term, start: Term | None = None) -> Meaning:
+            return self.meaning(arrays, inputs(length, start), {block: length}, assume, elements, scope)
+
+        def made(body: str, given: Sequence[Wire], sizes: Sizes) -> Meaning:
+            return self.meaning(node[body], given, sizes, assume, elements, scope)
+
+        whole, first, second = state(add(a, b)), state(a), state(b, a)
+        if any(axis in dict(w.axes) for w in whole.outputs):
+            raise KernelError(f"a component of the state has the streamed axis {axis!r}")
+        step = made("step", [*first.outputs, *inputs(b, a)], {block: b})
+        merge = made("merge", [*first.outputs, *second.outputs], {})
+        some = Fact((), (), fn("le", ONE, b))
+        of_blocks = (*assume, some, *self._of_elements(state, add(a, b), assume, elements))
+        of_both = (*of_blocks, Fact((), (), fn("le", ONE, a)))
+        premises = {
+            "unit": (state(ZERO), made("unit", [], {}), assume),
+            "step": (whole, step, of_blocks),
+            "merge": (whole, merge, of_both),
+        }
+        for name, (wanted, found, facts) in premises.items():
+            if [(w.axes, w.element) for w in found.outputs] != [(w.axes, w.element) for w in whole.outputs]:
+                raise KernelError(f"the {name} of a fold does not have the type of its state")
+            for j, (of_list, here) in enumerate(zip(wanted.outputs, found.outputs, strict=True)):
+                ctx = Context(self.ask, dict(of_list.axes), facts, elements)
+                self.holds(ctx, fn("eq", numeric(of_list.term), numeric(here.term)), self.item(proof, name, j))
+                self._all_met(ctx, owes(ctx, here.term, of_list.element), proof, f"{name} {j}")
+            self._all_met(Context(self.ask, {}, facts, elements), found.owed, proof, f"{name} in range")
+        self._all_met(Context(self.ask, {}, assume, elements), first.owed, proof, "state in range")
+        self.consumed(proof)
+        self.axioms.add("A10")
+        self._tiling()
+
+    def _of_elements(self, state: Any, length: Term, assume: Facts, elements: Mapping[str, str]) -> list[Fact]:
+        """What the state of a list owes of single elements, as facts about a part of the list.
+
+        Where the state of the whole list is defined (it is owed by the theorem), what it owes for every index below
+        the length n, in words that do not mention n, holds below any smaller length too.
+        """
+        n = size("%n")
+        found = []
+        for wire in state(n).outputs:
+            ctx = Context(self.ask, dict(wire.axes), assume, elements)
+            for owed in owes(ctx, valued(wire), wire.element):
+                if any("%n" in leaves(c, "size") for c in (owed.condition, *owed.guards)):
+                    continue
+                if any(m != n and "%n" in leaves(m, "size") for _, m in owed.ranges):
+                    continue
+                ranges = tuple((name, length if m == n else m) for name, m in owed.ranges)
+                found.append(Fact(ranges, owed.guards, owed.condition))
+        return found
+
+    def _all_met(self, ctx: Context, owed: Sequence[Obligation], proof: Json, name: str) -> None:
+        for k, obligation in enumerate(owed):
+            if not self.discharge(ctx, obligation, self.item(proof, "defined", f"{name} {k}")):
+                raise KernelError(f"not defined on every block: {obligation}")
+
+    def _group(self, node: Json, assume: Facts, scope: frozenset[str]) -> None:
+        body, tiles = node["body"], dict(node["tiles"])
+        if any(inner["op"] == "group" for inner in body["nodes"]) or len(set(tiles.values())) != len(tiles):
+            raise KernelError("groups are not nested, and each axis has a local size of its own")
+        _cut_only(body, tiles)
+        self._tiles |= {_local(local, scope) for local in tiles.values()}
+        arrays = _fresh_arrays(body)
+        whole_sizes = {local: size(f"%n {axis}") for axis, local in tiles.items()}
+        tile_sizes = {local: size(f"%l {axis}") for axis, local in tiles.items()}
+        move: dict[tuple[str, Data], Term] = {("idx", axis): add(size(f"%o {axis}"), idx(axis)) for axis in tiles}
+        elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
+        whole = self.meaning(arrays, inputs_of(arrays, whole_sizes), whole_sizes, assume, elements, scope)
+        moved = [Wire(substitute(w.term, move), w.axes, w.element) for w in inputs_of(arrays, tile_sizes)]
+        tile = self.meaning(arrays, moved, tile_sizes, assume, elements, scope)
+        for w, t in zip(whole.outputs, tile.outputs, strict=True):
+            missing = set(tiles) - {name for name, _ in t.axes}
+            if missing:
+                raise KernelError(f"an output of a group lacks axis {sorted(missing)[0]!r}")
+            # What the tiles of an axis make is put together along that axis, and along no other.
+            for (axis, n), (_, m) in zip(w.axes, t.axes, strict=True):
+                if m != (tile_sizes[tiles[axis]] if axis in tiles else n):
+                    raise KernelError(f"axis {axis!r} of an output of a group has size {m} on a tile")
+            if substitute(w.term, move) != t.term:
+                raise KernelError(f"the body of a group is not weaved over {', '.join(tiles)}")
+        # What the tiles read is in range where it is in the whole: both are owed alike, in the same words.
+        ctx = Context(self.ask, {}, assume, elements)
+        for owed in tile.owed:
+            if not owed.context(ctx).entails(owed.condition):
+                raise KernelError(f"a tile reads beyond itself: {owed}")
+        self.axioms.add("A1")
+        self._tiling()
+
+    def _tiling(self) -> None:
+        """The tiles [k·g, min((k+1)·g, n)) of an axis: each index is in one, and in no other; none is empty."""
+        n, g, k, j, i, r = (size(name) for name in "ngkjir")
+        lo = mul(k, g)
+        some = fn("le", ONE, g)
+        inside = [fn("lt", i, n), fn("eq", i, add(lo, r)), fn("lt", r, g)]
+        goals = [
+            ([some, *inside], fn("and", fn("le", lo, i), fn("lt", i, add(lo, g)), fn("lt", lo, n))),
+            ([some, fn("le", lo, i), fn("lt", i, add(lo, g))], fn("lt", i, mul(add(k, ONE, j), g))),
+            ([some, fn("lt", lo, n)], fn("lt", lo, add(lo, g))),
+        ]
+        if not self._tiled:
+            for hypotheses, goal in goals:
+                if not self.ask(hypotheses, goal):
+                    raise KernelError(f"the solver does not confirm that tiles partition an axis: {goal}")
+            self._tiled = True
+
+
+def valued(wire: Wire) -> Term:
+    """What a wire carries, as its element type has it: a truth value, or a number."""
+    return wire.term if wire.element == "bool" else numeric(wire.term)
+
+
+def _of_sizes(fact: Fact) -> bool:
+    """Whether a fact speaks of sizes only, or of all indices below sizes."""
+    terms = (fact.condition, *fact.guards, *(n for _, n in fact.variables if n is not None))
+    spoken = set().union(*(leaves(t, "idx") for t in terms))
+    return all(map(arithmetic, terms)) and spoken <= {name for name, _ in fact.variables}
+
+
+def _signs_of_input(name: str, wire: Wire, ctx: Context) -> list[Fact]:
+    if wire.term.op in LOGICAL:
+        return []
+    value = read(name, *(idx(axis) for axis, _ in wire.axes))
+    term, found = wire.term, []
+    if ctx.positive(term):
+        found.append(fn("lt", ZERO, value))
+    else:
+        if ctx.nonnegative(term):
+            found.append(fn("le", ZERO, value))
+        if ctx.nonzero(term):
+            found.append(nonzero(value))
+    # The fresh array may be thought to go on outside the input's range as it is somewhere inside.
+    everywhere = tuple((axis, None) for axis, _ in wire.axes)
+    return [Fact(everywhere, (), c) for c in found]
+
+
+def _local(name: Any, scope: frozenset[str]) -> str:
+    if not isinstance(name, str) or not name.isidentifier() or name in scope:
+        raise KernelError(f"the local size {name!r} is no new name")
+    return name
+
+
+def _cut_only(program: Program, local: Mapping[str, str]) -> None:
+    """Raises unless the local sizes are those of the axes that are cut, on every input, and of nothing else there."""
+    for d in program["inputs"]:
+        for name, s in d["axes"]:
+            if local.get(name, s) != s or (name not in local and leaves(size_term(s), "size") & set(local.values())):
+                raise KernelError(f"input {d['name']} has axis {name!r} of size {s!r}, which is not how it is cut")
+
+
+def _fresh_arrays(program: Program) -> Json:
+    return {**program, "inputs": [{**d, "name": f"${k}"} for k, d in enumerate(program["inputs"])]}
+
+
+def symbols(program: Program) -> set[str]:
+    """The size symbols that a program mentions and does not bind itself."""
+    found = {s for d in program["inputs"] for _, n in d["axes"] for s in leaves(size_term(n), "size")}
+    for node in program["nodes"]:
+        found |= symbols_of_node(node)
+    return found
+
+
+def symbols_of_node(node: Json) -> set[str]:
+    """The size symbols that a node mentions and does not bind itself."""
+    if node["op"] == "fold":
+        return set().union(*(symbols(node[body]) for body in ("unit", "step", "merge", "state"))) - {node["block"]}
+    if node["op"] == "group":
+        return symbols(node["body"]) - {local for _, local in node["tiles"]}
+    axes = node.get("axes", ()) if node["op"] == "view" else [node["axis"]] if node["op"] == "index" else ()
+    found = {s for _, n in axes for s in leaves(size_term(n), "size")}
+    if node["op"] == "size":
+        found |= leaves(size_term(node["size"]), "size")
+    for r in node.get("reads", ()):
+        found |= set(_spoken([*r["at"].values(), *(side for c in r["where"] for side in c[1:])]))
+    return found
+
+
+def _spoken(expressions: Sequence[Any]) -> Iterator[str]:
+    for e in expressions:
+        if isinstance(e, str):
+            yield e
+        elif isinstance(e, list) and e[0] not in ("i", "w"):
+            yield from _spoken(e[1:])
