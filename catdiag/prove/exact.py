@@ -97,9 +97,11 @@ def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = B
     unary = definition(name, bits)
     if unary is not None:
         return unary(x)
+    if name in ("add", "mul"):
+        return reduction("sum" if name == "add" else "prod", args)
     y = args[1]
     binary: dict[str, Callable[[Value, Value], Value]] = {
-        "add": add, "mul": mul, "max": maximum, "sub": lambda v, w: add(v, neg(w)),
+        "max": maximum, "sub": lambda v, w: add(v, neg(w)),
         "div": lambda v, w: mul(v, inv(w)), "min": lambda v, w: neg(maximum(neg(v), neg(w))),
     }  # fmt: skip
     return binary[name](x, y)

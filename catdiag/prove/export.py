@@ -21,11 +21,10 @@ from catdiag.boxes import (
     Reindex,
     Rename,
     SizeOf,
-    union,
 )
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError
-from catdiag.types import Axis, Size
+from catdiag.types import Axis, Size, union
 
 
 class NotExportable(CatdiagError):
