@@ -117,8 +117,8 @@ def hardware(
 
 @app.command()
 def axioms() -> None:
-    """List what must be believed: the rules of the kernel, its files, the solver."""
+    """List what must be believed: the axioms, the rules of the kernel, its files, the solvers."""
     with guarded():
-        from catdiag.cli.tables import run_axioms
+        from catdiag.cli.axioms import run_axioms
 
         run_axioms()
