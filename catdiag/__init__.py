@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         TypeMismatch,
     )
     from catdiag.indexing import broadcast, gather, pad, reindex, repeat, reverse, shift, slice, stride, tile, window
-    from catdiag.prove import Interrupted, Refuted, Theorem, Undecided, equivalent, prove
+    from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
     from catdiag.scalars import (
         abs,
         apply,
@@ -68,7 +68,7 @@ _HOMES = {
         "AxisError CatdiagError DoesNotFit EqualityUndecided NotGroupable NotStreamable SignatureError SizeError "
         "TypeMismatch"
     ),
-    "catdiag.prove": "Interrupted Refuted Theorem Undecided equivalent",
+    "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
     "catdiag.scalars": "abs apply clip equal exp log maximum minimum sigmoid sqrt tanh where",
     "catdiag.indexing": "broadcast gather pad reindex repeat reverse shift slice stride tile window",
     "catdiag.structure": "concat rearrange split",
@@ -79,12 +79,12 @@ _MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "
 
 __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
-    "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch",
-    "Undecided",
-    "abs", "algorithm", "all", "any", "apply", "box", "broadcast", "clip", "concat", "copy", "discard", "einsum",
-    "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "library", "log", "max", "maximum", "mean",
-    "min", "minimum", "pad", "prod", "prove", "rearrange", "reindex", "repeat", "reverse", "shift", "sigmoid", "size",
-    "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "where", "window",
+    "NotAProof", "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty",
+    "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "box", "broadcast", "clip", "concat",
+    "copy", "discard", "einsum", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "library",
+    "log", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove", "prove_all", "rearrange", "reindex",
+    "repeat", "reverse", "shift", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "stride", "sum", "swap",
+    "tanh", "testing", "tile", "where", "window",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`catdiag axioms`: what must be believed: the axioms in words and formulas, the kernel's rules and files, the solvers."""
+"""`catdiag axioms`: what must be believed: axioms in words and formulas, the kernel's rules and files, the solvers."""
 
 from __future__ import annotations
 

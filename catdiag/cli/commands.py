@@ -81,7 +81,7 @@ def run_prove(
     with Z3() as ask:
         ask.start()
         f, g = operator(left), operator(right)
-        from catdiag.prove.api import Refuted, Undecided, prove_with
+        from catdiag.prove.api import Refuted, Undecided, prove_with, statement_of
 
         try:
             with _working("proving"):
@@ -89,9 +89,12 @@ def run_prove(
         except Refuted as error:
             print(f"refuted: {error.message}")
             if counterexample is not None:
-                from catdiag.cli.counterexample import npz
+                from catdiag.cli.counterexample import npz, read
+                from catdiag.prove.replay import replay
 
                 _write(counterexample, npz(error.counterexample))
+                again = replay(statement_of(f, g, assume), read(counterexample))
+                print(f"replayed from {counterexample}: left gives {again.lhs}, right gives {again.rhs}")
             return REFUTED
         except Undecided as error:
             print(f"undecided: {error.message}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ def npz(found: Counterexample) -> bytes:
     """
     import numpy as np
 
+    from catdiag.prove.replay import as_data
+
     arrays: dict[str, Any] = dict(found.numpy())
     arrays.update({f"sizes.{name}": np.array(value) for name, value in found.sizes.items()})
     arrays.update({f"index.{name}": np.array(value) for name, value in {**found.index, "output": found.output}.items()})
     arrays["value.left"], arrays["value.right"] = np.array(float(found.lhs)), np.array(float(found.rhs))
-    exact = {name: getattr(found, name) for name in ("sizes", "arrays", "index", "output", "blocks", "functions")}
-    exact.update({"left": found.lhs, "right": found.rhs})
-    arrays.setdefault("exact", np.array(json.dumps(exact, default=str, ensure_ascii=False)))
+    arrays.setdefault("exact", np.array(json.dumps(as_data(found), ensure_ascii=False)))
     # Not `np.savez`, whose own parameters would take the place of inputs of the same names.
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -41,3 +42,20 @@ def npz(found: Counterexample) -> bytes:
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     return content.getvalue()
+
+
+def read(path: Path) -> Counterexample:
+    """The counterexample of a file that `npz` made, without its two values. Raises NotACounterexample for another."""
+    import numpy as np
+
+    from catdiag.prove.replay import NotACounterexample, of_data
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = of_data(json.loads(str(file["exact"])))
+            for name, array in found.numpy().items():
+                if name not in file or not np.array_equal(file[name], array):
+                    raise NotACounterexample(f"array {name} of {path} is not what its exact numbers say")
+            return found
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise NotACounterexample(f"cannot read the counterexample {path}: {error}") from error

@@ -34,7 +34,7 @@ def status_of(error: CatdiagError) -> int:
     (2, 4)
     """
     # Classes of the prover are known by name: importing them here would tie `check` to the prover.
-    by_name = {"Refuted": REFUTED, "Undecided": UNDECIDED, "Interrupted": INTERRUPTED}
+    by_name = {"Refuted": REFUTED, "Undecided": UNDECIDED, "Interrupted": INTERRUPTED, "NotACounterexample": UNDECIDED}
     if type(error).__name__ in by_name:
         return by_name[type(error).__name__]
     if isinstance(error, DoesNotFit):

@@ -3,7 +3,9 @@
 - `export`: diagrams as core programs;
 - `normal`, `find`: the normal form with its trace, and the search for certificates;
 - `exact`, `refute`: exact runs and counterexamples;
-- `api`: `prove` and `equivalent`.
+- `replay`: counterexamples as data, and run again;
+- `alike`: whether two diagrams have one type;
+- `api`: `prove` and `equivalent`; `many`: `prove_all`.
 """
 
 from catdiag.prove.api import (
@@ -15,5 +17,16 @@ from catdiag.prove.api import (
     equivalent,
     prove,
 )
+from catdiag.prove.many import NotAProof, prove_all
 
-__all__ = ["AssumptionError", "Interrupted", "Refuted", "Theorem", "Undecided", "equivalent", "prove"]
+__all__ = [
+    "AssumptionError",
+    "Interrupted",
+    "NotAProof",
+    "Refuted",
+    "Theorem",
+    "Undecided",
+    "equivalent",
+    "prove",
+    "prove_all",
+]

@@ -107,3 +107,25 @@ def test_types_that_differ_say_where(run, tmp_path):
         '@cd.algorithm("q y -> q")\ndef g(A):\n    return cd.sum(A, "y")\n'
     )
     run("prove", f"{file}:f", f"{file}:g").one_message(2, "input A is [q x] in f and [q y] in g", "rename y to x")
+
+
+def test_a_counterexample_is_replayed_from_its_file(run, op, tmp_path, monkeypatch):
+    file = tmp_path / "numbers.npz"
+    done = run("prove", op("count"), op("absolute_value"), "--counterexample", file)
+    assert done.status == 1
+    said = done.out.splitlines()
+    assert said[-1].startswith(f"replayed from {file}: left gives ")
+    assert said[-1].removeprefix(f"replayed from {file}: ") in said[-2]
+
+    from catdiag.cli.counterexample import read
+    from catdiag.prove.replay import NotACounterexample
+
+    with np.load(file) as whole:
+        arrays = dict(whole)
+    for name, value in (("A", arrays["A"] + 1), ("exact", np.array("{}")), ("exact", np.array("no json"))):
+        np.savez(file, **{**arrays, name: value})
+        with pytest.raises(NotACounterexample):
+            read(file)
+    file.write_bytes(b"PK")
+    with pytest.raises(NotACounterexample):
+        read(file)

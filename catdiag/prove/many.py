@@ -1,0 +1,164 @@
+"""`prove_all`: several equations at once, in other processes if one likes; nothing that comes back is believed.
+
+What travels is plain data: the statement one way, a certificate, numbers or a goal the other. A certificate that comes
+back is checked again here, against the statement made here, by a solver of ours; so an executor may run anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from catdiag.errors import CatdiagError
+from catdiag.prove.api import (
+    AssumptionError,
+    Interrupted,
+    Refuted,
+    Theorem,
+    Undecided,
+    decide,
+    in_time,
+    statement_of,
+    title_of,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+    from catdiag.diagram import Diagram
+    from catdiag.kernel.context import Ask
+
+Outcome: TypeAlias = "Theorem | Refuted | Undecided | Interrupted"
+Pair: TypeAlias = "tuple[Diagram, Diagram] | tuple[Diagram, Diagram, Sequence[str]]"
+
+
+class NotAProof(CatdiagError):
+    """What came back from another process as a proof or a counterexample is none."""
+
+
+def prove_all(pairs: Iterable[Pair], *, limit: float | None = 10.0, executor: Executor | None = None) -> list[Outcome]:
+    """What `prove` comes to for each pair of diagrams, in their order: a Theorem, or the Refuted, Undecided or
+    Interrupted that it would raise.
+
+    A pair may have assumptions as a third part. `limit` is for each pair, in seconds. `executor` is any
+    `concurrent.futures.Executor`, in whose workers the proofs are searched; without it they are searched here. A
+    theorem that was found elsewhere is checked again in this process, and so are counterexamples; NotAProof is raised
+    where one does not stand. Raises TypeMismatch, AssumptionError and ValueError as `prove` does.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
+    >>> g = cd.algorithm("x ->")(lambda A: 2 * cd.sum(A, "x"))
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with ThreadPoolExecutor(2) as executor:
+    ...     outcomes = prove_all([(f, g), (f, f, ["x >= 2"])], executor=executor)
+    >>> [type(outcome).__name__ for outcome in outcomes]
+    ['Theorem', 'Theorem']
+    """
+    goals = [_Goal(*pair) for pair in pairs]
+    from catdiag.solvers.z3 import Z3
+
+    with ExitStack() as opened:
+        ask = opened.enter_context(Z3())
+        if executor is None:
+            return [goal.here(ask, limit) for goal in goals]
+        waiting: list[Future[dict[str, Any]]] = []
+        # What was not begun when something goes wrong is not begun any more.
+        opened.callback(lambda: [future.cancel() for future in waiting])
+        for goal in goals:
+            waiting.append(executor.submit(attempt, goal.statement, goal.title, limit))
+        return [goal.believed(ask, future.result(), limit) for goal, future in zip(goals, waiting, strict=True)]
+
+
+class _Goal:
+    """An equation to be proved: its statement, made here, and its title."""
+
+    def __init__(self, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> None:
+        self.statement, self.title = statement_of(f, g, assume), title_of(f, g)
+
+    def here(self, ask: Ask, limit: float | None) -> Outcome:
+        """What the search comes to in this process."""
+        try:
+            return in_time(limit, self.title, lambda: decide(ask, self.statement, self.title))
+        except (Refuted, Undecided, Interrupted) as outcome:
+            return outcome
+
+    def believed(self, ask: Ask, found: Any, limit: float | None) -> Outcome:
+        """What came back, after it was checked. Raises NotAProof where it does not stand."""
+        found = _plain(found)
+        kind = found.get("outcome") if isinstance(found, dict) else None
+        if kind == "proved":
+            try:
+                return in_time(limit, self.title, lambda: self._checked(ask, found))
+            except Interrupted as outcome:
+                return outcome
+        if kind == "refuted":
+            try:
+                return in_time(limit, self.title, lambda: self._replayed(found))
+            except Interrupted as outcome:
+                return outcome
+        if kind == "undecided":
+            return Undecided(f"{self.title} is undecided", str(found.get("goal")))
+        if kind == "interrupted":
+            return Interrupted(str(found.get("message")))
+        if kind == "wrong use":
+            raise AssumptionError(str(found.get("message")))
+        raise NotAProof(f"what came back for {self.title} is no outcome: {str(found)[:200]}")
+
+    def _checked(self, ask: Ask, found: Mapping[str, Any]) -> Theorem:
+        from catdiag.kernel.check import Checker, canonical
+        from catdiag.kernel.terms import KernelError
+
+        certificate = found.get("certificate")
+        if not isinstance(certificate, dict):
+            raise NotAProof(f"what came back as a proof of {self.title} is no certificate")
+        if canonical(certificate.get("statement")) != canonical(self.statement):
+            raise NotAProof(f"what came back as a proof of {self.title} is a certificate of something else")
+        try:
+            checked = Checker(ask).check(certificate)
+        except KernelError as error:
+            raise NotAProof(f"what came back as a proof of {self.title} was refused: {error}") from error
+        seconds = found.get("seconds")
+        return Theorem(checked, certificate, float(seconds) if isinstance(seconds, (int, float)) else 0.0)
+
+    def _replayed(self, found: Mapping[str, Any]) -> Refuted:
+        from catdiag.prove.replay import NotACounterexample, of_data, replay
+
+        try:
+            counterexample = replay(self.statement, of_data(found.get("counterexample")))
+        except NotACounterexample as error:
+            raise NotAProof(f"what came back as a counterexample to {self.title} is none: {error.message}") from error
+        return Refuted(f"{self.title} is false", counterexample)
+
+
+def _plain(data: Any) -> Any:
+    """Data after it was written as JSON and read again: lists, objects, texts and numbers, and nothing in their guise.
+
+    Raises NotAProof for what cannot be written.
+    """
+    try:
+        return json.loads(json.dumps(data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotAProof(f"what came back is no plain data: {error}") from error
+
+
+def attempt(statement: dict[str, Any], title: str, limit: float | None) -> dict[str, Any]:
+    """What `prove` comes to for a statement, as plain data: the work of one task, in whatever process."""
+    from catdiag.prove.replay import as_data
+    from catdiag.solvers.z3 import Z3
+
+    start = time.perf_counter()
+    with Z3() as ask:
+        try:
+            theorem = in_time(limit, title, lambda: decide(ask, statement, title))
+        except Refuted as error:
+            return {"outcome": "refuted", "counterexample": as_data(error.counterexample)}
+        except Undecided as error:
+            return {"outcome": "undecided", "goal": error.goal}
+        except Interrupted as error:
+            return {"outcome": "interrupted", "message": error.message}
+        except AssumptionError as error:
+            return {"outcome": "wrong use", "message": error.message}
+    return {"outcome": "proved", "certificate": theorem.certificate, "seconds": time.perf_counter() - start}
