@@ -55,15 +55,17 @@ def within(seconds: float | None, work: Callable[[], R]) -> R:
         while True:
             try:
                 ended.set()
-                watcher.join()
+                if watcher.ident is not None:
+                    watcher.join()
                 _raise_in(worker, None)
                 return
             except _Stop:
                 continue
 
-    watcher.start()
     try:
         try:
+            # Inside, since the time may be up before this has returned.
+            watcher.start()
             return work()
         finally:
             finish()

@@ -73,6 +73,18 @@ def test_no_stop_comes_after_the_work_has_ended() -> None:
     assert threading.active_count() == before
 
 
+def test_a_time_that_is_up_before_the_work_begins() -> None:
+    before = threading.active_count()
+    for seconds in [1e-9, 1e-6, 1e-5, 3e-5, 1e-4] * 40:
+        try:
+            within(seconds, lambda: busy(0.0002))
+        except OutOfTime:
+            continue
+    # A second stop, half a second later, would be heard here.
+    busy(0.7)
+    assert threading.active_count() == before
+
+
 def test_limits_in_threads() -> None:
     def attempt(seconds: float) -> bool:
         try:
