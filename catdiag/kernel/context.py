@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.kernel.polynomial import Poly, scaled, to_poly, to_term
+from catdiag.kernel.polynomial import Poly, plus, put, scaled, scaled_by, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
     LOGICAL,
@@ -20,6 +20,7 @@ from catdiag.kernel.terms import (
     Data,
     KernelError,
     Term,
+    add,
     fn,
     idx,
     leaves,
@@ -104,7 +105,7 @@ class Context:
         self._held: dict[Term, bool] = {}
         self.polynomials: dict[Term, Poly] = {}
         self._plain: dict[Term, None] | None = None
-        self._known: list[Linear] | None = None
+        self._distances: list[Poly] | None = None
         # What is known in fewer ranges and facts is known here.
         self._parent = parent
         self._heads: dict[tuple[str, Data], list[tuple[Fact, Term, int]]] | None = None
@@ -361,7 +362,7 @@ class Context:
         if any(f.variables and self._holds_at(f, f.condition, condition) for f in self.facts):
             return True
         if arithmetic(condition):
-            if self._linear(condition):
+            if self._ordered(condition):
                 return True
             hypotheses = [fn("le", ZERO, idx(i)) for i in self.ranges]
             hypotheses += [fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)]
@@ -389,114 +390,53 @@ class Context:
             self._plain |= {f.condition: None for f in plain if f.guards and self._plain.keys() >= set(f.guards)}
         return self._plain
 
-    def _linear(self, condition: Term) -> bool:
+    def _ordered(self, condition: Term) -> bool:
         """Whether an order of integers follows from signs, the commonest bounds without a solver.
 
         The difference of the sides, less one fact about a difference at most, has no negative coefficient once
         indices and sizes that occur with one are written as `_top` says.
         """
-        p = _distance(condition)
-        if p is None:
+        if condition.op not in ("lt", "le"):
             return False
-        if condition.op == "lt" and condition.args[0].op == "div" and self.positive_size(condition.args[0].args[1]):
-            a, n = condition.args[0].args
-            return self.entails(fn("lt", a, mul(condition.args[1], n)))
-        floors = {a for m in p for a in m if a.op == "div" and self.positive_size(a.args[1])}
-        more = [q for a in sorted(floors, key=lambda a: a.key) for q in _of_floor(a)]
-        return any(self._no_less(_less(p, q)) for q in ({}, *more, *self._distances()))
+        low, high = condition.args
+        if condition.op == "lt" and low.op == "div" and self.positive_size(low.args[1]):
+            return self.entails(fn("lt", low.args[0], mul(high, low.args[1])))
+        p = self._distance(condition)
+        floors = {a for m in p for a, _ in m if a.op == "div" and self.positive_size(a.args[1])}
+        # 0 ≤ a − n·⌊a/n⌋ ≤ n − 1 for n ≥ 1
+        rests = [(sub(t.args[0], mul(t.args[1], t)), t.args[1]) for t in sorted(floors, key=lambda t: t.key)]
+        known = [self._distance(c) for rest, n in rests for c in (fn("le", ZERO, rest), fn("lt", rest, n))]
+        if self._distances is None:
+            orders = (c for c in self._conditions() if c.op in ("lt", "le") and arithmetic(c))
+            self._distances = [self._distance(c) for c in orders]
+        return any(self._no_less(plus(p, scaled_by(q, -1))) for q in ({}, *known, *self._distances))
 
-    def _distances(self) -> list[Linear]:
-        if self._known is None:
-            found = (_distance(c) for c in self._conditions())
-            self._known = [q for q in found if q is not None]
-        return self._known
+    def _distance(self, c: Term) -> Poly:
+        """By how much the right side of an order of integers exceeds what it must at least be."""
+        return to_poly(add(sub(c.args[1], c.args[0]), MINUS if c.op == "lt" else ZERO), self)
 
-    def _no_less(self, p: Linear) -> bool:
+    def _no_less(self, p: Poly) -> bool:
         for _ in range(20):
             low = [m for m, c in p.items() if c < 0]
             if not low:
-                return all(natural(a) for m in p for a in m)
-            found = next(((a, top) for m in low for a in m if (top := self._top(a)) is not None), None)
+                return all(natural(a) for m in p for a, _ in m)
+            found = next(((a, top) for m in low for a, _ in m if (top := self._top(a)) is not None), None)
             if found is None:
                 return False
-            p = _put(p, *found)
+            p = put(p, *found, self)
         return False
 
-    def _top(self, a: Term) -> Linear | None:
+    def _top(self, a: Term) -> Poly | None:
         """An index i below n as n − 1 − j, a size that is at least 1 as 1 + j, for a natural number j of its own."""
-        j = (Term(a.op, f"%{a.data}"),)
-        if a.op == "idx" and str(a.data) in self.ranges:
-            n = _linear_form(self.ranges[str(a.data)])
-            return None if n is None else _less(n, {(): 1, j: 1})
-        return {(): 1, j: 1} if a.op == "size" and self._some(a) else None
+        j = Term(a.op, f"%{a.data}")
+        if a.op == "idx" and arithmetic(self.ranges.get(str(a.data), BOT)):
+            return to_poly(sub(self.ranges[str(a.data)], add(ONE, j)), self)
+        return to_poly(add(ONE, j), self) if a.op == "size" and self._some(a) else None
 
 
 def fresh(ranges: Mapping[str, Term]) -> str:
     """An index name that no user can write and that is not in use."""
     return f"%{len(ranges)}"
-
-
-Linear = dict[tuple[Term, ...], int]
-"""A polynomial with whole coefficients over sizes, indices and floors, its monomials sorted."""
-
-
-def _linear_form(t: Term) -> Linear | None:
-    """The polynomial of an integer term; None for one that is large."""
-    if t.op == "num":
-        return {(): int(t.data)} if t.data else {}
-    if t.op not in ("add", "mul"):
-        return {(t,): 1}
-    parts = [_linear_form(a) for a in t.args]
-    result: Linear = {} if t.op == "add" else {(): 1}
-    for p in parts:
-        if p is None or len(result) * len(p) > 64:
-            return None
-        result = _less(result, _scale(p, -1)) if t.op == "add" else _product(result, p)
-    return result
-
-
-def _of_floor(t: Term) -> list[Linear]:
-    """0 ≤ a − n·⌊a/n⌋ ≤ n − 1 for n ≥ 1."""
-    a, n = map(_linear_form, t.args)
-    rest = None if a is None or n is None else _less(a, _product(n, {(t,): 1}))
-    return [] if rest is None or n is None else [rest, _less(_less(n, {(): 1}), rest)]
-
-
-def _product(p: Linear, q: Linear) -> Linear:
-    result: Linear = {}
-    for m, c in p.items():
-        result = _less(result, {tuple(sorted(m + n, key=lambda a: a.key)): -c * d for n, d in q.items()})
-    return result
-
-
-def _scale(p: Linear, c: int) -> Linear:
-    return {m: c * d for m, d in p.items()}
-
-
-def _less(p: Linear, q: Linear) -> Linear:
-    result = dict(p)
-    for m, c in q.items():
-        result[m] = result.get(m, 0) - c
-    return {m: c for m, c in result.items() if c}
-
-
-def _put(p: Linear, a: Term, value: Linear) -> Linear:
-    """p with another polynomial for an atom."""
-    result: Linear = {}
-    for m, c in p.items():
-        part: Linear = {tuple(b for b in m if b != a): c}
-        for _ in range(m.count(a)):
-            part = _product(part, value)
-        result = _less(result, _scale(part, -1))
-    return result
-
-
-def _distance(c: Term) -> Linear | None:
-    """By how much the right side of an order of integers exceeds what it must at least be, if that is a polynomial."""
-    if c.op not in ("lt", "le") or not arithmetic(c):
-        return None
-    low, high = map(_linear_form, c.args)
-    return None if low is None or high is None else _less(_less(high, low), {(): 1} if c.op == "lt" else {})
 
 
 def match(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term] | None:

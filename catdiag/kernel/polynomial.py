@@ -73,6 +73,21 @@ def plus(p: Poly, q: Poly) -> Poly:
     return result
 
 
+def scaled_by(p: Poly, c: int | Fraction) -> Poly:
+    """c · p for c ≠ 0."""
+    return {m: c * d for m, d in p.items()}
+
+
+def put(p: Poly, a: Term, value: Poly, facts: Facts) -> Poly:
+    """p with a polynomial for an atom that has natural exponents."""
+    result: Poly = {}
+    for m, c in p.items():
+        powers = dict(m)
+        e = powers.pop(a, Fraction(0))
+        result = plus(result, times({_mono(powers): c}, power(value, int(e), facts), facts))
+    return result
+
+
 def times(p: Poly, q: Poly, facts: Facts) -> Poly:
     """p · q; squares of square roots are folded."""
     if len(p) * len(q) > LIMIT:
@@ -140,6 +155,8 @@ def to_poly(t: Term, facts: Facts) -> Poly:
     """The polynomial of a term. Raises NotReal where a part is not known to be real."""
     if t.op == "num":
         return constant(Fraction(t.data or 0))
+    if t.op in ("size", "idx"):
+        return _atom(t)
     if t.op == "add":
         result: Poly = {}
         for a in t.args:
