@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from catdiag.kernel.terms import Term, term_data
+from catdiag.solvers.models import countermodel
 
 # How long one waits at a time, in seconds: an exception raised in this thread from another is heard in between.
 _SLICE = 0.05
@@ -93,6 +94,8 @@ class Solver:
             self._process, self._finalizer, self._owner, self._lock = None, None, os.getpid(), threading.Lock()
         place = (tuple(hypotheses), goal)
         with self._lock:
+            if place not in self._answers and countermodel(hypotheses, goal) is not None:
+                self._answers[place] = "no"
             if place not in self._answers:
                 self._answers[place] = self._put([term_data(h) for h in hypotheses], term_data(goal))
             return self._answers[place]
