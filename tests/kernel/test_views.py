@@ -124,7 +124,7 @@ def _value(t: Term, at: dict[str, int]) -> Any:
 def test_bounds_settled_without_a_solver_are_true() -> None:
     rng = random.Random(1)
     settled = 0
-    for _ in range(4000):
+    for _ in range(1200):
         facts = tuple(
             Fact(
                 (),
@@ -150,7 +150,7 @@ def test_bounds_settled_without_a_solver_are_true() -> None:
                 here = {**at, "i": i, "j": j, "k": k}
                 if all(_value(f.condition, here) for f in facts):
                     assert _value(goal, here), (goal, facts, here)
-    assert settled > 300
+    assert settled > 100
 
 
 def _indices(t: Term) -> bool:
