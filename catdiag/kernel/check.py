@@ -14,8 +14,8 @@ from typing import Any
 
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.defined import Obligation, show_condition
-from catdiag.kernel.form import well_formed
-from catdiag.kernel.judge import Json
+from catdiag.kernel.form import bounded, well_formed
+from catdiag.kernel.judge import Json, numbered, only
 from catdiag.kernel.loops import Facts, Loops, symbols, valued
 from catdiag.kernel.meaning import Program, axes_of, inputs_of, numeric
 from catdiag.kernel.terms import KernelError, Term, fn, leaves, size_term
@@ -69,21 +69,24 @@ class Checker(Loops):
     def proof_of(self, certificate: Json) -> dict[str, Any]:
         """A copy of the proof, of which parts are taken out as they are used."""
         proof: dict[str, Any] = json.loads(json.dumps(certificate["proof"]))
-        if unknown := set(proof) - {"folds", "outputs", "defined", "facts"}:
-            raise KernelError(f"unknown fields {sorted(unknown)}")
+        only(proof, "folds", "outputs", "defined", "facts")
         return proof
 
     def _check(self, certificate: Json) -> Theorem:
+        bounded(certificate)
         if certificate.get("format") != FORMAT or certificate.get("version") != VERSION:
             raise KernelError(f"not a {FORMAT} of version {VERSION}")
-        if unknown := set(certificate) - {"format", "version", "statement", "proof", "about"}:
-            raise KernelError(f"unknown fields {sorted(unknown)}")
+        only(certificate, "format", "version", "statement", "proof", "about")
+        about = certificate.get("about", [])
+        if not isinstance(about, list) or not all(isinstance(line, str) for line in about):
+            raise KernelError("what a certificate says about itself is a list of lines")
         statement, proof = certificate["statement"], self.proof_of(certificate)
-        if set(statement) != {"left", "right", "assume"}:
-            raise KernelError(f"a statement has the fields left, right and assume, not {sorted(statement)}")
+        only(statement, "left", "right", "assume")
         left, right = statement["left"], statement["right"]
         well_formed(left)
         well_formed(right)
+        if not isinstance(statement["assume"], list):
+            raise KernelError("the assumptions are no list")
         assume = tuple(Fact((), (), condition(c)) for c in statement["assume"])
         names = _declared(left)
         if _interface(left) != _interface(right):
@@ -110,7 +113,9 @@ class Checker(Loops):
             if not self.discharge(ctx, owed, self.item(proof, "defined", k), demands)
         ]
         facts += tuple(o.fact() for o in newly)
-        facts += self.derived_facts(newly, facts, names, self.item(proof, "defined", "newly"))
+        of_newly = self.item(proof, "defined", "newly")
+        only(of_newly, "facts")
+        facts += self.derived_facts(newly, facts, names, of_newly)
         equal = True
         for k, (x, y) in enumerate(zip(lefts.outputs, rights.outputs, strict=True)):
             equal = equal and valued(x) == valued(y)
@@ -135,7 +140,7 @@ class Checker(Loops):
         """What obligations that are met say in other words: their conditions, rewritten by given steps."""
         found = []
         for k in sorted(proof.get("facts", {})):
-            owed = defined[int(k)]
+            owed = numbered(defined)[k]
             ctx = owed.context(Context(self.ask, {}, facts, names))
             steps = self.item(proof, "facts", k)
             found.append(Fact(owed.ranges, owed.guards, self.rewrite(ctx, owed.condition, steps)))

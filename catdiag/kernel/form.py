@@ -14,12 +14,32 @@ from catdiag.kernel.terms import KernelError, size_term
 
 ELEMENTS = ("real", "extended", "int", "bool")
 BODIES = ("unit", "step", "merge", "state", "body")
+MOST, DEEPEST, LONGEST = 1_000_000, 400, 14_000
+"""The most items of a certificate, the deepest that one may lie, and the most bits or letters that one may have."""
 _NUMBER = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?|-inf", re.ASCII)
 
 
 def _require(holds: bool, expected: str, found: Any) -> None:
     if not holds:
         raise KernelError(f"expected {expected}, found {str(found)[:80]}")
+
+
+def bounded(data: Any) -> None:
+    """Raises KernelError unless data is plain: texts, integers, lists and objects, not too many, large or deep."""
+    stack, count = [(data, 0)], 0
+    while stack:
+        item, depth = stack.pop()
+        count += 1
+        _require(count <= MOST and depth <= DEEPEST, f"at most {MOST} items, {DEEPEST} deep", "more")
+        if type(item) is dict:
+            _require(all(type(key) is str for key in item), "texts as names of fields", sorted(map(str, item)))
+            stack.extend((part, depth + 1) for part in (*item, *item.values()))
+        elif type(item) in (list, tuple):
+            stack.extend((part, depth + 1) for part in item)
+        else:
+            _require(item is None or type(item) in (str, int, bool), "plain data", type(item).__name__)
+            long = len(item) if type(item) is str else (item or 0).bit_length()
+            _require(long <= LONGEST, f"at most {LONGEST} bits or letters", f"{long}")
 
 
 def _list(data: Any, expected: str) -> list[Any]:

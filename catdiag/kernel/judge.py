@@ -12,7 +12,7 @@ A proof is one of these, and an equation is a condition like any other (`eq`, of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from catdiag.kernel.axioms import AXIOMS, apply
 from catdiag.kernel.context import Ask, Context, negate
@@ -35,6 +35,7 @@ from catdiag.kernel.terms import (
 )  # fmt: skip
 
 Json = Mapping[str, Any]
+Item = TypeVar("Item")
 _FORMS = ({"cases", "zero", "more"}, {"when", "yes", "no"}, {"as", "equal"}, {"steps", "close"})
 
 
@@ -113,7 +114,9 @@ class Judge:
         """
         ctx = owed.context(ctx)
         if "as" in proof:
-            self.same_as(ctx, owed.condition, demands[int(proof["as"])], proof)
+            only(proof, "as", "equal")
+            self.same_as(ctx, owed.condition, numbered(demands)[proof["as"]], proof)
+            self.consumed(proof.get("equal", {}))
         elif proof:
             self.holds(ctx, owed.condition, proof)
         else:
@@ -136,6 +139,17 @@ class Judge:
             raise KernelError("the demand is of another kind")
         for k, (x, y) in enumerate(zip(condition.args, known.args, strict=True)):
             self.holds(ctx, fn("eq", x, y), self.item(proof, "equal", k))
+
+
+def only(data: Json, *names: str) -> None:
+    """Raises KernelError where data has other fields than these."""
+    if unknown := set(data) - set(names):
+        raise KernelError(f"unknown fields {sorted(unknown)}")
+
+
+def numbered(items: Sequence[Item]) -> dict[str, Item]:
+    """Items by their numbers, which are names of fields."""
+    return {str(k): item for k, item in enumerate(items)}
 
 
 def settled(ctx: Context, condition: Term) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 
 from catdiag.kernel.context import Ask, Context, Fact, arithmetic, nonzero
 from catdiag.kernel.defined import Obligation, owes
-from catdiag.kernel.judge import Json, Judge
+from catdiag.kernel.judge import Json, Judge, only
 from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
 from catdiag.kernel.terms import (
     LOGICAL,
@@ -144,6 +144,7 @@ class Loops(Judge):
     def _fold(self, node: Json, assume: Facts, scope: frozenset[str]) -> None:
         block, axis = _local(node["block"], scope | self._tiles), node["axis"]
         proof = self.fold_proof()
+        only(proof, "unit", "step", "merge", "defined")
         for body in ("unit", "step", "merge", "state"):
             if any(inner["op"] in ("fold", "group") for inner in node[body]["nodes"]):
                 raise KernelError("a fold's bodies contain no folds or groups")

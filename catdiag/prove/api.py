@@ -100,10 +100,16 @@ class Theorem:
         return self.checked.axioms
 
     def save(self, path: str) -> None:
-        """Writes the certificate, whole or not at all."""
+        """Writes the certificate, whole or not at all; raises OSError where that cannot be done."""
         from catdiag.files import write_whole
 
-        write_whole(path, json.dumps(self.certificate, ensure_ascii=False, indent=1) + "\n")
+        write_whole(path, self.text())
+
+    def text(self) -> str:
+        """The certificate as JSON, with the theorem in words for people; the checker does not look at them."""
+        told = {"about": str(self.checked).splitlines(), **self.certificate}
+        fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in told.values())
+        return "{" + ",\n".join(f"{json.dumps(name)}:{field}" for name, field in zip(told, fields, strict=True)) + "}\n"
 
     def __str__(self) -> str:
         return str(self.checked)
