@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from catdiag.scalars import (
         abs,
         apply,
+        cast,
         clip,
         equal,
         exp,
@@ -69,7 +70,7 @@ _HOMES = {
         "TypeMismatch"
     ),
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
-    "catdiag.scalars": "abs apply clip equal exp log maximum minimum sigmoid sqrt tanh where",
+    "catdiag.scalars": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
     "catdiag.indexing": "broadcast gather pad reindex repeat reverse shift slice stride tile window",
     "catdiag.structure": "concat rearrange split",
     "catdiag.types": "ArrayType Axis Ty",
@@ -80,11 +81,11 @@ _MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "
 __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
     "NotAProof", "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty",
-    "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "box", "broadcast", "clip", "concat",
-    "copy", "discard", "einsum", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "library",
-    "log", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove", "prove_all", "rearrange", "reindex",
-    "repeat", "reverse", "shift", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "stride", "sum", "swap",
-    "tanh", "testing", "tile", "where", "window",
+    "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "box", "broadcast", "cast", "clip",
+    "concat", "copy", "discard", "einsum", "equal", "equivalent", "exp", "gather", "hardware", "id", "index",
+    "library", "log", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove", "prove_all", "rearrange",
+    "reindex", "repeat", "reverse", "shift", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "stride", "sum",
+    "swap", "tanh", "testing", "tile", "where", "window",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from catdiag.errors import AxisError, TypeMismatch
-from catdiag.types import ArrayType, Axis, Size, Ty, show_size, union
+from catdiag.types import BYTES, ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.views import Read as Read
 from catdiag.views import Reindex as Reindex
 from catdiag.views import View as View
@@ -35,7 +35,10 @@ MONOIDS = ("sum", "prod", "max", "min", "any", "all")
 
 @dataclass(frozen=True)
 class Map:
-    """A scalar function at every index of the union of the inputs' axes; `apply:f` is the uninterpreted function f."""
+    """A scalar function at every index of the union of the inputs' axes.
+
+    `apply:f` is the uninterpreted function f; `cast:bf16` is the identity, and what it gives is kept in bf16.
+    """
 
     fn: str
 
@@ -252,10 +255,7 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
     """
     element = "real"
     if not fn.startswith("apply:"):
-        if fn not in SCALARS:
-            known = ", ".join(SCALARS)
-            raise TypeMismatch(f"unknown scalar function {fn!r}: expected 'apply:NAME' or one of {known}", line)
-        arity, element = SCALARS[fn]
+        arity, element = _scalar(fn, line)
         if len(inputs) != arity:
             raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
         if element == "int" and any(t.element != "int" for t in inputs):
@@ -263,6 +263,20 @@ def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Bo
         if element == "same":
             element = _joined(inputs[1:] if fn == "where" else inputs)
     return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs, line), element)), line)
+
+
+def _scalar(fn: str, line: str | None) -> tuple[int, str]:
+    """How many arguments a scalar function takes, and what it gives."""
+    if fn.startswith("cast:") and fn[5:] in BYTES:
+        return 1, "same"
+    if fn not in SCALARS:
+        known = ", ".join(SCALARS)
+        raise TypeMismatch(
+            f"unknown scalar function {fn!r}: expected 'apply:NAME', 'cast:' and one of {', '.join(BYTES)}, or one of "
+            + known,
+            line,
+        )
+    return SCALARS[fn]
 
 
 def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None) -> Box:
@@ -379,7 +393,7 @@ def _check_axes(b: Box) -> None:
         raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
     arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
     if isinstance(op, Map):
-        arity = None if op.fn.startswith("apply:") else SCALARS[op.fn][0]
+        arity = None if op.fn.startswith("apply:") else _scalar(op.fn, b.line)[0]
     elif isinstance(op, (Einsum, Reindex, View)):
         arity = None
     if arity is not None and len(b.dom) != arity:

@@ -13,6 +13,7 @@ from typing import Any
 from catdiag.constants import number
 from catdiag.errors import SignatureError, TypeMismatch
 from catdiag.trace import Operand, Traced, is_building, running, traced
+from catdiag.types import BYTES
 
 
 def _scalar(fn: str, plain: Callable[..., float] | None, *operands: Operand) -> Any:
@@ -109,6 +110,20 @@ def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) ->
     """
     result = a if low is None else maximum(a, low)
     return result if high is None else minimum(result, high)
+
+
+def cast(a: Operand, dtype: str) -> Traced:
+    """The same numbers, kept in another type: `cast(a, "bf16")`. The identity in meaning, and fewer bytes in cost.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.cast(a, "fp8"))([1.5, 300]).tolist()
+    [1.5, 300.0]
+
+    Raises TypeMismatch for an unknown type.
+    """
+    if dtype not in BYTES:
+        raise TypeMismatch(f"unknown type {dtype!r}: expected one of {', '.join(BYTES)}")
+    return running().arithmetic(f"cast:{dtype}", a)
 
 
 def equal(a: Operand, b: Operand) -> Any:

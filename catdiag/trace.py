@@ -213,7 +213,7 @@ class Trace:
                             "compare first, as in `a > 0`",
                             line,
                         )
-            elif fn not in _EXTENDED and any(ty.element == "extended" for ty in types):
+            elif fn not in _EXTENDED and not fn.startswith("cast:") and any(ty.element == "extended" for ty in types):
                 raise TypeMismatch(
                     f"{fn!r} of an array that may hold minus infinity is not defined: "
                     "only +, -, maximum, minimum, comparisons, where and exp are; scale before masking",

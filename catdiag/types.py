@@ -37,6 +37,10 @@ ELEMENTS = ("real", "extended", "int", "bool")
 """Element types: the reals, the reals with minus infinity, integers, truth values."""
 
 
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+"""Bytes of a number, by the type that hardware keeps it in."""
+
+
 def show_size(size: Size) -> str:
     """A size as text, with brackets where a sum is a factor.
 

@@ -14,7 +14,8 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
   needs its inputs and its output at once, but: a renaming or transposition is the same array, and so is one with a
-  product axis split or merged (a slice and a concatenation are copies); a scalar function
+  product axis split or merged (slices, concatenations and reads at index arithmetic are copies, whose input is
+  loaded whole); a scalar function
   (or a product that sums over nothing) writes over its first input of the same axes that it is the last to read
   (and, in bytes, of the same width), be it an operand's tile, not a streamed block; a reduction or contraction whose
   one reader combines it (`add` for a sum, `max` for a maximum, …) with a loop's state or another box's result, of the
@@ -159,7 +160,8 @@ def io(
 
     Without `dtype` in values. With one (`fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `fp8`) in bytes: inputs and outputs at
     that width, arrays made on chip at 4 bytes or more; or by name: `{"Q": "bf16", …}`, where inputs, outputs and loop
-    states that are not named take 4. Truth values take 1 byte, integers 4. `accumulators="registers"` counts
+    states that are not named take 4. What `cd.cast` makes takes the bytes of its type. Truth
+    values take 1 byte, integers 4. `accumulators="registers"` counts
     all but the operands' tiles apart, as `.registers`. `fused=False` runs each box outside groups alone.
     Raises CatdiagError for unknown dtypes, arrays, stages or places of accumulators.
 

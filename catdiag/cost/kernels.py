@@ -19,10 +19,7 @@ from catdiag.cost.amounts import Amount
 from catdiag.cost.live import LEVEL, Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
-from catdiag.types import ArrayType, Ty
-
-BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""Bytes of a value, by element type as hardware names it."""
+from catdiag.types import BYTES, ArrayType, Ty
 
 Dtype = str | Mapping[str, str] | None
 

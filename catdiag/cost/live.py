@@ -28,7 +28,7 @@ from catdiag.boxes import (
 from catdiag.cost.amounts import ONE, ZERO, Amount
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
-from catdiag.types import ArrayType, union
+from catdiag.types import BYTES, ArrayType, union
 
 LEVEL, REGISTERS = "level", "registers"
 Loop = tuple[str, Amount]
@@ -108,6 +108,12 @@ class Widths:
         if not self.bytes:
             return 1
         return self.named.get(name) or {"bool": 1, "int": 4}.get(ty.element, self.inner)
+
+    def made_by(self, box: Box, ty: ArrayType) -> int:
+        """The width of what a box makes on chip: a cast says which."""
+        if self.bytes and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
+            return BYTES[box.op.fn[5:]]
+        return self.on_chip(ty)
 
 
 @dataclass
@@ -349,7 +355,7 @@ class Walk:
                     ends = found.last[first + k] == len(graph.nodes)
                     role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
                     made = Amount.elements(ty.axes)
-                    result = Buffer(array_name(box, k), role, made, self.widths.on_chip(ty), self.inner_place)
+                    result = Buffer(array_name(box, k), role, made, self.widths.made_by(box, ty), self.inner_place)
                     buffers.append(result)
                     self.add(result)
                 self.note(array_name(box) if box.cod else box.name)
@@ -369,7 +375,7 @@ class Walk:
             b = buffers[root]
             if b is None or b.pinned or found.last[root] != place or not b.loaded:
                 continue
-            same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.on_chip(ty)
+            same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.made_by(box, ty)
             if same and b.place == self.inner_place:
                 return root
         return None

@@ -95,6 +95,7 @@ _SCALARS: dict[str, Callable[..., Term]] = {
     "sub": sub,
     "mul": mul,
     "div": lambda a, b: mul(a, fn("inv", b)),
+    "floordiv": lambda a, b: fn("div", a, b),
     "neg": _neg,
     "exp": lambda a: fn("exp", a),
     "log": lambda a: fn("log", a),
@@ -110,7 +111,7 @@ _SCALARS: dict[str, Callable[..., Term]] = {
     "le": lambda a, b: fn("le", a, b),
 }
 _CONNECTIVES = {"and", "or", "not"}
-_ARITY = dict.fromkeys(("add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "and", "or"), 2)
+_ARITY = dict.fromkeys(("add", "sub", "mul", "div", "floordiv", "max", "min", "eq", "ne", "lt", "le", "and", "or"), 2)
 
 
 def scalar(name: str, args: Sequence[Term]) -> Term:

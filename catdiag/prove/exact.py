@@ -101,10 +101,17 @@ def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = B
         return reduction("sum" if name == "add" else "prod", args)
     y = args[1]
     binary: dict[str, Callable[[Value, Value], Value]] = {
-        "max": maximum, "sub": lambda v, w: add(v, neg(w)),
+        "max": maximum, "sub": lambda v, w: add(v, neg(w)), "floordiv": _quotient,
         "div": lambda v, w: mul(v, inv(w)), "min": lambda v, w: neg(maximum(neg(v), neg(w))),
     }  # fmt: skip
     return binary[name](x, y)
+
+
+def _quotient(a: Value, b: Value) -> Value:
+    """⌊a/b⌋ of integers; 0 for a divisor that is not positive."""
+    if not isinstance(a, Fraction) or not isinstance(b, Fraction):
+        raise Unclear("a quotient rounded down of numbers that are not rational")
+    return Fraction(a // b) if b > 0 else Fraction(0)
 
 
 def reduction(monoid: str, values: Sequence[Value]) -> Value:

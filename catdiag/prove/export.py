@@ -21,19 +21,21 @@ from catdiag.boxes import (
     Reindex,
     Rename,
     SizeOf,
+    View,
 )
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError
 from catdiag.types import Axis, Size, union
+from catdiag.views import Cond, Expr
 
 
 class NotExportable(CatdiagError):
     """A diagram with a box that has no meaning as a term."""
 
 
-def size_data(size: Size) -> Any:
-    """A size as plain data."""
-    return [size[0], size_data(size[1]), size_data(size[2])] if isinstance(size, tuple) else size
+def size_data(size: Size | Expr | Cond) -> Any:
+    """A size, an index expression or a condition as plain data."""
+    return list(map(size_data, size)) if isinstance(size, tuple) else size
 
 
 def _axis(axis: Axis) -> list[Any]:
@@ -135,6 +137,8 @@ def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], lis
 def _node(box: Box, args: list[int]) -> dict[str, Any]:
     op = box.op
     match op:
+        case Map(fn) if fn.startswith("cast:"):
+            return _view(args, box.cod[0].axes, [({}, [])])
         case Map(fn):
             return {"op": "map", "fn": fn, "args": args}
         case Reduce(monoid, axis):
@@ -143,6 +147,9 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
             return _view(args, box.cod[0].axes, [({old: ["i", new] for old, new in pairs}, [])])
         case Reindex(kind, whole, place):
             return _view(args, box.cod[0].axes, _reads(kind, whole, place))
+        case View(_, reads):
+            data = [({n: size_data(e) for n, e in r.at}, [size_data(c) for c in r.where]) for r in reads]
+            return _view(args, box.cod[0].axes, data)
         case Index():
             return {"op": "index", "axis": _axis(box.cod[0].axes[0])}
         case SizeOf(size):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.boxes import Box, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.diagram import Diagram, Node
 from catdiag.errors import NotStreamable
 from catdiag.rewrite.rules import Rules
@@ -94,7 +94,7 @@ class Cascade(Rules):
             return isinstance(op, SizeOf) or op.axis != self.axis
         if isinstance(op, Rename):
             return all(self.axis not in pair for pair in op.pairs)
-        if isinstance(op, Reindex):
+        if isinstance(op, (Reindex, View)):
             return not op.touches(self.axis)
         return isinstance(op, (Map, Reduce, Einsum, Const))
 
@@ -107,6 +107,8 @@ class Cascade(Rules):
         box = node.box
         if isinstance(box.op, (Fold, Group)):
             why = "it runs in a loop or in groups already"
+        elif isinstance(box.op, View):
+            why = "its positions along the axis are computed"
         elif isinstance(box.op, Generic):
             why = "nothing is known of what it does along the axis"
         else:

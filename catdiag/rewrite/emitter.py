@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from catdiag.boxes import Box, Einsum, Map, Reduce, Reindex, Rename, map_box
+from catdiag.boxes import Box, Einsum, Map, Reduce, Reindex, Rename, View, map_box
 from catdiag.diagram import Diagram, Graph, Node, live, of_graph
 from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis, Ty
@@ -86,6 +86,6 @@ def element_type(box: Box, dom: Sequence[ArrayType]) -> str:
     if isinstance(op, Map) and not op.fn.startswith("apply:"):
         made = map_box(op.fn, dom).cod[0].element
         return made if made == "extended" and declared in ("real", "int") else declared
-    if isinstance(op, (Reduce, Einsum, Reindex)) and extended and declared in ("real", "int"):
+    if isinstance(op, (Reduce, Einsum, Reindex, View)) and extended and declared in ("real", "int"):
         return "extended"
     return declared

@@ -21,6 +21,7 @@ from catdiag.boxes import (
     Reindex,
     Rename,
     SizeOf,
+    View,
     bodies,
     with_bodies,
 )
@@ -194,6 +195,8 @@ def _obstacle(box: Box, axis: str) -> str | None:
         return "gives it another name"
     if isinstance(op, Reindex) and op.touches(axis):
         return "takes it apart or makes it"
+    if isinstance(op, View) and op.touches(axis):
+        return "reads or makes it at positions that are computed"
     if isinstance(op, Fold) and op.axis == axis:
         return "streams it"
     if isinstance(op, (Index, SizeOf)) and _is_about(op, axis, axis):
@@ -260,7 +263,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         count += len(node.box.cod)
         about = any(_is_about(op, a.name, a.size) for a in axes)
         renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
-        remade = isinstance(op, Reindex) and any(op.touches(a.name) for a in axes)
+        remade = isinstance(op, (Reindex, View)) and any(op.touches(a.name) for a in axes)
         if about or ((renames or remade) and set(node.inputs) <= given):
             found.add(place)
             given.update(outputs)

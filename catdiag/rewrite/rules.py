@@ -39,6 +39,8 @@ class Rules(Stabiliser):
         """The form of a box's result, given its inputs' forms; raises Refused where the box has no rule."""
         box, op = node.box, node.box.op
         images = [self.image[w] for w in node.inputs]
+        if isinstance(op, Map) and op.fn.startswith("cast:") and not self.is_early(forms[0]):
+            return forms[0]  # it multiplies by one: the statistics that it is of are kept in their own types
         if isinstance(op, Map):
             return self._map(op.fn, forms, images, direct, box)
         if isinstance(op, Einsum):

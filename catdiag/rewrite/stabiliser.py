@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.boxes import Box, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.boxes import Box, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.rewrite.separable import Algebra, Form, Monomial, Scale, Term, collect, scaled, times
 from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis, Ty
@@ -178,9 +178,13 @@ class Stabiliser(Algebra):
                 continue
             op = node.box.op
             if isinstance(op, Map):
-                if op.fn not in _TOTAL and not (op.fn == "div" and not self.terms.late[node.inputs[1]]):
+                if (
+                    op.fn not in _TOTAL
+                    and not op.fn.startswith("cast:")
+                    and not (op.fn == "div" and not self.terms.late[node.inputs[1]])
+                ):
                     return False
-            elif not isinstance(op, (Einsum, Rename, Reindex, Reduce)):
+            elif not isinstance(op, (Einsum, Rename, Reindex, View, Reduce)):
                 return False
         return True
 

@@ -14,6 +14,7 @@ from catdiag.boxes import (
     Reindex,
     Rename,
     SizeOf,
+    View,
     const_box,
     einsum_box,
     map_box,
@@ -175,7 +176,9 @@ class Terms:
                 return all(flags)
             if op.fn == "where":
                 return all(flags[1:])
-            return op.fn == "max" and any(flags)
+            return (op.fn == "max" and any(flags)) or (op.fn.startswith("cast:") and flags[0])
         if isinstance(op, Reduce):
             return op.monoid in ("sum", "prod", "max", "min") and all(flags)
+        if isinstance(op, View):
+            return all(flags[: len(op.reads)])
         return isinstance(op, (Einsum, Rename, Reindex)) and all(flags)

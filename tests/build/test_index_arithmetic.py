@@ -157,7 +157,7 @@ def test_reading_outside_is_an_error_at_the_users_line():
         shifted([1, 2, 3])
     assert "test_index_arithmetic.py" in str(error.value)
     table = cd.algorithm("v d, int[t]")(lambda a, i: cd.gather(a, "v", i))
-    with pytest.raises(cd.SizeError, match="axis 'v' .* which is -1 at t = 1"):
+    with pytest.raises(cd.SizeError, match=r"axis 'v' .* which is -1 at t = 1"):
         table(A, [0, -1])
     with pytest.raises(cd.AxisError, match=r"axis '3' of size 3 .* from 1 to 3: expected 0 to 2"):
         cd.algorithm("3")(lambda a: cd.slice(a, "3", 1, 4))
