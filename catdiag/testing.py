@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from catdiag import build, scalars, structure
+from catdiag import build, indexing, scalars, structure
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.run.sizes import tile_bounds
@@ -73,8 +73,8 @@ def diagrams(
     names: tuple[str, ...] = _NAMES,
     inputs: tuple[ArrayType, ...] | None = None,
 ) -> SearchStrategy[Diagram]:
-    """Random programs of scalar functions, reductions, einsums, renamings, merged and concatenated axes,
-    constants, positions and sizes.
+    """Random programs of scalar functions, reductions, einsums, renamings, merged and concatenated axes, reads at
+    index arithmetic, constants, positions and sizes.
 
     At the arrays of `arrays_for` every value is defined and at most a million, and no function is near an
     edge of its domain, so that two ways of computing agree up to rounding. `inputs` fixes the input types.
@@ -227,7 +227,31 @@ def _structural(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
     return draw(st.sampled_from([structure.split(joined, whole)[1], build.max(joined, whole)])), max(m, n)
 
 
-_STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _renaming, _structural)
+def _view(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
+    """An array read at index arithmetic, with a number for what is outside, or turned, padded, repeated, cast."""
+    a, m = _pick(draw, st, made)
+    names = [axis.name for axis in a.type.axes if axis.kind == "name"]
+    if not names:
+        return None
+    x, n = draw(st.sampled_from(names)), draw(st.integers(1, 3))
+    new, step, start = f"w{n}", draw(st.integers(-2, 2)), draw(st.integers(-2, 2))
+    programs: dict[str, Callable[[], Traced]] = {
+        "cast": lambda: scalars.cast(a, "bf16"),
+        "pad": lambda: indexing.pad(a, x, n, draw(st.integers(0, 2)), value=1),
+        "repeat": lambda: draw(st.sampled_from([indexing.repeat, indexing.tile]))(a, x, n),
+        "reverse": lambda: indexing.reverse(a, x),
+        "shift": lambda: indexing.shift(a, x, start),
+    }
+    if new not in a.axes:
+        number: dict[str, Any] = {x: lambda i: (i * step + start) // n}
+        clipped: dict[str, Any] = {x: lambda i: scalars.clip(i * step + start, 0, build.size(x) - 1)}
+        programs["reindex"] = lambda: indexing.reindex(a, f"{new}={n}", fill=-1, **number)
+        programs["gather"] = lambda: indexing.reindex(a, f"{new}={n}", **clipped)
+        programs["window"] = lambda: indexing.window(a, x, f"{x} {new}={n}", dilation=2, pad=(1, n))
+    return programs[draw(st.sampled_from(sorted(programs)))](), max(m, 1)
+
+
+_STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _renaming, _structural, _view)
 
 
 def sizes_for(diagram: Diagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:

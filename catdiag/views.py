@@ -170,9 +170,10 @@ class View:
             found += (left, right)
         return found
 
-    def sizes(self) -> set[str]:
-        """The symbols of sizes that expressions mention."""
-        return {leaf for e in self.expressions() for leaf in leaves(e) if isinstance(leaf, str)}
+    def trusts_inputs(self) -> bool:
+        """Whether it reads where an index array says, and the array has to be in range."""
+        read = self.reads[-1]
+        return any(isinstance(leaf, tuple) and leaf[0] == "w" for _, e in read.at for leaf in leaves(e))
 
 
 def _without(array: ArrayType, names: set[str]) -> ArrayType:

@@ -299,6 +299,31 @@ def size_value(s: Any, sizes: Mapping[str, int]) -> int:
     return s if isinstance(s, int) else sizes[s]
 
 
+def symbols_of(program: Mapping[str, Any]) -> set[str]:
+    """The symbols of sizes in a core program: those of blocks and tiles are not among them."""
+    found: set[str] = set()
+    stack: list[tuple[Mapping[str, Any], frozenset[str]]] = [(program, frozenset())]
+    while stack:
+        item, local = stack.pop()
+        sizes = [s for d in item["inputs"] for _, s in d["axes"]]
+        for node in item["nodes"]:
+            own = local | {node["block"]} if node["op"] == "fold" else local
+            own = own | {symbol for _, symbol in node["tiles"]} if node["op"] == "group" else own
+            stack += [(node[part], own) for part in ("unit", "step", "merge", "state", "body") if part in node]
+            sizes += [s for _, s in node["axes"]] if node["op"] == "view" else []
+            sizes += [node["axis"][1]] if node["op"] == "index" else []
+            sizes += [node["size"]] if node["op"] == "size" else []
+            for read in node.get("reads", ()):
+                sizes += [*read["at"].values(), *(e for c in read["where"] for e in c[1:])]
+        while sizes:
+            s = sizes.pop()
+            if isinstance(s, (list, tuple)) and s[0] not in ("i", "w"):
+                sizes += s[1:]
+            elif isinstance(s, str) and s not in local:
+                found.add(s)
+    return found
+
+
 def run(
     program: Mapping[str, Any],
     inputs: Sequence[Array],

@@ -74,7 +74,7 @@ def refute(
     The search is bounded by `tries` and by a number of scalar `operations`, so that it ends in seconds.
     """
     left, right = statement["left"], statement["right"]
-    symbols = sorted({s for d in left["inputs"] for _, size in d["axes"] for s in _symbols(size)})
+    symbols = sorted(exact.symbols_of(left) | exact.symbols_of(right))
     assumptions = [condition(c) for c in statement["assume"]]
     rng = random.Random(seed)
     locals_ = sorted(set(_locals(left)) | set(_locals(right)))
@@ -109,12 +109,6 @@ def _shown(value: exact.Value) -> Any:
     if isinstance(value, exact.MinusInfinity):
         return float("-inf")
     return value if isinstance(value, (bool, Fraction)) else float(sum(exact.bounds(value)) / 2)
-
-
-def _symbols(size: Any) -> list[str]:
-    if isinstance(size, (list, tuple)):
-        return _symbols(size[1]) + _symbols(size[2])
-    return [size] if isinstance(size, str) else []
 
 
 def _locals(program: Mapping[str, Any]) -> Iterator[str]:

@@ -99,9 +99,15 @@ class Cascade(Rules):
         return isinstance(op, (Map, Reduce, Einsum, Const))
 
     def _is_view(self, box: Box, inputs: Sequence[int]) -> bool:
-        """Whether a box only reads inputs of the diagram under other axes: nothing is saved by doing so in the loop."""
+        """Whether a box only reads inputs of the diagram elsewhere, and not in the loop.
+
+        Nothing is saved by reading a product of axes there. That an index array is in range is known of all of it, and
+        cannot be proved of any block.
+        """
         given = all(self.terms.node(w) is None or w in self.outside for w in inputs)
-        return isinstance(box.op, Reindex) and box.op.kind in ("split", "merge") and given
+        op = box.op
+        known = isinstance(op, Reindex) and op.kind in ("split", "merge")
+        return given and (known or (isinstance(op, View) and op.trusts_inputs()))
 
     def _refuse_mixer(self, node: Node) -> None:
         box = node.box

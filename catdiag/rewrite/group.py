@@ -264,7 +264,10 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         about = any(_is_about(op, a.name, a.size) for a in axes)
         renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
         remade = isinstance(op, (Reindex, View)) and any(op.touches(a.name) for a in axes)
-        if about or ((renames or remade) and set(node.inputs) <= given):
+        trusts = (
+            isinstance(op, View) and op.trusts_inputs()
+        )  # in range is known of all of an index array, not of a tile
+        if about or ((renames or remade or trusts) and set(node.inputs) <= given):
             found.add(place)
             given.update(outputs)
     return found
