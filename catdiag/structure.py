@@ -46,9 +46,8 @@ def rearrange(array: Operand, pattern: str) -> Traced:
     if "1" in made.axes and "1" not in _factors(right):
         made = put(trace, View((), (Read((("1", 0),)),)), [made])
     for wanted in right.axes:
-        new = [a for a in (wanted, *wanted.parts) if a.name == "1" and "1" not in _factors(left) | set(made.axes)]
-        if new:
-            made = trace.rename(made, {}, (*made.type.axes, new[0]))
+        if "1" in _factors(ArrayType((wanted,))) - _factors(left) - set(made.axes):
+            made = trace.rename(made, {}, (*made.type.axes, Axis("1", 1)))
         if wanted.kind == "product" and wanted.name not in made.axes:
             made = put(trace, Reindex("merge", product(*(_own(made, p.name) for p in wanted.parts))), [made])
     return trace.rename(made, {}, [_own(made, n) for n in right.names])

@@ -226,3 +226,9 @@ def test_weaving_over_other_axes():
     f = cd.algorithm("x")(lambda a: cd.window(a, "x", "y k=2"))
     woven = f.weave(Axis("q"))
     np.testing.assert_array_equal(woven(A), [f(row) for row in A])
+
+
+def test_rearrange_leaves_a_1_that_a_sum_of_axes_has():
+    f = cd.algorithm("q x 1")(lambda a: cd.rearrange(cd.pad(a, "x", 1), "q 1+x 1 -> (1 q) 1+x"))
+    assert str(f.cod) == "[(1 q) 1+x]"
+    np.testing.assert_array_equal(f(A[:, :, None]), np.pad(A, ((0, 0), (1, 0))))
