@@ -382,7 +382,9 @@ def _reindex(op: Reindex, args: Sequence[Named], sizes: Mapping[str, int]) -> Na
         extent = {n: k for a, p in zip(args, parts, strict=True) for n, k in a.lengths().items() if n != p.name}
         pieces = []
         for array, part in zip(args, parts, strict=True):
-            data = array.over((*extent, part.name))
+            # By the name of the whole: further axes of other arrays may be called as the part is.
+            names = tuple(op.axis.name if n == part.name else n for n in array.names)
+            data = Named(array.data, names).over((*extent, op.axis.name))
             pieces.append(np.broadcast_to(data, (*extent.values(), data.shape[-1])))
         return Named(np.concatenate(pieces, axis=-1), (*extent, op.axis.name))
     where = first.names.index(op.axis.name)
