@@ -1,0 +1,13 @@
+"""Sigmoid of the negative."""
+
+import catdiag as cd
+
+
+@cd.algorithm("x -> x")
+def left(A):
+    return cd.sigmoid(-A)
+
+
+@cd.algorithm("x -> x")
+def right(A):
+    return 1 - cd.sigmoid(A)

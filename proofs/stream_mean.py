@@ -1,0 +1,6 @@
+"""A mean streams."""
+
+import catdiag as cd
+
+left = cd.library.get("mean")
+right = left.stream("x").group("q")
