@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -109,6 +110,10 @@ def test_prove_keeps_to_its_limit(where: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_solver_that_hangs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # That blocks partition an axis is put to the solver.
+    dot = cd.library.get("dot")
+    streamed = dot.stream("x").diagram
+    gc.collect()
     start = Z3.start
 
     def stopped(self: Z3) -> None:
@@ -119,7 +124,7 @@ def test_a_solver_that_hangs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Z3, "start", stopped)
     before = children()
     with pytest.raises(cd.Interrupted):
-        cd.prove(F, G, assume=["x >= 2"], limit=0.3)
+        cd.prove(dot, streamed, limit=0.3)
     assert children() <= before
 
 
@@ -151,14 +156,15 @@ INTERRUPTED = """
 import signal
 import catdiag as cd
 from catdiag.solvers.z3 import Z3
+dot = cd.library.get("dot")
+streamed = dot.stream("x").diagram
 put = Z3._wait
 def wait(self, process):
     process.send_signal(signal.SIGSTOP)
     print(process.pid, flush=True)
     put(self, process)
 Z3._wait = wait
-f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
-cd.prove(f, f, ["x >= 2"])
+cd.prove(dot, streamed)
 """
 
 
