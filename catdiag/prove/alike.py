@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 def require_one_type(f: Diagram, g: Diagram) -> None:
     """Raises TypeMismatch, naming the first input or result that differs and how, unless the diagrams have one type.
 
+    Results may be of different kinds of numbers.
+
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x -> q", name="f")(lambda A: cd.sum(A, "x"))
     >>> g = cd.algorithm("q y -> q", name="g")(lambda A: cd.sum(A, "y"))
@@ -29,8 +31,15 @@ def require_one_type(f: Diagram, g: Diagram) -> None:
     if ours == theirs:
         ours, theirs = f"{ours} (left)", f"{theirs} (right)"
     where = _first("input", f.dom.arrays, g.dom.arrays, ours, theirs, (f.input_names, g.input_names))
-    where = where or _first("result", f.cod.arrays, g.cod.arrays, ours, theirs, ((), ()))
+    where = where or _first("result", _numbers(f), _numbers(g), ours, theirs, ((), ()))
+    if not where:
+        return
     raise TypeMismatch(f"only diagrams of one type can be equal: {where}")
+
+
+def _numbers(f: Diagram) -> list[ArrayType]:
+    """The types of the results, all kinds of numbers alike."""
+    return [ty if ty.element == "bool" else ArrayType(ty.axes) for ty in f.cod]
 
 
 def _first(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.errors import CatdiagError
 from catdiag.prove.alike import require_one_type
-from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -153,14 +152,21 @@ def parse_assumption(text: str) -> list[Any]:
 
 
 def statement_of(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> dict[str, Any]:
-    """The statement `f = g` as plain data: two core programs and the hypotheses, every axis at least 1 among them."""
+    """The statement `f = g` as plain data: two core programs and the hypotheses, every axis at least 1 among them.
+
+    Numbers of different kinds are compared as the wider kind: a result that may be minus infinity with a real one too.
+    """
+    from catdiag.prove.exact import symbols_of
     from catdiag.prove.export import program
 
     require_one_type(f, g)
     left, right = program(f), program(g)
     for mine, theirs in zip(left["inputs"], right["inputs"], strict=True):
         theirs["name"] = mine["name"]
-    symbols = sorted({s for ty in f.dom for a in ty.axes for s in size_symbols(a.size)})
+    for ours, others in zip(left["outputs"], right["outputs"], strict=True):
+        if ours[1] != "bool":
+            ours[1] = others[1] = min(ours[1], others[1], key=["extended", "real", "int"].index)
+    symbols = sorted(symbols_of(left) | symbols_of(right))
     hypotheses = [["le", 1, s] for s in symbols] + [parse_assumption(a) for a in assume]
     unknown = {s for c in hypotheses for side in c[1:] for s in _mentioned(side)} - set(symbols)
     if unknown:
