@@ -35,4 +35,4 @@ def test_new_axes_have_sizes_that_hypotheses_may_name():
     with pytest.raises(cd.Refuted) as refuted:
         cd.prove(f, g)
     assert refuted.value.counterexample.sizes["y"] >= 2
-    assert cd.equivalent(f, g, assume=["y == 1"])
+    assert cd.equivalent(f, g, assume=["y == 1"]) is not False
