@@ -291,6 +291,17 @@ def _view(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, in
     return build(tuple(extent), tuple(extent.values()), element)
 
 
+def locals_of(program: Mapping[str, Any]) -> set[str]:
+    """The names of the sizes of blocks and tiles in a core program."""
+    found: set[str] = set()
+    for node in program["nodes"]:
+        if node["op"] == "fold":
+            found.add(node["block"])
+        elif node["op"] == "group":
+            found |= {local for _, local in node["tiles"]} | locals_of(node["body"])
+    return found
+
+
 def size_value(s: Any, sizes: Mapping[str, int]) -> int:
     """The number that a size of a core program is."""
     if isinstance(s, (list, tuple)):
@@ -444,5 +455,5 @@ def _node(
 __all__ = [
     "BITS", "BOTTOM", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "Interval", "MinusInfinity",
     "NoValue", "Unclear", "Undefined", "Value", "add", "bounds", "build", "compare", "different", "exp", "index_value",
-    "inv", "log", "maximum", "mul", "neg", "reduction", "run", "scalar", "size_value", "sqrt",
+    "inv", "locals_of", "log", "maximum", "mul", "neg", "reduction", "run", "scalar", "size_value", "sqrt",
 ]  # fmt: skip

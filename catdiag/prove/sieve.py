@@ -1,0 +1,320 @@
+"""Core programs on floating-point numbers, for many inputs at once: what guides the search for counterexamples.
+
+Every array has a first dimension that counts inputs. NaN stands for "no value" (a divisor is 0, a read is out of
+range, −∞ is used as a number), as strictly as `prove.exact` has it. Nothing here is a verdict: what looks
+different is run again on exact numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catdiag.prove.exact import size_value
+
+Floats: TypeAlias = NDArray[np.float64]
+Wire: TypeAlias = tuple[Floats, tuple[str, ...]]
+"""Values [input, *axes] and the names of the axes; the first dimension is 1 where all inputs give the same."""
+Functions: TypeAlias = Mapping[str, Callable[..., Floats]]
+Watch: TypeAlias = Callable[[Floats], None]
+"""Is given what a program turns on: differences of what is compared, divisors, arguments of roots and logarithms."""
+
+_NAN = np.float64("nan")
+
+
+def outputs(
+    program: Mapping[str, Any],
+    inputs: Sequence[Wire],
+    sizes: Mapping[str, int],
+    blocks: Mapping[str, int],
+    functions: Functions,
+    watch: Watch | None = None,
+) -> list[Wire]:
+    """The outputs of a core program; −∞ is no value in an output of reals."""
+    with np.errstate(all="ignore"):
+        found = _run(program, inputs, sizes, blocks, functions, watch)
+        return [
+            (v if element in ("extended", "bool") else np.where(np.isinf(v), _NAN, v), axes)
+            for (v, axes), (_, element) in zip(found, program["outputs"], strict=True)
+        ]
+
+
+def aligned(args: Sequence[Wire]) -> tuple[list[Floats], tuple[str, ...]]:
+    """The arrays with the axes of all of them, in one order, of length 1 where an array lacks one."""
+    names = tuple(dict.fromkeys(name for _, axes in args for name in axes))
+    made = []
+    for values, axes in args:
+        if axes != names:
+            order = [axes.index(n) for n in names if n in axes]
+            values = values.transpose(0, *(k + 1 for k in order))
+            extent = dict(zip((axes[k] for k in order), values.shape[1:], strict=True))
+            values = values.reshape(len(values), *(extent.get(n, 1) for n in names))
+        made.append(values)
+    return made, names
+
+
+def _run(
+    program: Mapping[str, Any],
+    inputs: Sequence[Wire],
+    sizes: Mapping[str, int],
+    blocks: Mapping[str, int],
+    functions: Functions,
+    watch: Watch | None,
+) -> list[Wire]:
+    wires = list(inputs)
+    for node in program["nodes"]:
+        wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, watch))
+    return [wires[w] for w, _ in program["outputs"]]
+
+
+def _real(x: Floats) -> Floats:
+    return np.where(np.isinf(x), _NAN, x)
+
+
+def _truth(x: Floats) -> Floats:
+    return np.where(np.isnan(x), _NAN, (x != 0).astype(np.float64))
+
+
+def _said(holds: Any, *args: Floats) -> Floats:
+    missing = np.isnan(args[0])
+    for a in args[1:]:
+        missing = missing | np.isnan(a)
+    return np.where(missing, _NAN, holds)
+
+
+_SCALARS: dict[str, Callable[..., Floats]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - _real(b),
+    "mul": lambda a, b: _real(a) * _real(b),
+    "div": lambda a, b: np.where(b == 0, _NAN, _real(a) / _real(b)),
+    "neg": lambda a: -_real(a),
+    "exp": np.exp,
+    "log": lambda a: np.where(a <= 0, _NAN, np.log(a)),
+    "sqrt": lambda a: np.sqrt(_real(a)),
+    "tanh": lambda a: np.tanh(_real(a)),
+    "sigmoid": lambda a: 1 / (1 + np.exp(-_real(a))),
+    "abs": lambda a: np.abs(_real(a)),
+    "max": np.maximum,
+    "min": lambda a, b: np.minimum(_real(a), _real(b)),
+    "eq": lambda a, b: _said(a == b, a, b),
+    "ne": lambda a, b: _said(a != b, a, b),
+    "lt": lambda a, b: _said(a < b, a, b),
+    "le": lambda a, b: _said(a <= b, a, b),
+    "and": lambda a, b: _said((a != 0) & (b != 0), a, b),
+    "or": lambda a, b: _said((a != 0) | (b != 0), a, b),
+    "not": lambda a: _said(a == 0, a),
+    "where": lambda c, a, b: np.where(np.isnan(c), _NAN, np.where(c != 0, a, b)),
+}
+_COMPARED = {"eq", "ne", "lt", "le", "max", "min"}
+_CRITICAL = {"abs": 0, "sqrt": 0, "log": 0, "where": 0, "div": 1}
+
+
+def _reduce(monoid: str, x: Floats, axis: int) -> Floats:
+    over: dict[str, Callable[[], Any]] = {
+        "sum": lambda: x.sum(axis),
+        "prod": lambda: _real(x).prod(axis),
+        "max": lambda: x.max(axis, initial=-np.inf),
+        "min": lambda: _real(_real(x).min(axis, initial=np.inf)),
+        "any": lambda: np.where(np.isnan(x).any(axis), _NAN, (x != 0).any(axis)),
+        "all": lambda: np.where(np.isnan(x).any(axis), _NAN, (x != 0).all(axis)),
+    }
+    return np.asarray(over[monoid](), dtype=np.float64)
+
+
+def _node(
+    node: Mapping[str, Any],
+    args: Sequence[Wire],
+    sizes: Mapping[str, int],
+    blocks: Mapping[str, int],
+    functions: Functions,
+    watch: Watch | None,
+) -> list[Wire]:
+    op = node["op"]
+    if op == "map":
+        name = node["fn"]
+        values, names = aligned(args)
+        if watch is not None and name in _COMPARED:
+            watch(values[0] - values[1])
+        elif watch is not None and name in _CRITICAL:
+            watch(values[_CRITICAL[name]])
+        if name.startswith("apply:"):
+            return [(functions[name[6:]](*map(_real, values)), names)]
+        return [(np.asarray(_SCALARS[name](*values), dtype=np.float64), names)]
+    if op == "reduce":
+        ((x, axes),) = args
+        k = axes.index(node["axis"])
+        if watch is not None and node["monoid"] in ("max", "min") and x.shape[k + 1] > 1:
+            watch(np.asarray(x.take(0, k + 1) - x.take(1, k + 1)))
+        return [(_reduce(node["monoid"], x, k + 1), (*axes[:k], *axes[k + 1 :]))]
+    if op == "einsum":
+        values, names = aligned(args)
+        total = values[0]
+        for v in values[1:]:
+            total = _real(total) * _real(v)
+        gone = tuple(k + 1 for k, n in enumerate(names) if n not in node["axes"])
+        kept = tuple(n for n in names if n in node["axes"])
+        return [(total.sum(gone), kept)]
+    if op == "rename":
+        ((x, axes),) = args
+        pairs = dict(node["pairs"])
+        wanted = tuple(str(n) for n, _ in node["axes"])
+        renamed = tuple(pairs.get(a, a) for a in axes)
+        ((x,), names) = aligned([(x, renamed)])
+        order = [names.index(n) for n in wanted if n in names]
+        extent = dict(zip(names, x.shape[1:], strict=True))
+        x = x.transpose(0, *(k + 1 for k in order)).reshape(len(x), *(extent.get(n, 1) for n in wanted))
+        shape = [size_value(s, sizes) for _, s in node["axes"]]
+        return [(np.broadcast_to(x, (len(x), *shape)), wanted)]
+    if op == "view":
+        return [_view(node, args, sizes)]
+    if op == "reindex":
+        return [_view(as_view(node, [axes for _, axes in args], args, sizes), args, sizes)]
+    if op == "index":
+        return [(np.arange(size_value(node["axis"][1], sizes), dtype=np.float64)[None], (node["axis"][0],))]
+    if op == "size":
+        return [(np.array([float(size_value(node["size"], sizes))]), ())]
+    if op == "const":
+        text = str(node["value"])
+        top, _, bottom = text.partition("/")
+        return [(np.array([float(top) / float(bottom or 1)]), ())]
+    if op == "fold":
+        return _fold(node, args, sizes, blocks, functions, watch)
+    return _group(node, args, sizes, blocks, functions)
+
+
+def _cut(args: Sequence[Wire], axis: str, start: int, stop: int) -> list[Wire]:
+    return [(x.take(range(start, stop), axes.index(axis) + 1), axes) if axis in axes else (x, axes) for x, axes in args]
+
+
+def _extent(args: Sequence[Wire]) -> dict[str, int]:
+    return {n: size for x, axes in args for n, size in zip(axes, x.shape[1:], strict=True)}
+
+
+def _fold(
+    node: Mapping[str, Any],
+    args: Sequence[Wire],
+    sizes: Mapping[str, int],
+    blocks: Mapping[str, int],
+    functions: Functions,
+    watch: Watch | None,
+) -> list[Wire]:
+    axis, local = node["axis"], node["block"]
+    n, length = _extent(args)[axis], blocks.get(local, 1)
+    state = _run(node["unit"], [], sizes, blocks, functions, watch)
+    for start in range(0, n, length):
+        stop = min(n, start + length)
+        here = _cut(args, axis, start, stop)
+        state = _run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions, watch)
+    return state
+
+
+def _group(
+    node: Mapping[str, Any],
+    args: Sequence[Wire],
+    sizes: Mapping[str, int],
+    blocks: Mapping[str, int],
+    functions: Functions,
+) -> list[Wire]:
+    extent = _extent(args)
+    tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
+    made: list[Wire] = []
+    for corner in product(*(range(0, n, blocks.get(local, 1)) for _, local, n in tiles)):
+        here, inner = list(args), dict(sizes)
+        place: dict[str, slice] = {}
+        for (axis, local, n), start in zip(tiles, corner, strict=True):
+            stop = min(n, start + blocks.get(local, 1))
+            here, inner[local], place[axis] = _cut(here, axis, start, stop), stop - start, slice(start, stop)
+        found = _run(node["body"], here, inner, blocks, functions, None)
+        if not made:
+            whole = {axis: n for axis, _, n in tiles}
+            for x, axes in found:
+                shape = [whole.get(a, n) for a, n in zip(axes, x.shape[1:], strict=True)]
+                made.append((np.full((max(len(v) for v, _ in (*args, (x, axes))), *shape), _NAN), axes))
+        for (total, axes), (x, _) in zip(made, found, strict=True):
+            total[(slice(None), *(place.get(a, slice(None)) for a in axes))] = x
+    if not made:
+        raise ValueError("a group over nothing")
+    return made
+
+
+def _view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Mapping[str, int]) -> Wire:
+    names = tuple(str(n) for n, _ in node["axes"])
+    shape = [size_value(s, sizes) for _, s in node["axes"]]
+    count = max(len(x) for x, _ in args)
+    grid = {
+        n: np.arange(size).reshape((1, *(size if k == j else 1 for j in range(len(shape)))))
+        for k, (n, size) in enumerate(zip(names, shape, strict=True))
+    }
+    result = np.full((count, *shape), _NAN)
+    left = np.ones((count, *shape), dtype=bool)
+
+    def number(expr: Any) -> Floats:
+        if isinstance(expr, (int, str)):
+            return np.full((1,) * (len(shape) + 1), float(sizes[expr] if isinstance(expr, str) else expr))
+        if expr[0] == "i":
+            return grid[expr[1]].astype(np.float64)
+        if expr[0] == "w":
+            (x, _), _ = aligned([args[expr[1]], (np.zeros((1,) * (len(names) + 1)), names)])
+            axes = tuple(dict.fromkeys((*args[expr[1]][1], *names)))
+            x = x.transpose(0, *(axes.index(n) + 1 for n in names))
+            return np.where(x == np.floor(x), x, _NAN)
+        a, b = number(expr[1]), number(expr[2])
+        return a + b if expr[0] == "+" else a * b if expr[0] == "*" else np.where(b > 0, np.floor(a / b), 0)
+
+    rows = np.arange(count).reshape((count, *(1 for _ in shape)))
+    for (x, axes), read in zip(args, node["reads"], strict=False):
+        taken = left
+        for op, a, b in read["where"]:
+            u, v = number(a), number(b)
+            taken = taken & ((u < v) if op == "lt" else (u <= v) if op == "le" else (u == v))
+            left = left & ~(np.isnan(u) | np.isnan(v))
+        taken = taken & left
+        places, good = [], np.ones((1,) * (len(shape) + 1), dtype=bool)
+        for axis, n in zip(axes, x.shape[1:], strict=True):
+            at = number(read["at"][axis]) if axis in read["at"] else grid[axis].astype(np.float64)
+            good = good & (at >= 0) & (at < n)
+            places.append(np.where((at >= 0) & (at < n), at, 0).astype(np.intp))
+        if x.size:
+            here = x[(rows if len(x) > 1 else np.zeros_like(rows), *places)]
+            result = np.where(taken & good, here, result)
+        left = left & ~taken
+    return result, names
+
+
+def as_view(
+    node: Mapping[str, Any], axes: Sequence[tuple[str, ...]], args: Sequence[Wire], sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """A structural map as a view of the same arrays."""
+    kind, (whole, size) = node["kind"], node["axis"]
+    parts = node["parts"]
+    given = parts if kind == "split" else [parts[node["place"]]] if kind == "slice" else [[whole, size]]
+    extent: dict[str, Any] = dict(given)
+    for (x, own), k in zip(args, range(len(args)), strict=True):
+        gone = {p for p, _ in parts} if kind == "merge" else {parts[k][0] if kind == "concat" else whole}
+        extent |= {n: s for n, s in zip(own, x.shape[1:], strict=True) if n not in gone}
+    if kind == "split":
+        at: Any = ["i", parts[0][0]]
+        for p, s in parts[1:]:
+            at = ["+", ["*", at, size_value(s, sizes)], ["i", p]]
+        reads: list[Any] = [{"at": {whole: at}, "where": []}]
+    elif kind == "slice":
+        before = sum(size_value(s, sizes) for _, s in parts[: node["place"]])
+        reads = [{"at": {whole: ["+", before, ["i", given[0][0]]]}, "where": []}]
+    elif kind == "merge":
+        digits, i = {}, ["i", whole]
+        for p, s in reversed(parts[1:]):
+            n = size_value(s, sizes)
+            digits[p], i = ["+", i, ["*", -n, ["//", i, n]]], ["//", i, n]
+        reads = [{"at": {**digits, parts[0][0]: i}, "where": []}]
+    else:
+        reads, before = [], 0
+        for p, s in parts:
+            after = before + size_value(s, sizes)
+            reads.append({"at": {p: ["+", ["i", whole], -before]}, "where": [["lt", ["i", whole], after]]})
+            before = after
+        reads[-1]["where"] = []
+    return {"axes": [[n, size_value(s, sizes)] for n, s in extent.items()], "reads": reads}
