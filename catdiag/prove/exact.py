@@ -20,6 +20,7 @@ from catdiag.prove.reals import (
     EMPTY,
     Interval,
     MinusInfinity,
+    Powers,
     Unclear,
     Undefined,
     Value,
@@ -453,7 +454,8 @@ def _node(
 
 
 __all__ = [
-    "BITS", "BOTTOM", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "Interval", "MinusInfinity",
-    "NoValue", "Unclear", "Undefined", "Value", "add", "bounds", "build", "compare", "different", "exp", "index_value",
-    "inv", "locals_of", "log", "maximum", "mul", "neg", "reduction", "run", "scalar", "size_value", "sqrt",
+    "BITS", "BOTTOM", "EMPTY", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "Interval",
+    "MinusInfinity", "NoValue", "Powers", "Unclear", "Undefined", "Value", "add", "bounds", "build", "compare",
+    "different", "exp", "index_value", "inv", "locals_of", "log", "maximum", "mul", "neg", "reduction", "run",
+    "scalar", "size_value", "sqrt",
 ]  # fmt: skip

@@ -68,7 +68,9 @@ class Powers:
 
     def __str__(self) -> str:
         top = _show(self.top)
-        return top if self.bottom == _ONE else f"({top})/({_show(self.bottom)})"
+        if self.bottom == _ONE:
+            return top
+        return (top if len(self.top) == 1 else f"({top})") + f"/({_show(self.bottom)})"
 
     def __float__(self) -> float:
         low, high = bounds(self)

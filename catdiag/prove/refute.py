@@ -1,34 +1,51 @@
 """Counterexamples: small sizes and exact arrays on which two programs certainly differ.
 
-Both programs are run on exact numbers (`prove.exact`), loops in blocks of one and two, and a difference counts
-only where the two enclosures do not meet and both programs are defined. Sizes grow from the smallest, so the
-first difference found is a small one. The search is deterministic.
+Candidates are drawn for many inputs at once, the smallest sizes first, and run in floats (`prove.sieve`); what looks
+different there is run on exact numbers (`prove.exact`), which alone give the verdict. Where nothing differs, inputs
+are solved for at which something turns: what is compared is equal, a divisor is 0, a root or logarithm ends. A
+counterexample is shrunk: sizes first, then numbers towards 0 and 1. The search is deterministic, and bounded by counts
+of work.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from catdiag.kernel.check import condition
-from catdiag.kernel.terms import Term, leaves
-from catdiag.prove import exact
+import numpy as np
+
+from catdiag.kernel.terms import Term
+from catdiag.prove import exact, sieve
+from catdiag.prove.functions import Free, Function
+from catdiag.prove.points import Batch, Drawer, Point, Pool
+from catdiag.prove.shrink import shrink
+from catdiag.prove.solve import solved
+from catdiag.prove.vacuity import meeting, symbols_of
 
 if TYPE_CHECKING:
-    import numpy as np
+    from numpy.typing import NDArray
+
+    Flags = NDArray[np.bool_]
+
+BATCH = 128
+"""Inputs that are run at once."""
+_SUSPECTS = 4
+_MISSES = 24
+_HINT = 24
+_FREE = 8
 
 
 @dataclass(frozen=True)
 class Counterexample:
     """Sizes and exact arrays on which two diagrams differ.
 
-    `.arrays` are nested lists of rationals by input name, `.lhs` and `.rhs` the two values (a rational, or the
-    middle of an enclosure) at `.index` of output `.output`; `.blocks` are the sizes of blocks and tiles used, and
-    `.functions` says what stood for uninterpreted functions.
+    `.arrays` are nested lists of rationals by input name, `.lhs` and `.rhs` the two values (a rational, a quotient of
+    powers of e, or an enclosure; `float` gives each as a number) at `.index` of output `.output`; `.blocks` are the
+    sizes of blocks and tiles used, and `.functions` says what stood for uninterpreted functions: call them, or give
+    them to `Diagram.run`. `.undefined` is "rhs" where the right program has no value though the left one has, with
+    `.reason` saying what has none and where; `.rhs` is then None. `.floats` are the two values as NumPy gives them.
     """
 
     sizes: dict[str, int]
@@ -38,18 +55,28 @@ class Counterexample:
     index: dict[str, int]
     output: int = 0
     blocks: dict[str, int] = field(default_factory=dict)
-    functions: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    undefined: str | None = None
+    reason: str = ""
+    floats: tuple[float, float] | None = None
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    elements: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def numpy(self) -> dict[str, np.ndarray]:
-        """The arrays as NumPy arrays of floats (of truth values where they are such)."""
-        import numpy as np
+    def numpy(self) -> dict[str, Any]:
+        """The arrays for NumPy: of floats, of truth values or of integers, as the inputs are declared."""
 
         def convert(x: Any) -> Any:
             if isinstance(x, list):
                 return [convert(v) for v in x]
-            return x if isinstance(x, bool) else float(x)
+            return x if isinstance(x, bool) else float(x) if not isinstance(x, exact.MinusInfinity) else -np.inf
 
-        return {name: np.array(convert(value)) for name, value in self.arrays.items()}
+        found = {}
+        for name, value in self.arrays.items():
+            array = np.array(convert(value))
+            if self.elements.get(name) in ("bool", "int"):
+                array = array.astype(np.bool_ if self.elements[name] == "bool" else np.int64)
+            found[name] = array.reshape(self.shapes.get(name, array.shape))
+        return found
 
     def __str__(self) -> str:
         where = ", ".join(f"{a}={i}" for a, i in self.index.items())
@@ -57,8 +84,12 @@ class Counterexample:
         if self.blocks:
             lines.append("blocks " + ", ".join(f"{k}={v}" for k, v in self.blocks.items()))
         lines += [f"{name} = {_text(value)}" for name, value in self.arrays.items()]
-        lines += [f"{name} is {text}" for name, text in self.functions.items()]
-        lines.append(f"left gives {self.lhs}, right gives {self.rhs}" + (f" at {where}" if where else ""))
+        lines += [f"{name} is {function}" for name, function in self.functions.items()]
+        at = f" at {where}" if where else ""
+        if self.undefined is not None:
+            lines.append(f"left gives {said(self.lhs)}{at}, right is not defined: {self.reason}")
+        else:
+            lines.append(f"left gives {said(self.lhs)}, right gives {said(self.rhs)}{at}")
         return "\n".join(lines)
 
 
@@ -66,144 +97,341 @@ def _text(value: Any) -> str:
     return "[" + ", ".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
 
 
+def said(value: Any) -> str:
+    """A value as text: exact where that is short, and as a decimal where it is not rational."""
+    if isinstance(value, exact.Powers):
+        text = str(value)
+        about = str(exact.Interval(*exact.bounds(value)))
+        return f"{text} ≈ {about}" if len(text) <= 60 else about
+    return str(value)
+
+
 def refute(
-    statement: Mapping[str, Any], tries: int = 400, operations: int = 150_000, seed: int = 0
+    statement: Mapping[str, Any],
+    tries: int = 200,
+    operations: int = 80_000_000,
+    seed: int = 0,
+    goal: Sequence[Term] = (),
+    partial: bool = False,
 ) -> Counterexample | None:
     """A counterexample to a statement (two core programs and assumptions), or None if none was found.
 
-    The search is bounded by `tries` and by a number of scalar `operations`, so that it ends in seconds.
+    Both programs are defined on it, unless `partial`: then one on which only the left one is will do, where there is
+    no other. `goal` are terms at which a proof stopped; their numbers are tried. The search is bounded by `tries`
+    (batches of inputs) and by a number of scalar `operations`, so that it ends in about a second.
     """
-    left, right = statement["left"], statement["right"]
-    symbols = sorted(exact.symbols_of(left) | exact.symbols_of(right))
-    assumptions = [condition(c) for c in statement["assume"]]
-    rng = random.Random(seed)
-    locals_ = sorted(set(_locals(left)) | set(_locals(right)))
-    names = sorted(set(_functions(left)) | set(_functions(right)))
-    shapes = list(_shapes(symbols, assumptions))
-    if not shapes:
-        return None
-    budget = exact.Budget(operations)
-    for k in range(tries):
-        sizes = shapes[k % len(shapes)] if k >= len(shapes) else shapes[k]
-        blocks = {name: 1 + rng.randrange(2) if k % 3 else 1 for name in locals_}
-        functions, told = _interpretations(names, rng)
-        inputs = [_random_array(d, sizes, rng, simple=k < tries // 2) for d in left["inputs"]]
+    search = Search(statement, tries, operations, seed, goal)
+    found = search.find()
+    if found is None and partial and search.half is not None:
+        found = shrink(search, search.half, half=True)
+    return found
+
+
+def agreeing(statement: Mapping[str, Any], count: int = 16, operations: int = 600_000) -> Counterexample | None:
+    """A counterexample among a few inputs: none may be found to what is proved."""
+    search = Search(statement, 2, operations, 1, ())
+    return search.find(count, quick=True)
+
+
+class Search:
+    """A search for inputs of one statement on which its two programs differ."""
+
+    def __init__(
+        self, statement: Mapping[str, Any], tries: int, operations: int, seed: int, goal: Sequence[Term]
+    ) -> None:
+        self.left, self.right = statement["left"], statement["right"]
+        self.declared: list[Mapping[str, Any]] = list(self.left["inputs"])
+        self.assume: list[Any] = list(statement["assume"])
+        mentioned = set().union(*map(symbols_of, self.assume), *map(exact.symbols_of, (self.left, self.right)))
+        self.symbols = sorted(mentioned)
+        self.locals = sorted(exact.locals_of(self.left) | exact.locals_of(self.right))
+        self.names = sorted(set(_functions(self.left)) | set(_functions(self.right)))
+        constants, whole = _numbers((self.left, self.right), goal)
+        self.hints = sorted({n + k for n in whole if 2 <= n <= _HINT for k in (0, 1, 2)})
+        if _mentions(self.left, "log") or _mentions(self.right, "log"):
+            constants += [exact.exp(c) for c in (Fraction(1), Fraction(-1), *constants[:4])]
+        self.pool = Pool(constants)
+        self.drawer = Drawer(self.declared, _positions(self.left, self.right), self.names, self.pool, seed)
+        self.tries, self.operations = tries, operations
+        self.meter = sieve.Meter(operations)
+        self.misses = 0
+        self.half: Point | None = None
+        """An input on which the left program is defined and the right one is not."""
+
+    # -- the walk over sizes ---------------------------------------------------------------------------------
+
+    def find(self, count: int = BATCH, quick: bool = False) -> Counterexample | None:
+        """A counterexample, shrunk unless `quick`."""
+        shapes = self.shapes()
         try:
-            ours = exact.run(left, inputs, sizes, blocks, functions, budget)
-            theirs = exact.run(right, inputs, sizes, blocks, functions, budget)
+            for k, sizes in enumerate(self._turns(shapes[-1:] if quick and len(shapes) < 2 else shapes, quick)):
+                if k >= self.tries or self.misses > _MISSES:
+                    break
+                batch = self.drawer.draw(sizes, self._blocks(k), count)
+                point = self.suspect(batch)
+                if point is None and not quick and k % 3 == 2:
+                    batch = solved(self, batch)
+                    point = self.suspect(batch)
+                if point is not None:
+                    return self.check(point) if quick else shrink(self, point)
         except exact.Exhausted:
+            pass
+        return None if quick else self._free(shapes)
+
+    def _free(self, shapes: Sequence[dict[str, int]]) -> Counterexample | None:
+        """A counterexample with functions that obey no law: what holds of all polynomials need not hold."""
+        if not self.names:
             return None
-        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            for i, value in a.values.items():
+        for k, sizes in enumerate(shapes[:_FREE]):
+            batch = self.drawer.draw(sizes, self._blocks(k), 8)
+            for row in range(8):
+                point = batch.point(row, self.declared, self.pool)
+                free = {name: Free(f"{k} {row} {name}") for name in self.names}
+                if self.check(replace(point, functions=free)) is not None:
+                    return self.check(replace(point, functions={n: f.function() for n, f in free.items()}))
+        return None
+
+    def shapes(self) -> list[dict[str, int]]:
+        """Sizes that meet the assumptions, the smallest first, and some larger ones."""
+        found = meeting(self.symbols, self.assume, count=40)
+        for hints in (self.hints[:3], self.hints[3:6], self.hints[6:9]) if self.hints else ():
+            found += meeting(self.symbols, self.assume, least=2, hints=hints, count=60)[-12:]
+        found += meeting(self.symbols, self.assume, least=2, count=4)
+        found += meeting(self.symbols, self.assume, least=3, count=2)
+        found += [s for s in meeting(self.symbols, self.assume, least=1, count=60) if max(s.values(), default=0) > 3][
+            :6
+        ]
+        unique = {tuple(sizes.values()): sizes for sizes in found if self._cells(sizes) <= 4096}
+        return list(unique.values())
+
+    def _turns(self, shapes: Sequence[dict[str, int]], quick: bool) -> Iterator[dict[str, int]]:
+        if quick:
+            large = [s for s in shapes if min(s.values(), default=2) >= 2]
+            yield from [*large[:1], *shapes[:1]]
+            return
+        while shapes:
+            yield from shapes
+
+    def _cells(self, sizes: Mapping[str, int]) -> int:
+        total = 0
+        for d in self.declared:
+            cells = 1
+            for _, s in d["axes"]:
+                cells *= exact.size_value(s, sizes)
+            total += cells
+        return total
+
+    def _blocks(self, k: int) -> dict[str, int]:
+        return {name: 1 + (k + j) % 2 for j, name in enumerate(self.locals)}
+
+    # -- floats ----------------------------------------------------------------------------------------------
+
+    def outputs(self, batch: Batch, meter: sieve.Meter | None = None) -> tuple[list[sieve.Wire], list[sieve.Wire]]:
+        """The outputs of both programs in floats."""
+        wires, functions = batch.wires(self.declared, self.pool), batch.polynomials(self.pool)
+        meter = meter or self.meter
+        left = sieve.outputs(self.left, wires, batch.sizes, batch.blocks, functions, meter)
+        return left, sieve.outputs(self.right, wires, batch.sizes, batch.blocks, functions, meter)
+
+    def differing(self, batch: Batch) -> tuple[Flags, Flags]:
+        """For each input, whether the programs look different there, and whether only the left one looks defined."""
+        left, right = self.outputs(batch)
+        count = len(batch.arrays[0]) if batch.arrays else 1
+        apart, fine, missing = (np.zeros(count, dtype=bool) for _ in range(3))
+        fine[:] = True
+        with np.errstate(all="ignore"):
+            for x, y in zip(left, right, strict=True):
+                (a, b), _ = sieve.aligned([x, y])
+                over = tuple(range(1, a.ndim))
+                gap = np.abs(a - b) > 1e-7 + 1e-7 * np.maximum(np.abs(a), np.abs(b))
+                gap |= np.isinf(a) != np.isinf(b)
+                apart |= gap.any(over)
+                fine &= ~np.isnan(a).any(over)
+                missing |= np.isnan(b).any(over)
+        return apart & fine & ~missing, fine & missing
+
+    def suspect(self, batch: Batch) -> Point | None:
+        """An input of a batch on which the programs differ, if exact numbers say so."""
+        apart, half = self.differing(batch)
+        for point in self._plainest(batch, apart):
+            if self.check(point) is not None:
+                return point
+            self.misses += 1
+        if self.half is None:
+            self.half = next((p for p in self._plainest(batch, half) if self.check(p, half=True) is not None), None)
+        return None
+
+    def _plainest(self, batch: Batch, flags: Flags) -> Iterator[Point]:
+        rows = np.flatnonzero(flags)
+        if len(rows):
+            costs = self.pool.costs()
+            price = sum((costs[a[rows]].reshape(len(rows), -1).sum(1) for a in batch.arrays), np.zeros(len(rows)))
+            for row in rows[np.argsort(price, kind="stable")][:_SUSPECTS]:
+                yield batch.point(int(row), self.declared, self.pool)
+
+    # -- exact numbers ---------------------------------------------------------------------------------------
+
+    def check(self, point: Point, half: bool = False) -> Counterexample | None:
+        """The counterexample that a point is, by exact numbers. With `half`, one on which only the left is defined."""
+        for bits in (exact.BITS, 4 * exact.BITS):
+            budget = exact.Budget(200_000, bits)
+            try:
+                left = self._run(self.left, point, budget)
+                if any(isinstance(v, exact.NoValue) and v.undefined for a in left for v in a.values.values()):
+                    return None
+                right = self._run(self.right, point, budget)
+            except exact.Exhausted:
+                return None
+            missing = [v for a in (*left, *right) for v in a.values.values() if isinstance(v, exact.NoValue)]
+            if half and any(v.undefined for v in missing) and len(missing) == sum(v.undefined for v in missing):
+                return self._undefined(point, left, right)
+            if not missing:
+                return None if half else self._difference(point, left, right)
+            if all(v.undefined for v in missing):
+                return None
+        return None
+
+    @staticmethod
+    def _run(program: Mapping[str, Any], point: Point, budget: exact.Budget) -> list[exact.Array]:
+        return exact.run(program, point.arrays, point.sizes, point.blocks, point.functions, budget)
+
+    def _difference(
+        self, point: Point, left: Sequence[exact.Array], right: Sequence[exact.Array]
+    ) -> Counterexample | None:
+        for number, (a, b) in enumerate(zip(left, right, strict=True)):
+            for i, x in a.values.items():
                 index = dict(zip(a.axes, i, strict=True))
-                other = b.at(index)
-                if isinstance(value, exact.NoValue) or isinstance(other, exact.NoValue):
-                    continue
-                if exact.different(value, other):
-                    arrays = {str(d["name"]): _nested(array) for d, array in zip(left["inputs"], inputs, strict=True)}
-                    return Counterexample(sizes, arrays, _shown(value), _shown(other), index, number, blocks, told)
-    return None
+                y = b.at(index)
+                if not isinstance(x, exact.NoValue) and not isinstance(y, exact.NoValue) and exact.different(x, y):
+                    return self._made(point, x, y, index, number)
+        return None
+
+    def _undefined(
+        self, point: Point, left: Sequence[exact.Array], right: Sequence[exact.Array]
+    ) -> Counterexample | None:
+        for number, (a, b) in enumerate(zip(left, right, strict=True)):
+            for i, x in a.values.items():
+                index = dict(zip(a.axes, i, strict=True))
+                y = b.at(index)
+                if isinstance(y, exact.NoValue):
+                    return self._made(point, x, None, index, number, str(y))
+        return None
+
+    def _made(
+        self, point: Point, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
+    ) -> Counterexample:
+        names = [str(d["name"]) for d in self.declared]
+        return Counterexample(
+            point.sizes,
+            {name: nested(a) for name, a in zip(names, point.arrays, strict=True)},
+            x,
+            y,
+            index,
+            number,
+            point.blocks,
+            {n: f.function() if isinstance(f, Free) else f for n, f in point.functions.items()},
+            None if reason is None else "rhs",
+            reason or "",
+            None,
+            {name: a.shape for name, a in zip(names, point.arrays, strict=True)},
+            {name: str(d["element"]) for name, d in zip(names, self.declared, strict=True)},
+        )
 
 
-def _shown(value: exact.Value) -> Any:
-    if isinstance(value, exact.MinusInfinity):
-        return float("-inf")
-    return value if isinstance(value, (bool, Fraction)) else float(sum(exact.bounds(value)) / 2)
+def nested(array: exact.Array) -> Any:
+    """The elements of an array as nested lists."""
 
-
-def _locals(program: Mapping[str, Any]) -> Iterator[str]:
-    for node in program["nodes"]:
-        if node["op"] == "fold":
-            yield node["block"]
-        elif node["op"] == "group":
-            yield from (local for _, local in node["tiles"])
-            yield from _locals(node["body"])
-
-
-def _functions(program: Mapping[str, Any]) -> Iterator[str]:
-    for node in program["nodes"]:
-        if node["op"] == "map" and str(node["fn"]).startswith("apply:"):
-            yield f"{node['fn'][6:]}"
-        for body in ("unit", "step", "merge", "state", "body"):
-            if body in node:
-                yield from _functions(node[body])
-
-
-def _shapes(symbols: Sequence[str], assumptions: Sequence[Term]) -> Iterator[dict[str, int]]:
-    """Sizes that meet the assumptions, the smallest first; not more than a few dozen."""
-    top = 3
-    needed = {s for c in assumptions for s in leaves(c, "size")}
-    numbers = [int(n) for c in assumptions for n in leaves(c, "num") if Fraction(n).denominator == 1]
-    if needed and numbers:
-        top = max(top, min(max(numbers) + 2, 12))
-    choices = (
-        sorted(product(range(1, top + 1), repeat=len(symbols)), key=lambda v: (sum(v), v))
-        if len(symbols) <= 5
-        else [(1,) * len(symbols), (2,) * len(symbols), (3,) * len(symbols)]
-    )
-    count = 0
-    for values in choices:
-        sizes = dict(zip(symbols, values, strict=True))
-        if all(_holds(c, sizes) for c in assumptions):
-            yield sizes
-            count += 1
-            if count >= 60:
-                return
-
-
-def _holds(c: Term, sizes: Mapping[str, int]) -> bool:
-    def value(t: Term) -> int:
-        if t.op == "num":
-            return int(Fraction(str(t.data)))
-        if t.op == "size":
-            return sizes.get(str(t.data), 1)
-        parts = [value(a) for a in t.args]
-        result = parts[0]
-        for p in parts[1:]:
-            result = result + p if t.op == "add" else result * p
-        return result
-
-    a, b = (value(t) for t in c.args)
-    return {"lt": a < b, "le": a <= b, "eq": a == b}[c.op]
-
-
-def _interpretations(
-    names: Sequence[str], rng: random.Random
-) -> tuple[dict[str, Callable[..., Fraction]], dict[str, str]]:
-    functions: dict[str, Callable[..., Fraction]] = {}
-    told: dict[str, str] = {}
-    for name in names:
-        a, b, c = (Fraction(rng.randrange(-3, 4)) for _ in range(3))
-
-        def polynomial(*xs: Fraction, a: Fraction = a, b: Fraction = b, c: Fraction = c) -> Fraction:
-            mixed = sum(((k + 1) * x for k, x in enumerate(xs)), Fraction(0))
-            return a + b * mixed + c * mixed * mixed
-
-        functions[name] = polynomial
-        told[name] = f"{a} + {b}·t + {c}·t², t = x₁ + 2·x₂ + …"
-    return functions, told
-
-
-def _random_array(
-    declared: Mapping[str, Any], sizes: Mapping[str, int], rng: random.Random, simple: bool
-) -> exact.Array:
-    names = [str(n) for n, _ in declared["axes"]]
-    shape = [exact.size_value(s, sizes) for _, s in declared["axes"]]
-
-    def value(_: tuple[int, ...]) -> exact.Value:
-        if declared["element"] == "bool":
-            return rng.random() < 0.5
-        if declared["element"] == "int" or simple:
-            return Fraction(rng.randrange(-2, 4))
-        return Fraction(rng.randrange(-6, 7), rng.choice((1, 2, 3)))
-
-    return exact.build(names, shape, value)
-
-
-def _nested(array: exact.Array) -> Any:
     def part(prefix: tuple[int, ...]) -> Any:
         if len(prefix) == len(array.shape):
             return array.values[prefix]
         return [part((*prefix, k)) for k in range(array.shape[len(prefix)])]
 
     return part(())
+
+
+# -- what programs mention ------------------------------------------------------------------------------------
+
+
+def _bodies(program: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    stack = [program]
+    while stack:
+        here = stack.pop()
+        yield here
+        stack.extend(node[body] for node in here["nodes"] for body in _INSIDE if body in node)
+
+
+_INSIDE = ("unit", "step", "merge", "state", "body")
+
+
+def _functions(program: Mapping[str, Any]) -> Iterator[str]:
+    for body in _bodies(program):
+        for node in body["nodes"]:
+            if node["op"] == "map" and str(node["fn"]).startswith("apply:"):
+                yield f"{node['fn'][6:]}"
+
+
+def _mentions(program: Mapping[str, Any], fn: str) -> bool:
+    return any(node.get("fn") == fn for body in _bodies(program) for node in body["nodes"])
+
+
+def _numbers(programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]) -> tuple[list[exact.Value], set[int]]:
+    """The constants of programs, and the whole numbers at which their sizes and indices may matter."""
+    constants: dict[Fraction, None] = {}
+    whole: set[int] = set()
+    for program in programs:
+        for body in _bodies(program):
+            for node in body["nodes"]:
+                if node["op"] == "const" and node["value"] != "-inf":
+                    constants[Fraction(node["value"])] = None
+                elif node["op"] == "view":
+                    whole |= {abs(n) for read in node["reads"] for n in _integers([read["at"], read["where"]])}
+    stack = list(goal)
+    seen: set[Term] = set()
+    while stack and len(seen) < 2000:
+        t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        if t.op == "num" and isinstance(t.data, Fraction):
+            constants[t.data] = None
+        stack.extend(t.args)
+    whole |= {abs(int(c)) for c in constants if c.denominator == 1}
+    plain: list[exact.Value] = [c for c in constants if abs(c) < 10**6 and c.denominator < 10**6]
+    return plain[:24], whole
+
+
+def _integers(data: Any) -> set[int]:
+    if isinstance(data, dict):
+        return set().union(*map(_integers, data.values()))
+    if isinstance(data, (list, tuple)):
+        return set().union(*map(_integers, data))
+    return {data} if isinstance(data, int) else set()
+
+
+def _positions(*programs: Mapping[str, Any]) -> dict[int, list[Any]]:
+    """The inputs that are read as indices, with the sizes of the axes that they go into."""
+    found: dict[int, list[Any]] = {}
+    for program in programs:
+        inputs = program["inputs"]
+        for node in program["nodes"]:
+            if node["op"] != "view":
+                continue
+            for source, read in zip(node["args"], node["reads"], strict=False):
+                own = dict(inputs[source]["axes"]) if source < len(inputs) else {}
+                for axis, expr in read["at"].items():
+                    for k in _arrays_in(expr):
+                        if node["args"][k] < len(inputs) and axis in own:
+                            found.setdefault(node["args"][k], []).append(own[axis])
+    return found
+
+
+def _arrays_in(expr: Any) -> Iterator[int]:
+    if isinstance(expr, (list, tuple)):
+        if expr[0] == "w":
+            yield expr[1]
+        elif expr[0] != "i":
+            for e in expr[1:]:
+                yield from _arrays_in(e)
+
+
+__all__ = ["Counterexample", "Search", "agreeing", "refute"]

@@ -9,21 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from catdiag.prove.exact import size_value
+from catdiag.prove.exact import Budget, Exhausted, size_value
 
 Floats: TypeAlias = NDArray[np.float64]
 Wire: TypeAlias = tuple[Floats, tuple[str, ...]]
 """Values [input, *axes] and the names of the axes; the first dimension is 1 where all inputs give the same."""
 Functions: TypeAlias = Mapping[str, Callable[..., Floats]]
-Watch: TypeAlias = Callable[[Floats], None]
-"""Is given what a program turns on: differences of what is compared, divisors, arguments of roots and logarithms."""
-
 _NAN = np.float64("nan")
+_NODE = 5000
+"""What a node costs besides its scalars, in scalars."""
+_LARGEST = 4_000_000
+
+
+class Meter:
+    """Counts work; and collects what programs turn on, if asked to.
+
+    `watched` gets differences of what is compared, divisors, and arguments of roots and logarithms.
+    """
+
+    def __init__(self, operations: int, watch: bool = False) -> None:
+        self.budget = Budget(operations)
+        self.watched: list[Floats] | None = [] if watch else None
+
+    def spend(self, scalars: int) -> None:
+        """Counts a node. Raises Exhausted where nothing is left, or the node alone takes too much memory."""
+        if scalars > _LARGEST:
+            raise Exhausted
+        self.budget.spend(_NODE + scalars)
+
+    def watch(self, values: Floats) -> None:
+        """Keeps values whose zeros matter."""
+        if self.watched is not None:
+            self.watched.append(values)
 
 
 def outputs(
@@ -32,11 +55,11 @@ def outputs(
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Functions,
-    watch: Watch | None = None,
+    meter: Meter,
 ) -> list[Wire]:
-    """The outputs of a core program; −∞ is no value in an output of reals."""
+    """The outputs of a core program; −∞ is no value in an output of reals. Raises Exhausted."""
     with np.errstate(all="ignore"):
-        found = _run(program, inputs, sizes, blocks, functions, watch)
+        found = _run(program, inputs, sizes, blocks, functions, meter)
         return [
             (v if element in ("extended", "bool") else np.where(np.isinf(v), _NAN, v), axes)
             for (v, axes), (_, element) in zip(found, program["outputs"], strict=True)
@@ -63,11 +86,13 @@ def _run(
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Functions,
-    watch: Watch | None,
+    meter: Meter,
 ) -> list[Wire]:
     wires = list(inputs)
     for node in program["nodes"]:
-        wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, watch))
+        made = _node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, meter)
+        meter.spend(sum(x.size for x, _ in made))
+        wires.extend(made)
     return [wires[w] for w, _ in program["outputs"]]
 
 
@@ -86,11 +111,18 @@ def _said(holds: Any, *args: Floats) -> Floats:
     return np.where(missing, _NAN, holds)
 
 
+def _near(a: Floats, b: Floats) -> Any:
+    """Whether two numbers may be one but for rounding."""
+    gap = np.abs(a - b)
+    return (a == b) | ((gap <= 1e-13 * np.maximum(np.abs(a), np.abs(b))) & np.isfinite(gap))
+
+
 _SCALARS: dict[str, Callable[..., Floats]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - _real(b),
     "mul": lambda a, b: _real(a) * _real(b),
     "div": lambda a, b: np.where(b == 0, _NAN, _real(a) / _real(b)),
+    "floordiv": lambda a, b: _said(np.where(b > 0, np.floor(a / b), 0), a, b),
     "neg": lambda a: -_real(a),
     "exp": np.exp,
     "log": lambda a: np.where(a <= 0, _NAN, np.log(a)),
@@ -100,17 +132,17 @@ _SCALARS: dict[str, Callable[..., Floats]] = {
     "abs": lambda a: np.abs(_real(a)),
     "max": np.maximum,
     "min": lambda a, b: np.minimum(_real(a), _real(b)),
-    "eq": lambda a, b: _said(a == b, a, b),
-    "ne": lambda a, b: _said(a != b, a, b),
-    "lt": lambda a, b: _said(a < b, a, b),
-    "le": lambda a, b: _said(a <= b, a, b),
+    "eq": lambda a, b: _said(_near(a, b), a, b),
+    "ne": lambda a, b: _said(~_near(a, b), a, b),
+    "lt": lambda a, b: _said((a < b) & ~_near(a, b), a, b),
+    "le": lambda a, b: _said((a <= b) | _near(a, b), a, b),
     "and": lambda a, b: _said((a != 0) & (b != 0), a, b),
     "or": lambda a, b: _said((a != 0) | (b != 0), a, b),
     "not": lambda a: _said(a == 0, a),
     "where": lambda c, a, b: np.where(np.isnan(c), _NAN, np.where(c != 0, a, b)),
 }
 _COMPARED = {"eq", "ne", "lt", "le", "max", "min"}
-_CRITICAL = {"abs": 0, "sqrt": 0, "log": 0, "where": 0, "div": 1}
+_CRITICAL = {"abs": 0, "sqrt": 0, "log": 0, "div": 1}
 
 
 def _reduce(monoid: str, x: Floats, axis: int) -> Floats:
@@ -131,28 +163,29 @@ def _node(
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Functions,
-    watch: Watch | None,
+    meter: Meter,
 ) -> list[Wire]:
     op = node["op"]
     if op == "map":
         name = node["fn"]
         values, names = aligned(args)
-        if watch is not None and name in _COMPARED:
-            watch(values[0] - values[1])
-        elif watch is not None and name in _CRITICAL:
-            watch(values[_CRITICAL[name]])
+        if name in _COMPARED:
+            meter.watch(values[0] - values[1])
+        elif name in _CRITICAL:
+            meter.watch(values[_CRITICAL[name]])
         if name.startswith("apply:"):
             return [(functions[name[6:]](*map(_real, values)), names)]
         return [(np.asarray(_SCALARS[name](*values), dtype=np.float64), names)]
     if op == "reduce":
         ((x, axes),) = args
         k = axes.index(node["axis"])
-        if watch is not None and node["monoid"] in ("max", "min") and x.shape[k + 1] > 1:
-            watch(np.asarray(x.take(0, k + 1) - x.take(1, k + 1)))
+        if node["monoid"] in ("max", "min") and x.shape[k + 1] > 1:
+            meter.watch(np.asarray(x.take(0, k + 1) - x.take(1, k + 1)))
         return [(_reduce(node["monoid"], x, k + 1), (*axes[:k], *axes[k + 1 :]))]
     if op == "einsum":
         values, names = aligned(args)
         total = values[0]
+        meter.spend(prod(max(lengths) for lengths in zip(*(v.shape for v in values), strict=True)))
         for v in values[1:]:
             total = _real(total) * _real(v)
         gone = tuple(k + 1 for k, n in enumerate(names) if n not in node["axes"])
@@ -182,8 +215,8 @@ def _node(
         top, _, bottom = text.partition("/")
         return [(np.array([float(top) / float(bottom or 1)]), ())]
     if op == "fold":
-        return _fold(node, args, sizes, blocks, functions, watch)
-    return _group(node, args, sizes, blocks, functions)
+        return _fold(node, args, sizes, blocks, functions, meter)
+    return _group(node, args, sizes, blocks, functions, meter)
 
 
 def _cut(args: Sequence[Wire], axis: str, start: int, stop: int) -> list[Wire]:
@@ -200,15 +233,15 @@ def _fold(
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Functions,
-    watch: Watch | None,
+    meter: Meter,
 ) -> list[Wire]:
     axis, local = node["axis"], node["block"]
     n, length = _extent(args)[axis], blocks.get(local, 1)
-    state = _run(node["unit"], [], sizes, blocks, functions, watch)
+    state = _run(node["unit"], [], sizes, blocks, functions, meter)
     for start in range(0, n, length):
         stop = min(n, start + length)
         here = _cut(args, axis, start, stop)
-        state = _run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions, watch)
+        state = _run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions, meter)
     return state
 
 
@@ -218,6 +251,7 @@ def _group(
     sizes: Mapping[str, int],
     blocks: Mapping[str, int],
     functions: Functions,
+    meter: Meter,
 ) -> list[Wire]:
     extent = _extent(args)
     tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
@@ -228,7 +262,7 @@ def _group(
         for (axis, local, n), start in zip(tiles, corner, strict=True):
             stop = min(n, start + blocks.get(local, 1))
             here, inner[local], place[axis] = _cut(here, axis, start, stop), stop - start, slice(start, stop)
-        found = _run(node["body"], here, inner, blocks, functions, None)
+        found = _run(node["body"], here, inner, blocks, functions, meter)
         if not made:
             whole = {axis: n for axis, _, n in tiles}
             for x, axes in found:

@@ -43,7 +43,7 @@ def agree(diagram: Diagram, seed: int) -> None:
         ]
         shape = (len(many), *many[0][k].shape)
         stacked.append((np.array(values).reshape(shape), many[0][k].axes))
-    floats = sieve.outputs(made, stacked, sizes, blocks, {})
+    floats = sieve.outputs(made, stacked, sizes, blocks, {}, sieve.Meter(10**9))
     for row, arrays in enumerate(many):
         for (x, axes), out in zip(floats, exact.run(made, arrays, sizes, blocks, {}), strict=True):
             for i, element in out.values.items():
