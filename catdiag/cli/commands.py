@@ -94,7 +94,7 @@ def run_prove(
 
                 _write(counterexample, npz(error.counterexample))
                 again = replay(statement_of(f, g, assume), read(counterexample))
-                print(f"replayed from {counterexample}: left gives {again.lhs}, right gives {again.rhs}")
+                print(f"replayed from {counterexample}: {again.verdict}")
             return REFUTED
         except Undecided as error:
             print(f"undecided: {error.message}")

@@ -2,7 +2,7 @@
 
 Its arrays: each input by its name; `sizes.q` for each size; `value.left` and `value.right` at `index.q`, …
 (`index.output` counts the outputs from 0); and `exact`, all of it as JSON with rationals as text, since `1/3` is no
-float.
+float. Where the right program has no value, `value.right` is NaN and `undefined` says why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def npz(found: Counterexample) -> bytes:
     arrays: dict[str, Any] = dict(found.numpy())
     arrays.update({f"sizes.{name}": np.array(value) for name, value in found.sizes.items()})
     arrays.update({f"index.{name}": np.array(value) for name, value in {**found.index, "output": found.output}.items()})
-    arrays["value.left"], arrays["value.right"] = np.array(float(found.lhs)), np.array(float(found.rhs))
+    arrays["value.left"] = np.array(float(found.lhs))
+    arrays["value.right"] = np.array(np.nan if found.undefined else float(found.rhs))
+    if found.undefined:
+        arrays.setdefault("undefined", np.array(found.reason))
     arrays.setdefault("exact", np.array(json.dumps(as_data(found), ensure_ascii=False)))
     # Not `np.savez`, whose own parameters would take the place of inputs of the same names.
     content = io.BytesIO()

@@ -204,43 +204,6 @@ def _where(args: Sequence[Array]) -> Array:
     return build(names, tuple(extent.values()), element)
 
 
-def _reindex(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
-    """A structural map, by going over all the indices of its inputs."""
-    kind, whole = node["kind"], str(node["axis"][0])
-    parts = [(str(p), size_value(s, sizes)) for p, s in node["parts"]]
-    given = parts if kind == "split" else [parts[node["place"]]]
-    if kind in ("merge", "concat"):
-        given = [(whole, size_value(node["axis"][1], sizes))]
-    extent = dict(given)
-    for k, array in enumerate(args):
-        gone = {p for p, _ in parts} if kind == "merge" else {parts[k][0] if kind == "concat" else whole}
-        extent |= {n: size for n, size in zip(array.axes, array.shape, strict=True) if n not in gone}
-
-    def value(i: tuple[int, ...]) -> Element:
-        at = dict(zip(extent, i, strict=True))
-        array = args[0]
-        if kind == "split":
-            at[whole] = 0
-            for p, size in parts:
-                at[whole] = at[whole] * size + at[p]
-        elif kind == "merge":
-            left = at[whole]
-            for p, size in reversed(parts):
-                left, at[p] = divmod(left, size)
-        elif kind == "slice":
-            at[whole] = sum(size for _, size in parts[: node["place"]]) + at[given[0][0]]
-        else:
-            left = at[whole]
-            k = 0
-            while left >= parts[k][1]:
-                left -= parts[k][1]
-                k += 1
-            array, at[parts[k][0]] = args[k], left
-        return array.at(at)
-
-    return build(tuple(extent), tuple(extent.values()), value)
-
-
 def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], args: Sequence[Array]) -> int:
     """The number that an index expression of a view is. Raises Undefined and Unclear for a read that has none."""
     if isinstance(expr, int):
@@ -412,8 +375,6 @@ def _node(
     if op == "view":
         budget.spend(2 * prod(size_value(s, sizes) for _, s in node["axes"]))
         return [_view(node, args, sizes)]
-    if op == "reindex":
-        return [_reindex(node, args, sizes)]
     if op == "index":
         return [build([node["axis"][0]], [size_value(node["axis"][1], sizes)], lambda i: Fraction(i[0]))]
     if op == "size":

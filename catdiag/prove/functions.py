@@ -59,6 +59,21 @@ class Function:
             total = total + here * (float(value) - total)
         return total
 
+    def data(self) -> dict[str, Any]:
+        """The function as plain data.
+
+        >>> Function((Fraction(1, 2), Fraction(1))).data()
+        {'polynomial': ['1/2', '1'], 'table': []}
+        """
+        table = [[[str(x) for x in known], str(value)] for known, value in self.table]
+        return {"polynomial": [str(c) for c in self.coefficients], "table": table}
+
+    @staticmethod
+    def of_data(data: Any) -> Function:
+        """The function of plain data. Raises ValueError, TypeError or KeyError for what is none."""
+        table = tuple((tuple(Fraction(x) for x in known), Fraction(value)) for known, value in data["table"])
+        return Function(tuple(Fraction(c) for c in data["polynomial"]), table)
+
     def __str__(self) -> str:
         powers = ["", "t", *(f"t{_raised(k)}" for k in range(2, len(self.coefficients)))]
         parts = [

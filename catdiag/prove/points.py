@@ -65,7 +65,7 @@ class Pool:
     def floats(self) -> Floats:
         """The numbers in floating point."""
         if self._floats is None:
-            self._floats = np.array([-np.inf if isinstance(v, MinusInfinity) else _float(v) for v in self.values])
+            self._floats = np.array([_float(v) for v in self.values])
         return self._floats
 
     def costs(self) -> Floats:
@@ -227,7 +227,8 @@ class Drawer:
         rows = np.flatnonzero(family == 10)  # all rows the same
         made[rows] = made[rows][:, :1]
         rows = np.flatnonzero(family == 11)  # all the same
-        made[rows] = made[(rows, *(slice(0, 1) for _ in shape))]
+        first: tuple[Any, ...] = (rows, *(slice(0, 1) for _ in shape))
+        made[rows] = made[first]
 
 
 def _rows(chosen: Any, shape: tuple[int, ...]) -> Any:

@@ -38,7 +38,10 @@ class Interval:
     high: Fraction
 
     def __str__(self) -> str:
-        return f"{_decimal((self.low + self.high) / 2)}"
+        return _decimal((self.low + self.high) / 2)
+
+    def __float__(self) -> float:
+        return float((self.low + self.high) / 2)
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class MinusInfinity:
 
     def __repr__(self) -> str:
         return "-inf"
+
+    def __float__(self) -> float:
+        return float("-inf")
 
 
 BOTTOM = MinusInfinity()

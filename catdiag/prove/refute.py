@@ -68,7 +68,7 @@ class Counterexample:
         def convert(x: Any) -> Any:
             if isinstance(x, list):
                 return [convert(v) for v in x]
-            return x if isinstance(x, bool) else float(x) if not isinstance(x, exact.MinusInfinity) else -np.inf
+            return x if isinstance(x, bool) else float(x)
 
         found = {}
         for name, value in self.arrays.items():
@@ -79,18 +79,23 @@ class Counterexample:
         return found
 
     def __str__(self) -> str:
-        where = ", ".join(f"{a}={i}" for a, i in self.index.items())
         lines = ["sizes " + ", ".join(f"{k}={v}" for k, v in self.sizes.items())]
         if self.blocks:
             lines.append("blocks " + ", ".join(f"{k}={v}" for k, v in self.blocks.items()))
         lines += [f"{name} = {_text(value)}" for name, value in self.arrays.items()]
         lines += [f"{name} is {function}" for name, function in self.functions.items()]
+        return "\n".join([*lines, self.verdict])
+
+    @property
+    def verdict(self) -> str:
+        """What the two programs give, as text."""
+        where = ", ".join(f"{a}={i}" for a, i in self.index.items())
         at = f" at {where}" if where else ""
         if self.undefined is not None:
-            lines.append(f"left gives {said(self.lhs)}{at}, right is not defined: {self.reason}")
+            text = f"left gives {said(self.lhs)}{at}, right is not defined: {self.reason}"
         else:
-            lines.append(f"left gives {said(self.lhs)}, right gives {said(self.rhs)}{at}")
-        return "\n".join(lines)
+            text = f"left gives {said(self.lhs)}, right gives {said(self.rhs)}{at}"
+        return text + (f" (in floats {self.floats[0]:.9g} and {self.floats[1]:.9g})" if self.floats else "")
 
 
 def _text(value: Any) -> str:

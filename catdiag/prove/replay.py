@@ -7,7 +7,7 @@ programs are run on the exact numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ class NotACounterexample(CatdiagError):
 
 
 def as_data(found: Counterexample) -> dict[str, Any]:
-    """A counterexample as plain data: rationals are text, `"1/3"`, and so is `"-inf"`.
+    """A counterexample as plain data: rationals are text, `"1/3"`, and so are `"-inf"` and `"e^2"`.
 
     >>> from catdiag.prove.refute import Counterexample
     >>> as_data(Counterexample({"x": 1}, {"A": [Fraction(1, 3)]}, Fraction(2, 3), Fraction(1), {}))["arrays"]
@@ -39,23 +39,40 @@ def as_data(found: Counterexample) -> dict[str, Any]:
         "sizes": dict(found.sizes),
         "blocks": dict(found.blocks),
         "arrays": {name: plain(value) for name, value in found.arrays.items()},
-        "functions": dict(found.functions),
+        "functions": {name: function.data() for name, function in found.functions.items()},
         "output": found.output,
         "index": dict(found.index),
         "left": plain(found.lhs),
         "right": plain(found.rhs),
+        "undefined": found.undefined,
+        "shapes": {name: list(shape) for name, shape in found.shapes.items()},
+        "elements": dict(found.elements),
+        "reason": found.reason,
     }
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    if any(type(n) is not int or n < 0 for n in shape):
+        raise ValueError(f"expected the lengths of axes, found {shape}")
+    return tuple(shape)
+
+
+_POWER = re.compile(r"e(?:\^\(?(-?\d+(?:/\d+)?)\)?)?")
 
 
 def of_data(data: Any) -> Counterexample:
     """The counterexample that plain data says; its two values are to be found by running. Raises NotACounterexample."""
-    from catdiag.prove.exact import BOTTOM
+    from catdiag.prove.exact import BOTTOM, exp
+    from catdiag.prove.functions import Function
     from catdiag.prove.refute import Counterexample
 
     def value(x: Any) -> Any:
         if isinstance(x, list):
             return [value(v) for v in x]
-        return x if isinstance(x, bool) else BOTTOM if x in ("-inf", "-∞") else Fraction(str(x))
+        if isinstance(x, bool) or x in ("-inf", "-∞"):
+            return x if isinstance(x, bool) else BOTTOM
+        power = _POWER.fullmatch(str(x))
+        return exp(Fraction(power.group(1) or 1)) if power else Fraction(str(x))
 
     def naturals(numbers: Any) -> dict[str, int]:
         found = {str(name): n for name, n in dict(numbers).items()}
@@ -72,7 +89,12 @@ def of_data(data: Any) -> Counterexample:
             index=naturals(data["index"]),
             output=naturals({"output": data["output"]})["output"],
             blocks=naturals(data["blocks"]),
-            functions={str(name): str(text) for name, text in dict(data["functions"]).items()},
+            functions={str(name): Function.of_data(f) for name, f in dict(data["functions"]).items()},
+            undefined="rhs" if data["undefined"] else None,
+            shapes={
+                str(name): tuple(naturals(dict(enumerate(shape))).values()) for name, shape in data["shapes"].items()
+            },
+            elements={str(name): str(element) for name, element in data["elements"].items()},
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise NotACounterexample(f"what was given is no counterexample: {type(error).__name__}: {error}") from error
@@ -81,8 +103,8 @@ def of_data(data: Any) -> Counterexample:
 def replay(statement: Mapping[str, Any], found: Counterexample) -> Counterexample:
     """A counterexample with the two values that the programs of a statement really give.
 
-    Raises NotACounterexample, saying why, where sizes or shapes do not fit, an assumption is not met, or the values
-    do not certainly differ.
+    Raises NotACounterexample, saying why, where sizes or shapes do not fit, an assumption is not met, the left program
+    is not defined, or the values do not certainly differ (or, where the right one is said not to be defined, it is).
     """
     from dataclasses import replace
 
@@ -95,18 +117,24 @@ def replay(statement: Mapping[str, Any], found: Counterexample) -> Counterexampl
             if not {"lt": x < y, "le": x <= y, "eq": x == y}[op]:
                 raise NotACounterexample(f"the sizes {found.sizes} do not meet an assumption: {x} and {y} for {op}")
         inputs = [_input(d, found) for d in left["inputs"]]
-        functions = {name: _function(text) for name, text in found.functions.items()}
         blocks = {name: max(1, n) for name, n in found.blocks.items()}
         values = []
         for program in (left, right):
-            run = exact.run(program, inputs, found.sizes, blocks, functions)
+            run = exact.run(program, inputs, found.sizes, blocks, found.functions)
             values.append(run[found.output].at(found.index))
+            if program is left and any(isinstance(v, exact.NoValue) for a in run for v in a.values.values()):
+                raise NotACounterexample("on these numbers the left program is not defined")
     except (KeyError, IndexError) as error:
         raise NotACounterexample(f"the numbers lack {error}") from error
+    if found.undefined:
+        missing = values[1]
+        if not isinstance(missing, exact.NoValue) or not missing.undefined:
+            raise NotACounterexample(f"on these numbers the right program is defined: {missing}")
+        return replace(found, lhs=_certain(values[0]), rhs=None, reason=str(missing))
     lhs, rhs = (_certain(value) for value in values)
     if not exact.different(lhs, rhs):
         raise NotACounterexample(f"on these numbers the two do not certainly differ: {lhs} and {rhs}")
-    return replace(found, lhs=_shown(lhs), rhs=_shown(rhs))
+    return replace(found, lhs=lhs, rhs=rhs)
 
 
 def _certain(value: Element) -> Value:
@@ -115,14 +143,6 @@ def _certain(value: Element) -> Value:
     if isinstance(value, NoValue):
         raise NotACounterexample(f"one of the two has no value there: {value}")
     return value
-
-
-def _shown(value: Value) -> Any:
-    from catdiag.prove.exact import MinusInfinity, bounds
-
-    if isinstance(value, MinusInfinity):
-        return float("-inf")
-    return value if isinstance(value, (bool, Fraction)) else float(sum(bounds(value)) / 2)
 
 
 def _input(declared: Mapping[str, Any], found: Counterexample) -> Array:
@@ -154,20 +174,3 @@ def _input(declared: Mapping[str, Any], found: Counterexample) -> Array:
         return x  # type: ignore[no-any-return]
 
     return exact.build(names, shape, value)
-
-
-_POLYNOMIAL = re.compile(r"(-?\d+) \+ (-?\d+)·t \+ (-?\d+)·t², t = x₁ \+ 2·x₂ \+ …")
-
-
-def _function(text: str) -> Callable[..., Value]:
-    """What stood for an uninterpreted function, by its description."""
-    match = _POLYNOMIAL.fullmatch(text)
-    if match is None:
-        raise NotACounterexample(f"no function is described by {text!r}")
-    a, b, c = map(Fraction, match.groups())
-
-    def polynomial(*xs: Fraction) -> Fraction:
-        t = sum(((k + 1) * x for k, x in enumerate(xs)), Fraction(0))
-        return a + b * t + c * t * t
-
-    return polynomial

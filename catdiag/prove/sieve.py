@@ -8,6 +8,7 @@ different is run again on exact numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import product
 from math import prod
 from typing import Any, TypeAlias
@@ -118,9 +119,9 @@ def _near(a: Floats, b: Floats) -> Any:
 
 
 _SCALARS: dict[str, Callable[..., Floats]] = {
-    "add": lambda a, b: a + b,
+    "add": lambda *args: reduce(np.add, args),
     "sub": lambda a, b: a - _real(b),
-    "mul": lambda a, b: _real(a) * _real(b),
+    "mul": lambda *args: reduce(lambda a, b: _real(a) * _real(b), args),
     "div": lambda a, b: np.where(b == 0, _NAN, _real(a) / _real(b)),
     "floordiv": lambda a, b: _said(np.where(b > 0, np.floor(a / b), 0), a, b),
     "neg": lambda a: -_real(a),
@@ -130,7 +131,7 @@ _SCALARS: dict[str, Callable[..., Floats]] = {
     "tanh": lambda a: np.tanh(_real(a)),
     "sigmoid": lambda a: 1 / (1 + np.exp(-_real(a))),
     "abs": lambda a: np.abs(_real(a)),
-    "max": np.maximum,
+    "max": lambda *args: reduce(np.maximum, args),
     "min": lambda a, b: np.minimum(_real(a), _real(b)),
     "eq": lambda a, b: _said(_near(a, b), a, b),
     "ne": lambda a, b: _said(~_near(a, b), a, b),
@@ -204,8 +205,6 @@ def _node(
         return [(np.broadcast_to(x, (len(x), *shape)), wanted)]
     if op == "view":
         return [_view(node, args, sizes)]
-    if op == "reindex":
-        return [_view(as_view(node, [axes for _, axes in args], args, sizes), args, sizes)]
     if op == "index":
         return [(np.arange(size_value(node["axis"][1], sizes), dtype=np.float64)[None], (node["axis"][0],))]
     if op == "size":
@@ -317,38 +316,3 @@ def _view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Mapping[str, int
             result = np.where(taken & good, here, result)
         left = left & ~taken
     return result, names
-
-
-def as_view(
-    node: Mapping[str, Any], axes: Sequence[tuple[str, ...]], args: Sequence[Wire], sizes: Mapping[str, int]
-) -> dict[str, Any]:
-    """A structural map as a view of the same arrays."""
-    kind, (whole, size) = node["kind"], node["axis"]
-    parts = node["parts"]
-    given = parts if kind == "split" else [parts[node["place"]]] if kind == "slice" else [[whole, size]]
-    extent: dict[str, Any] = dict(given)
-    for (x, own), k in zip(args, range(len(args)), strict=True):
-        gone = {p for p, _ in parts} if kind == "merge" else {parts[k][0] if kind == "concat" else whole}
-        extent |= {n: s for n, s in zip(own, x.shape[1:], strict=True) if n not in gone}
-    if kind == "split":
-        at: Any = ["i", parts[0][0]]
-        for p, s in parts[1:]:
-            at = ["+", ["*", at, size_value(s, sizes)], ["i", p]]
-        reads: list[Any] = [{"at": {whole: at}, "where": []}]
-    elif kind == "slice":
-        before = sum(size_value(s, sizes) for _, s in parts[: node["place"]])
-        reads = [{"at": {whole: ["+", before, ["i", given[0][0]]]}, "where": []}]
-    elif kind == "merge":
-        digits, i = {}, ["i", whole]
-        for p, s in reversed(parts[1:]):
-            n = size_value(s, sizes)
-            digits[p], i = ["+", i, ["*", -n, ["//", i, n]]], ["//", i, n]
-        reads = [{"at": {**digits, parts[0][0]: i}, "where": []}]
-    else:
-        reads, before = [], 0
-        for p, s in parts:
-            after = before + size_value(s, sizes)
-            reads.append({"at": {p: ["+", ["i", whole], -before]}, "where": [["lt", ["i", whole], after]]})
-            before = after
-        reads[-1]["where"] = []
-    return {"axes": [[n, size_value(s, sizes)] for n, s in extent.items()], "reads": reads}
