@@ -5,6 +5,7 @@
 - `exact`, `refute`: exact runs and counterexamples;
 - `replay`: counterexamples as data, and run again;
 - `alike`: whether two diagrams have one type;
+- `cut`: equations cut into pieces, at uninterpreted boxes and in large diagrams;
 - `api`: `prove` and `equivalent`; `many`: `prove_all`.
 """
 

@@ -11,7 +11,7 @@ import ast
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.errors import CatdiagError
@@ -56,12 +56,14 @@ class Theorem:
     """A checked equation between two diagrams, with the certificate that proves it.
 
     `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
-    side needs beyond that; empty unless `.conditional`), `.axioms`, `.trivial`, `.seconds`, `.certificate`.
+    side needs beyond that; empty unless `.conditional`), `.axioms`, `.trivial`, `.seconds`, `.certificate`, and
+    `.taken`: in words, the arrays that the certificate takes as further inputs (see `catdiag.prove.cut`).
     """
 
     checked: Checked
     certificate: dict[str, Any] = field(repr=False)
     seconds: float = 0.0
+    taken: tuple[str, ...] = ()
 
     @property
     def statement(self) -> str:
@@ -106,14 +108,18 @@ class Theorem:
 
     def text(self) -> str:
         """The certificate as JSON, with the theorem in words for people; the checker does not look at them."""
-        told = {"about": str(self.checked).splitlines(), **self.certificate}
+        about = [*str(self.checked).splitlines(), *(f"  where {text}" for text in self.taken)]
+        told = {"about": about, **self.certificate}
         fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in told.values())
         return "{" + ",\n".join(f"{json.dumps(name)}:{field}" for name, field in zip(told, fields, strict=True)) + "}\n"
 
     def __str__(self) -> str:
-        return str(self.checked)
+        lines = [str(self.checked), *(f"  where {text}" for text in self.taken[:_SHOWN])]
+        more = len(self.taken) - _SHOWN
+        return "\n".join(lines + ([f"  and likewise for {more} more"] if more > 0 else []))
 
 
+_SHOWN = 6
 _COMPARISONS: dict[type, tuple[str, bool]] = {
     ast.LtE: ("le", False), ast.Lt: ("lt", False), ast.GtE: ("le", True), ast.Gt: ("lt", True), ast.Eq: ("eq", False),
 }  # fmt: skip
@@ -191,6 +197,35 @@ def certify(ask: Ask, statement: dict[str, Any]) -> Theorem:
     return Theorem(checked, certificate, time.perf_counter() - start)
 
 
+def certify_equation(
+    ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), through: Sequence[tuple[int, int]] = ()
+) -> Theorem:
+    """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (`prove.cut`).
+
+    `through` pairs arrays of the two sides, by their wires in the inlined forms, at which it is cut as well.
+    Raises `find.Open` where no proof is found, TypeMismatch for different types.
+    """
+    from catdiag.kernel.terms import KernelError
+    from catdiag.prove.cut import Apart, Cutter, has_generators
+    from catdiag.prove.find import Open
+
+    if not through and not has_generators(f) and not has_generators(g):
+        return certify(ask, statement_of(f, g, assume))
+
+    def equal(a: Diagram, b: Diagram) -> bool:
+        try:
+            certify(ask, statement_of(a, b, assume))
+        except (Open, KernelError):
+            return False
+        return True
+
+    try:
+        cut = Cutter(f, g, equal).find(through)
+    except Apart as error:
+        raise Open(str(error)) from error
+    return replace(certify(ask, statement_of(cut.left, cut.right, assume)), taken=cut.taken)
+
+
 def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> Theorem:
     """The theorem that two diagrams of one type mean the same, for all sizes and all arrays.
 
@@ -215,7 +250,16 @@ def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | Non
 
 def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> Theorem:
     """`prove` with a solver that is running already."""
-    return in_time(limit, title_of(f, g), lambda: decide(ask, statement_of(f, g, assume), title_of(f, g)))
+    from catdiag.prove.cut import has_generators, interpreted
+
+    title = title_of(f, g)
+    if not has_generators(f) and not has_generators(g):
+        return in_time(limit, title, lambda: decide(ask, statement_of(f, g, assume), title))
+    require_one_type(f, g)
+    # Such boxes can be any function: what refutes an equation for some of them refutes it.
+    one, two = interpreted(f), interpreted(g)
+    statement = None if one is None or two is None else statement_of(one, two, assume)
+    return in_time(limit, title, lambda: decide(ask, statement, title, lambda: certify_equation(ask, f, g, assume)))
 
 
 def title_of(f: Diagram, g: Diagram) -> str:
@@ -238,26 +282,33 @@ def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
         raise Interrupted(f"{title} was interrupted: {error}") from error
 
 
-def decide(ask: Ask, statement: dict[str, Any], title: str) -> Theorem:
-    """The theorem of a statement; raises as `prove` does where there is none, and SolverInterrupted."""
+def decide(
+    ask: Ask, statement: dict[str, Any] | None, title: str, prover: Callable[[], Theorem] | None = None
+) -> Theorem:
+    """The theorem of a statement; raises as `prove` does where there is none, and SolverInterrupted.
+
+    With `prover`, the theorem that it gives, the statement (if there is one) being what refutes it.
+    """
     from catdiag.kernel.check import condition
     from catdiag.kernel.terms import FALSE, ONE, KernelError, show
     from catdiag.prove.find import Open
     from catdiag.prove.refute import refute
 
-    assume = [condition(c) for c in statement["assume"]]
+    assume = [condition(c) for c in statement["assume"]] if statement else []
     asked = [c for c in assume if not (c.op == "le" and c.args[0] == ONE and c.args[1].op == "size")]
     if asked and ask(assume, FALSE):
         raise AssumptionError(
             f"no sizes meet the assumptions {', '.join(map(show, asked))} (every axis has at least one index)"
         )
     try:
-        return certify(ask, statement)
+        if prover is not None:
+            return prover()
+        return certify(ask, statement or {})
     except Open as error:
         goal = error.goal
     except KernelError as error:
         goal = str(error)
-    counterexample = refute(statement)
+    counterexample = refute(statement) if statement else None
     if counterexample is not None:
         raise Refuted(f"{title} is false", counterexample)
     raise Undecided(f"{title} is undecided", goal)

@@ -66,8 +66,23 @@ def program(diagram: Diagram) -> dict[str, Any]:
         # Of the nodes that stand for one box, the last gives its results; those before it give one each.
         count += len(made) - 1 + len(node.box.cod)
         wires += range(count - len(node.box.cod), count)
-    outputs = [[wires[w], types[w].element] for w in graph.outputs]
+    layouts = [*(ty.names for ty in graph.dom), *(names for node in graph.nodes for names in _layouts(node.box))]
+    outputs: list[list[Any]] = []
+    for w in graph.outputs:
+        wire = wires[w]
+        if layouts[w] != types[w].names:
+            nodes.append(_view([wire], types[w].axes, [({}, [])]))
+            wire, count = count, count + 1
+        outputs.append([wire, types[w].element])
     return {"title": diagram.title, "inputs": inputs, "nodes": nodes, "outputs": outputs}
+
+
+def _layouts(box: Box) -> list[tuple[str, ...]]:
+    """The order of the axes of a box's results in the core, which tells it by the inputs where the axes are theirs."""
+    if isinstance(box.op, Reduce) or (isinstance(box.op, Map) and not box.op.fn.startswith("cast:")):
+        names = box.cod[0].names
+        return [tuple(a.name for a in union(list(box.dom)) if a.name in names)]
+    return [ty.names for ty in box.cod]
 
 
 def _nodes(box: Box, args: list[int], first: int) -> list[dict[str, Any]]:

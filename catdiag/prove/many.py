@@ -21,9 +21,11 @@ from catdiag.prove.api import (
     Undecided,
     decide,
     in_time,
+    prove_with,
     statement_of,
     title_of,
 )
+from catdiag.prove.cut import has_generators
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -44,7 +46,8 @@ def prove_all(pairs: Iterable[Pair], *, limit: float | None = 10.0, executor: Ex
     Interrupted that it would raise.
 
     A pair may have assumptions as a third part. `limit` is for each pair, in seconds. `executor` is any
-    `concurrent.futures.Executor`, in whose workers the proofs are searched; without it they are searched here. A
+    `concurrent.futures.Executor`, in whose workers the proofs are searched; without it they are searched here, and so
+    are those of diagrams with uninterpreted boxes. A
     theorem that was found elsewhere is checked again in this process, and so are counterexamples; NotAProof is raised
     where one does not stand. Raises TypeMismatch, AssumptionError and ValueError as `prove` does.
 
@@ -64,24 +67,31 @@ def prove_all(pairs: Iterable[Pair], *, limit: float | None = 10.0, executor: Ex
         ask = opened.enter_context(Z3())
         if executor is None:
             return [goal.here(ask, limit) for goal in goals]
-        waiting: list[Future[dict[str, Any]]] = []
+        waiting: dict[int, Future[dict[str, Any]]] = {}
         # What was not begun when something goes wrong is not begun any more.
-        opened.callback(lambda: [future.cancel() for future in waiting])
-        for goal in goals:
-            waiting.append(executor.submit(attempt, goal.statement, goal.title, limit))
-        return [goal.believed(ask, future.result(), limit) for goal, future in zip(goals, waiting, strict=True)]
+        opened.callback(lambda: [future.cancel() for future in waiting.values()])
+        for k, goal in enumerate(goals):
+            if not goal.cut:
+                waiting[k] = executor.submit(attempt, goal.statement, goal.title, limit)
+        return [
+            goal.believed(ask, waiting[k].result(), limit) if k in waiting else goal.here(ask, limit)
+            for k, goal in enumerate(goals)
+        ]
 
 
 class _Goal:
     """An equation to be proved: its statement, made here, and its title."""
 
     def __init__(self, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> None:
-        self.statement, self.title = statement_of(f, g, assume), title_of(f, g)
+        self.f, self.g, self.assume, self.title = f, g, assume, title_of(f, g)
+        # Where uninterpreted boxes are cut is found while the proof is: there is no statement before.
+        self.cut = has_generators(f) or has_generators(g)
+        self.statement = {} if self.cut else statement_of(f, g, assume)
 
     def here(self, ask: Ask, limit: float | None) -> Outcome:
         """What the search comes to in this process."""
         try:
-            return in_time(limit, self.title, lambda: decide(ask, self.statement, self.title))
+            return prove_with(ask, self.f, self.g, self.assume, limit)
         except (Refuted, Undecided, Interrupted) as outcome:
             return outcome
 
