@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         CatdiagError,
         DoesNotFit,
         EqualityUndecided,
+        MatchUndecided,
+        NoMatch,
         NotGroupable,
         NotStreamable,
         SignatureError,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     )
     from catdiag.indexing import broadcast, gather, pad, reindex, repeat, reverse, shift, slice, stride, tile, window
     from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
+    from catdiag.rewrite.rule import Rule, rule
     from catdiag.scalars import (
         abs,
         apply,
@@ -66,10 +69,11 @@ _HOMES = {
     "catdiag.build": "algorithm all any einsum index max mean min prod size softmax sum",
     "catdiag.diagram": "Diagram box copy discard id swap",
     "catdiag.errors": (
-        "AxisError CatdiagError DoesNotFit EqualityUndecided NotGroupable NotStreamable SignatureError SizeError "
-        "TypeMismatch"
+        "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotGroupable NotStreamable "
+        "SignatureError SizeError TypeMismatch"
     ),
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
+    "catdiag.rewrite.rule": "Rule rule",
     "catdiag.scalars": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
     "catdiag.indexing": "broadcast gather pad reindex repeat reverse shift slice stride tile window",
     "catdiag.structure": "concat rearrange split",
@@ -80,12 +84,12 @@ _MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "
 
 __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
-    "NotAProof", "NotGroupable", "NotStreamable", "Refuted", "SignatureError", "SizeError", "Theorem", "Ty",
-    "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "box", "broadcast", "cast", "clip",
-    "concat", "copy", "discard", "einsum", "equal", "equivalent", "exp", "gather", "hardware", "id", "index",
-    "library", "log", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove", "prove_all", "rearrange",
-    "reindex", "repeat", "reverse", "shift", "sigmoid", "size", "slice", "softmax", "split", "sqrt", "stride", "sum",
-    "swap", "tanh", "testing", "tile", "where", "window",
+    "MatchUndecided", "NoMatch", "NotAProof", "NotGroupable", "NotStreamable", "Refuted", "Rule", "SignatureError",
+    "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "box",
+    "broadcast", "cast", "clip", "concat", "copy", "discard", "einsum", "equal", "equivalent", "exp", "gather",
+    "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
+    "prove_all", "rearrange", "reindex", "repeat", "reverse", "rule", "shift", "sigmoid", "size", "slice", "softmax",
+    "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "where", "window",
 ]  # fmt: skip
 
 

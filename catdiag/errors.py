@@ -85,5 +85,13 @@ class DoesNotFit(CatdiagError):
     """No tile fits the memory of a level; the text lists what each array takes."""
 
 
+class MatchUndecided(CatdiagError):
+    """Looking for a pattern took more work than allowed: no answer, not a guess."""
+
+
+class NoMatch(CatdiagError):
+    """A rule that does not match a diagram: the text says what came nearest, and what failed there."""
+
+
 class EqualityUndecided(CatdiagError):
     """Comparing parts that reach no output took more work than allowed: no answer, not a guess."""

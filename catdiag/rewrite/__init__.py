@@ -1,6 +1,7 @@
 """Rewrites of diagrams, each with its theorem: an axis streamed through a loop, axes run in groups.
 
 - `derivation`: a diagram rewritten step by step, every step proved;
+- `rule`: a user's own rules; `search` finds where one matches, `unify` what its axes are there, `splice` rewrites;
 - `strategy`: which axis to stream and which to group when nobody says;
 - `stream`: the loop over blocks of an axis; `group`: tiles of axes, each on its own;
 - `cascade`: which parts a loop's state has; it reads a diagram box by box, with `rules` for each kind of box,

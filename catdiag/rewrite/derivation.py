@@ -41,7 +41,8 @@ class Step:
 class Derivation:
     """A diagram derived from `source` by proved rewrites.
 
-    `.diagram` is where it stands, `.steps` how it got there, `.theorem` says that both mean the same.
+    `.diagram` is where it stands, `.steps` how it got there, `.theorem` says that both mean the same, under the
+    assumptions about sizes `.assume`.
     """
 
     source: Diagram
@@ -49,6 +50,7 @@ class Derivation:
     steps: tuple[Step, ...] = ()
     ungrouped: Diagram | None = None
     groups: tuple[str, ...] = ()
+    assume: tuple[str, ...] = ()
     ask: Z3 = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod
@@ -118,12 +120,12 @@ class Derivation:
 
     def _prove(self, diagram: Diagram) -> Theorem:
         from catdiag.kernel.terms import KernelError
-        from catdiag.prove.api import Interrupted, certify, statement_of
+        from catdiag.prove.api import Interrupted, certify_equation
         from catdiag.prove.find import Open
         from catdiag.solvers.z3 import SolverInterrupted
 
         try:
-            theorem = certify(self.ask, statement_of(self.source, diagram))
+            theorem = certify_equation(self.ask, self.source, diagram, self.assume)
         except Open as error:
             raise _NotProved(error.goal) from error
         except SolverInterrupted as error:
