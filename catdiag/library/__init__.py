@@ -13,7 +13,7 @@ from importlib import import_module
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 
-_MODULES = ("attention", "matmul", "reductions", "softmax")
+_MODULES = ("attention", "convolution", "embedding", "matmul", "reductions", "softmax")
 
 
 def _entries() -> dict[str, tuple[Diagram, str]]:
