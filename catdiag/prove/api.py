@@ -158,8 +158,9 @@ def parse_assumption(text: str) -> list[Any]:
 
 
 def statement_of(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> dict[str, Any]:
-    """The statement `f = g` as plain data: two core programs and the hypotheses, every axis at least 1 among them.
+    """The statement `f = g` as plain data: two core programs and the hypotheses.
 
+    Every size of an axis is at least 1 among them, but for those that an assumption says may be 0: `"x >= 0"`.
     Numbers of different kinds are compared as the wider kind: a result that may be minus infinity with a real one too.
     """
     from catdiag.prove.exact import symbols_of
@@ -172,11 +173,12 @@ def statement_of(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> dict[str
     for ours, others in zip(left["outputs"], right["outputs"], strict=True):
         if ours[1] != "bool":
             ours[1] = others[1] = min(ours[1], others[1], key=["extended", "real", "int"].index)
-    symbols = sorted(symbols_of(left) | symbols_of(right))
-    hypotheses = [["le", 1, s] for s in symbols] + [parse_assumption(a) for a in assume]
-    unknown = {s for c in hypotheses for side in c[1:] for s in _mentioned(side)} - set(symbols)
+    scope = sorted(symbols_of(left) | symbols_of(right))
+    assumed = [parse_assumption(a) for a in assume]
+    hypotheses = [["le", 1, s] for s in scope if ["le", 0, s] not in assumed] + assumed
+    unknown = {s for c in hypotheses for side in c[1:] for s in _mentioned(side)} - set(scope)
     if unknown:
-        raise AssumptionError(f"no axis has size {sorted(unknown)[0]!r}; the sizes are {', '.join(symbols) or 'none'}")
+        raise AssumptionError(f"no axis has size {sorted(unknown)[0]!r}; the sizes are {', '.join(scope) or 'none'}")
     return {"left": left, "right": right, "assume": hypotheses}
 
 

@@ -21,7 +21,18 @@ from catdiag.prove.api import prove_with
 Program = Callable[..., Any]
 Case = tuple[str, Program, Program]
 
-SUITES = ("elementwise", "order", "shapes", "products", "reductions", "normalisers", "optimisers")
+SUITES = (
+    "elementwise",
+    "order",
+    "shapes",
+    "products",
+    "reductions",
+    "normalisers",
+    "optimisers",
+    "parts",
+    "windows",
+    "positions",
+)
 
 
 class Weaker(AssertionError):
