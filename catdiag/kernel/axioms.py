@@ -437,7 +437,7 @@ AXIOMS = {
     "scale": "A3", "swap": "A4", "constant": "A8", "collapse": "A6", "lattice": "A3", "bottom": "A7", "decide": "A7",
     "compare": "A7", "exp_add": "A7", "flatten": "A7", "guard": "A7",
     "order": "A7", "logic": "A7", "exp_max": "A9", "exp_sum": "A7", "larger": "A7", "difference": "A7", "field": "A7",
-    "divide": "A7",
+    "divide": "A7", "equal": "A2",
 }  # fmt: skip
 
 
@@ -460,10 +460,8 @@ def _mentions_bound(t: Term) -> bool:
     return False
 
 
-def apply(ctx: Context, t: Term, rule: str, path: Sequence[int], args: Sequence[Any] = ()) -> Term:
-    """The term after one step: `rule` at `path`. Raises KernelError where the step is not valid."""
-    if rule not in RULES:
-        raise KernelError(f"no rule {rule!r}")
+def at(ctx: Context, t: Term, path: Sequence[int], change: Callable[[Context, Term], Term]) -> Term:
+    """A term with the part at a path changed, in the context that is known there."""
     # (parent, position, name of the index opened here)
     spine: list[tuple[Term, int, str | None]] = []
     for k in path:
@@ -479,10 +477,7 @@ def apply(ctx: Context, t: Term, rule: str, path: Sequence[int], args: Sequence[
             ctx = ctx.with_condition(negate(t.args[0]))
         spine.append((t, k, name))
         t = child
-    try:
-        result = RULES[rule](ctx, t, *args)
-    except TypeError as error:
-        raise KernelError(f"step {rule} with arguments {args!r}: {error}") from error
+    result = change(ctx, t)
     for parent, k, name in reversed(spine):
         if name is not None:
             result = close_body(result, name)
@@ -490,4 +485,14 @@ def apply(ctx: Context, t: Term, rule: str, path: Sequence[int], args: Sequence[
     return result
 
 
-__all__ = ["AXIOMS", "RULES", "apply", "num"]
+def apply(ctx: Context, t: Term, rule: str, path: Sequence[int], args: Sequence[Any] = ()) -> Term:
+    """The term after one step: `rule` at `path`. Raises KernelError where the step is not valid."""
+    if rule not in RULES:
+        raise KernelError(f"no rule {rule!r}")
+    try:
+        return at(ctx, t, path, lambda inner, u: RULES[rule](inner, u, *args))
+    except TypeError as error:
+        raise KernelError(f"step {rule} with arguments {args!r}: {error}") from error
+
+
+__all__ = ["AXIOMS", "RULES", "apply", "at", "num"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from catdiag.kernel.opaque import LIMIT, Opaque
 from catdiag.kernel.polynomial import Poly, plus, put, scaled, scaled_by, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,
@@ -364,22 +365,48 @@ class Context:
         if arithmetic(condition):
             if self._ordered(condition):
                 return True
-            hypotheses = [fn("le", ZERO, idx(i)) for i in self.ranges]
-            hypotheses += [fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)]
-            hypotheses += [c for c in self._conditions() if arithmetic(c)]
-            return self.ask(hypotheses, condition)
+            return self.ask([*self._inside(), *(c for c in self._conditions() if arithmetic(c))], condition)
         if condition.op == "real":
             return self.real(condition.args[0])
         if condition.op == "le" and fn("lt", *condition.args) in self._conditions():
             return True
         if condition.op in ("lt", "le") and condition.args[0] == ZERO:
-            return (self.positive if condition.op == "lt" else self.nonnegative)(condition.args[1])
-        if condition.op == "not" and condition.args[0].op == "eq":
+            known = (self.positive if condition.op == "lt" else self.nonnegative)(condition.args[1])
+        elif condition.op == "not" and condition.args[0].op == "eq":
             a, b = condition.args[0].args
             if BOT in (a, b):
                 return self.real(b if a == BOT else a)
-            return ZERO in (a, b) and self.nonzero(b if a == ZERO else a)
-        return False
+            known = ZERO in (a, b) and self.nonzero(b if a == ZERO else a)
+        else:
+            known = False
+        return known or self._of_reals(condition)
+
+    def _of_reals(self, condition: Term) -> bool:
+        """Whether a condition follows by the solver, with atoms that it does not look into."""
+        words = Opaque(self)
+        goal = words.condition(condition)
+        if goal.op in ("le", "eq") and goal.args[0] == goal.args[1]:
+            return True
+        spoken = words.spoken(goal)
+        facts = [words.condition(c) for c in self._conditions() if c.op != "real"] + words.known
+        # Of facts that say nothing of what it speaks of, nothing follows about the goal.
+        linked: list[Term] = []
+        while more := [c for c in facts if c not in linked and words.spoken(c) & spoken]:
+            linked += more
+            spoken = spoken.union(*map(words.spoken, more))
+        if not linked or len(words.names) > LIMIT:
+            return False
+        return self.ask([*self._inside(), *linked, *(c for c in facts if not words.spoken(c))], goal)
+
+    def _inside(self) -> list[Term]:
+        """That indices are in their ranges."""
+        return [fn("le", ZERO, idx(i)) for i in self.ranges] + [
+            fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)
+        ]
+
+    def integers(self, t: Term) -> bool:
+        """`arithmetic`."""
+        return arithmetic(t)
 
     def _conditions(self) -> dict[Term, None]:
         """The facts that hold as they stand: without variables, or of the very indices that are here."""

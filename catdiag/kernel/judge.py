@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from catdiag.kernel.axioms import AXIOMS, apply
+from catdiag.kernel.axioms import AXIOMS, apply, at
 from catdiag.kernel.context import Ask, Context, negate
 from catdiag.kernel.defined import Obligation
 from catdiag.kernel.polynomial import to_poly, vanishes
@@ -81,9 +81,10 @@ class Judge:
             self.holds(ctx.with_condition(negate(c)), condition, proof["no"])
         else:
             found = self.rewrite(ctx, condition, proof.get("steps", ()))
-            if not settled(ctx, found):
-                if proof.get("close") != "field" or not closes(ctx, found):
-                    raise KernelError(f"not proved: {show(found)}")
+            close = proof.get("close")
+            if close not in (None, "field") or not (closes if close else settled)(ctx, found):
+                raise KernelError(f"not proved: {show(found)}")
+            if close:
                 self.axioms.add("A7")
                 self.steps += 1
 
@@ -99,12 +100,23 @@ class Judge:
         for step in steps:
             if not isinstance(step, (list, tuple)) or len(step) < 2:
                 raise KernelError(f"not a step: {step!r}")
-            t = apply(ctx, t, step[0], step[1], step[2:])
+            if step[0] == "equal":
+                t = at(ctx, t, step[1], lambda inner, u: self.replaced(inner, u, *step[2:]))
+            else:
+                t = apply(ctx, t, step[0], step[1], step[2:])
             if t.weight > LARGEST:
                 raise KernelError("a step leads to a term that is too large")
             self.axioms.add(AXIOMS[step[0]])
             self.steps += 1
         return t
+
+    def replaced(self, ctx: Context, t: Term, other: Any, proof: Any) -> Term:
+        """A2, A7: congruence. At any place a term may be replaced by one that is proved equal there."""
+        new = parse_term(other)
+        if new.loose or (new.op in LOGICAL) or (t.op in LOGICAL) or leaves(new, "idx") - set(ctx.ranges):
+            raise KernelError(f"{new} cannot stand for {t}")
+        self.holds(ctx, fn("eq", t, new), proof)
+        return new
 
     def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
         """Whether an obligation is met; not where there is no proof and it does not hold as it stands.

@@ -17,10 +17,16 @@ class _Goals:
     def make(self, kind: str, *parts: Any) -> Any:
         return self.terms.mkTerm(getattr(self.kinds, kind), *parts)
 
-    def symbol(self, name: str) -> Any:
+    def symbol(self, name: str, sort: Any = None) -> Any:
         if name not in self.symbols:
-            self.symbols[name] = self.terms.mkConst(self.integers, f"x{len(self.symbols)}")
+            self.symbols[name] = self.terms.mkConst(sort or self.integers, f"x{len(self.symbols)}")
         return self.symbols[name]
+
+    def alike(self, parts: list[Any]) -> list[Any]:
+        """Numbers of one sort: integers among reals as reals."""
+        if not any(p.getSort().isReal() for p in parts):
+            return parts
+        return [self.make("TO_REAL", p) if p.getSort().isInteger() else p for p in parts]
 
     def _many(self, kind: str, parts: list[Any], neutral: Any) -> Any:
         return self.make(kind, *parts) if len(parts) > 1 else parts[0] if parts else neutral
@@ -29,12 +35,18 @@ class _Goals:
         """A term or condition, from its parts up."""
         op, data, args = t
         if op == "num":
-            return self.terms.mkInteger(str(int(data)))
+            return self.terms.mkReal(data) if "/" in data else self.terms.mkInteger(data)
+        if op == "atom":
+            return self.symbol(f"atom {data}", self.terms.getRealSort())
+        if op == "prop":
+            return self.symbol(f"prop {data}", self.terms.getBooleanSort())
         if op in ("size", "idx"):
             return self.symbol(f"{op} {data}")
         if op in ("true", "false"):
             return self.terms.mkBoolean(op == "true")
         parts = [self.term(a) for a in args]
+        if op in ("add", "mul", "lt", "le", "eq"):
+            parts = self.alike(parts)
         if op == "add":
             return self._many("ADD", parts, self.terms.mkInteger(0))
         if op == "mul":
@@ -49,7 +61,7 @@ class _Goals:
             return self._floor(*parts)
         if op in ("lt", "le", "eq"):
             return self.make({"lt": "LT", "le": "LEQ", "eq": "EQUAL"}[op], *parts)
-        raise ValueError(f"no integer condition: {op}")
+        raise ValueError(f"no condition: {op}")
 
     def _floor(self, a: Any, n: Any) -> Any:
         """⌊a/n⌋, and 0 for n ≤ 0: cvc5's own division has 0 ≤ remainder, which for positive divisors is the floor."""
@@ -58,12 +70,12 @@ class _Goals:
 
 
 def answer(request: dict[str, Any]) -> str:
-    """Whether the hypotheses entail the goal over naturals (sizes) and integers (indices)."""
+    """Whether the hypotheses entail the goal over naturals (sizes), integers (indices), reals (atoms), truth values."""
     import cvc5
 
     goals = _Goals(cvc5)
     solver = cvc5.Solver(goals.terms)
-    solver.setLogic("QF_NIA")
+    solver.setLogic("QF_NIRA")
     solver.setOption("seed", "0")
     solver.setOption("rlimit-per", str(int(request["rlimit"])))
     solver.setOption("tlimit-per", str(int(float(request["seconds"]) * 1000)))

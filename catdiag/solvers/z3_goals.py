@@ -10,7 +10,11 @@ def _build(z3: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
     """A z3 expression; `also` gets what defines the symbols made for floors of quotients."""
     op, data, args = t
     if op == "num":
-        return z3.IntVal(int(data))
+        return z3.Q(*map(int, data.split("/"))) if "/" in data else z3.IntVal(int(data))
+    if op == "atom":
+        return names.setdefault(f"atom {data}", z3.Real(f"atom {data}"))
+    if op == "prop":
+        return names.setdefault(f"prop {data}", z3.Bool(f"prop {data}"))
     if op in ("size", "idx"):
         return names.setdefault(f"{op} {data}", z3.Int(f"{op} {data}"))
     if op in ("true", "false"):
@@ -39,11 +43,11 @@ def _build(z3: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
         return left <= right
     if op == "eq":
         return left == right
-    raise ValueError(f"no integer condition: {op}")
+    raise ValueError(f"no condition: {op}")
 
 
 def answer(request: dict[str, Any]) -> str:
-    """Whether the hypotheses entail the goal over naturals (sizes) and integers (indices)."""
+    """Whether the hypotheses entail the goal over naturals (sizes), integers (indices), reals (atoms), truth values."""
     import z3
 
     names: dict[str, Any] = {}

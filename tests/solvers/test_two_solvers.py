@@ -173,7 +173,7 @@ def test_an_answer_with_another_number_is_refused(monkeypatch: pytest.MonkeyPatc
             b'{"number": 3, "hypotheses": [], "goal": ["true", null, []], "rlimit": 1000, "seconds": 5}\n'
         )
         with pytest.raises(SolverInterrupted, match="said"):
-            ask([], FALSE)
+            ask([], fn("le", num(0), N))
 
 
 def test_a_fork_starts_a_solver_of_its_own() -> None:
