@@ -12,6 +12,7 @@ A proof is one of these, and an equation is a condition like any other (`eq`, of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from catdiag.kernel.axioms import AXIOMS, apply, at
@@ -100,18 +101,20 @@ class Judge:
         for step in steps:
             if not isinstance(step, (list, tuple)) or len(step) < 2:
                 raise KernelError(f"not a step: {step!r}")
-            if step[0] == "equal":
-                t = at(ctx, t, step[1], lambda inner, u: self.replaced(inner, u, *step[2:]))
+            rule, path, *args = step
+            if rule == "equal":
+                t = at(ctx, t, path, partial(self.replaced, args))
             else:
-                t = apply(ctx, t, step[0], step[1], step[2:])
+                t = apply(ctx, t, rule, path, args)
             if t.weight > LARGEST:
                 raise KernelError("a step leads to a term that is too large")
-            self.axioms.add(AXIOMS[step[0]])
+            self.axioms.add(AXIOMS[rule])
             self.steps += 1
         return t
 
-    def replaced(self, ctx: Context, t: Term, other: Any, proof: Any) -> Term:
+    def replaced(self, args: Sequence[Any], ctx: Context, t: Term) -> Term:
         """A2, A7: congruence. At any place a term may be replaced by one that is proved equal there."""
+        other, proof = args
         new = parse_term(other)
         if new.loose or (new.op in LOGICAL) or (t.op in LOGICAL) or leaves(new, "idx") - set(ctx.ranges):
             raise KernelError(f"{new} cannot stand for {t}")
