@@ -380,9 +380,11 @@ def slice(
     by = _number(trace, step, "the step")
     count = _difference(trace, first, last, by)
     made = _sliced(trace, into, count)
-    size = count if isinstance(count, int) else None
-    if size is not None and made.size != size and made.size != into:
-        raise AxisError(f"axis {made.name!r} has size {show_size(made.size)}, and {size} elements are taken")
+    if count is not None and made.size != count:
+        raise AxisError(
+            f"axis {made.name!r} has size {show_size(made.size)}, and {show_size(count)} elements are taken: expected "
+            "a new name"
+        )
     trace.learn([made])
 
     def place(y: Traced) -> Traced:
@@ -406,9 +408,8 @@ def _sliced(trace: Trace, into: str | None, count: Size | None) -> Axis:
     made = new_axes(trace, into)
     if len(made) != 1:
         raise SignatureError(f"cd.slice takes one new axis, not {into!r}")
-    if count is None or into in trace.axes or made[0].size != into:
-        return made[0]
-    return Axis(into, count)
+    known = made[0].size != made[0].name or trace.settled(made[0].name) is not None
+    return made[0] if known or count is None else Axis(made[0].name, count)
 
 
 def _difference(trace: Trace, first: Traced, last: Traced, by: Traced) -> Size | None:

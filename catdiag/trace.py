@@ -92,6 +92,8 @@ class Trace:
         self._seen = 0
         self.count = len(dom)
         self.axes = merge_axes((*dom, *(ArrayType((a,)) for a in axes)))
+        # Axes that only the declared results have: their sizes are those that are computed.
+        self._declared = {a.name for a in axes} - merge_axes(tuple(dom)).keys()
         self._ambiguous: dict[str, tuple[Axis, Axis]] = {}
         self._types: dict[ArrayType, ArrayType] = {}
         self._made: dict[Any, Any] = {}
@@ -168,6 +170,10 @@ class Trace:
             self._made[key] = make()
         made: M = self._made[key]
         return made
+
+    def settled(self, name: str) -> Axis | None:
+        """The axis of that name, if an array has it and not only a declared result."""
+        return None if name in self._declared else self.axes.get(name)
 
     def known_by_input(self, name: str) -> bool:
         """Whether an input of the trace has the axis."""
@@ -287,6 +293,9 @@ class Trace:
     def learn(self, axes: Sequence[Axis]) -> None:
         """Makes axes known that no input has."""
         for axis in axes:
+            if axis.name in self._declared:
+                self._declared.remove(axis.name)
+                self.axes[axis.name] = axis
             known = self.axes.setdefault(axis.name, axis)
             if known.size != axis.size:
                 self._ambiguous[axis.name] = (known, axis)

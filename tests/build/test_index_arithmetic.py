@@ -62,8 +62,13 @@ def test_slices_know_their_size_where_it_is_a_sum_of_sizes():
         cd.algorithm("x")(lambda a: cd.slice(a, "x", 1, -1))
     with pytest.raises(cd.AxisError, match="no element"):
         cd.algorithm("x")(lambda a: cd.slice(a, "x", 3, 3))
-    with pytest.raises(cd.AxisError, match="2 elements are taken"):
-        cd.algorithm("x, y=3")(lambda a, b: cd.slice(a, "x", 0, 2, into="y"))
+    for declared in ("x, y=3", "x, y"):
+        with pytest.raises(cd.AxisError, match="2 elements are taken"):
+            cd.algorithm(declared)(lambda a, b: cd.slice(a, "x", 0, 2, into="y"))
+    f = cd.algorithm("x -> y")(lambda a: cd.slice(a, "x", 0, 2, into="y") * cd.index("y") + cd.size("y"))
+    assert f([5, 6, 7]).tolist() == [2, 8]
+    moved = cd.algorithm("x, int[]")(lambda a, s: cd.slice(a, "x", s, s + 2))
+    assert moved([1, 2, 3, 4], 1).tolist() == [2, 3]
 
 
 @quick
