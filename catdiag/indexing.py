@@ -19,7 +19,7 @@ from catdiag.position import expression
 from catdiag.signature import parse_axes
 from catdiag.trace import Operand, Trace, Traced, running
 from catdiag.types import Axis, Size, coproduct, product, show_size
-from catdiag.views import Cond, Expr, Read, Reindex, View, bounds, leaves, natural, plus, replaced, show, times
+from catdiag.views import Cond, Expr, Read, View, bounds, leaves, natural, plus, replaced, show, times
 
 Position: TypeAlias = "int | Traced | Callable[..., Any]"
 """An integer, an array of integers, or a function from positions along new axes to one of these."""
@@ -250,7 +250,7 @@ def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, valu
     if len(parts) == 1:
         return given
     arrays = [given if k == (ends[0] is not None) else trace.rename(filling, {}, (a,)) for k, a in enumerate(parts)]
-    made = structure.joined(trace, arrays, coproduct(*parts))
+    made = structure.joined(trace, arrays, parts)
     return trace.rename(made, {}, [_own(made, n if n != own.name else coproduct(*parts).name) for n in given.axes])
 
 
@@ -502,7 +502,7 @@ def _repeated(array: Operand, axis: str, times: int | str, what: str, inner: boo
         )
     longer = trace.rename(given, {}, (*given.type.axes, new))
     parts = (own, new) if inner else (new, own)
-    made = structure.put(trace, Reindex("merge", product(*parts)), [longer])
+    made = structure.merged(trace, longer, parts)
     return trace.rename(made, {}, [_own(made, n if n != own.name else product(*parts).name) for n in given.axes])
 
 

@@ -49,7 +49,7 @@ def rearrange(array: Operand, pattern: str) -> Traced:
         if "1" in _factors(ArrayType((wanted,))) - _factors(left) - set(made.axes):
             made = trace.rename(made, {}, (*made.type.axes, Axis("1", 1)))
         if wanted.kind == "product" and wanted.name not in made.axes:
-            made = put(trace, Reindex("merge", product(*(_own(made, p.name) for p in wanted.parts))), [made])
+            made = merged(trace, made, [_own(made, p.name) for p in wanted.parts])
     return trace.rename(made, {}, [_own(made, n) for n in right.names])
 
 
@@ -139,14 +139,27 @@ def concat(arrays: Sequence[Operand], axis: str) -> Traced:
             have = " ".join(a.axes) or "no axes"
             raise AxisError(f"array {k} to be concatenated along {axis!r} lacks axis {part.name!r}: it has {have}")
         parts.append(own)
-    return joined(trace, given, coproduct(*parts))
+    return joined(trace, given, parts)
 
 
-def joined(trace: Trace, arrays: Sequence[Traced], whole: Axis) -> Traced:
-    """Arrays one after the other along a coproduct axis, of which each has its part."""
+def joined(trace: Trace, arrays: Sequence[Traced], parts: Sequence[Axis]) -> Traced:
+    """Arrays one after the other along the coproduct of axes of theirs; one over a coproduct gives its terms."""
+    terms = []
+    for array, part in zip(arrays, parts, strict=True):
+        places = range(len(part.parts)) if part.kind == "coproduct" else ()
+        terms += [put(trace, Reindex("slice", part, k), [array]) for k in places] if places else [array]
+    arrays = terms
     if len({a.type.element == "bool" for a in arrays}) > 1:
         arrays = [trace.numeric(a) for a in arrays]
-    return put(trace, Reindex("concat", whole), arrays)
+    return put(trace, Reindex("concat", coproduct(*parts)), arrays)
+
+
+def merged(trace: Trace, array: Traced, parts: Sequence[Axis]) -> Traced:
+    """The array with axes of its own merged into their product; one that is a product gives its factors."""
+    for part in parts:
+        if part.kind == "product":
+            array = put(trace, Reindex("split", part), [array])
+    return put(trace, Reindex("merge", product(*parts)), [array])
 
 
 def _coproduct(array: Traced, axis: str, what: str) -> Axis:
