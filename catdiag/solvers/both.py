@@ -58,5 +58,7 @@ class Both:
     def __str__(self) -> str:
         """What the second solver said, in words."""
         count = self.agreed + self.undecided
+        if not count:
+            return f"{self.second.name} was put no goal"
         text = f"{self.second.name} agrees on {self.agreed} of {count} goal{'s' * (count != 1)}"
         return text + (f", {self.undecided} undecided" if self.undecided else "")

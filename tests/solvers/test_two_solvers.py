@@ -222,6 +222,7 @@ class _Says(Solver):
 
 def test_a_second_opinion() -> None:
     ask = Both(_Says("yes", "no", "yes", "yes", "yes", "yes"), _Says("yes", "unknown", "stopped", "no"))
+    assert str(ask) == "it was put no goal"
     goals = [fn("le", num(k), N) for k in range(5)]
     assert [ask([], g) for g in (goals[0], goals[1], goals[2], goals[3])] == [True, False, True, True]
     assert (ask.agreed, ask.undecided, str(ask)) == (1, 2, "it agrees on 1 of 3 goals, 2 undecided")
