@@ -69,7 +69,7 @@ def lines() -> Iterator[str]:
     yield f"  {total:5}  in all"
     yield ""
     second = Cvc5.version()
-    yield "Solvers, asked about integers only"
+    yield "Solvers, asked about integers, and about reals of which nothing is said but what the goal says"
     yield ""
     yield f"  z3 {Z3.version() or 'of unknown version'}"
     yield f"  cvc5 {second}, a second opinion when certificates are checked" if second else "  cvc5 is not installed"
