@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         SizeError,
         TypeMismatch,
     )
-    from catdiag.indexing import broadcast, gather, pad, reindex, repeat, reverse, shift, slice, stride, tile, window
+    from catdiag.indexing import gather, reindex, reverse, shift, slice, stride, window
     from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
     from catdiag.rewrite.rule import Rule, rule
     from catdiag.scalars import (
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         tanh,
         where,
     )
-    from catdiag.structure import concat, rearrange, split
+    from catdiag.structure import broadcast, concat, pad, rearrange, repeat, split, tile
     from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
@@ -75,8 +75,8 @@ _HOMES = {
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
     "catdiag.rewrite.rule": "Rule rule",
     "catdiag.scalars": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
-    "catdiag.indexing": "broadcast gather pad reindex repeat reverse shift slice stride tile window",
-    "catdiag.structure": "concat rearrange split",
+    "catdiag.indexing": "gather reindex reverse shift slice stride window",
+    "catdiag.structure": "broadcast concat pad rearrange repeat split tile",
     "catdiag.types": "ArrayType Axis Ty",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -13,12 +13,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from catdiag import structure
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
 from catdiag.position import expression
 from catdiag.signature import parse_axes
+from catdiag.structure import axis_named, axis_of, length, new_axes, put, term
 from catdiag.trace import Operand, Trace, Traced, running
-from catdiag.types import Axis, Size, coproduct, product, show_size
+from catdiag.types import Axis, Size, show_size
 from catdiag.views import Cond, Expr, Read, View, bounds, leaves, natural, plus, replaced, show, times
 
 Position: TypeAlias = "int | Traced | Callable[..., Any]"
@@ -52,15 +52,6 @@ def reindex(array: Operand, axes: str, /, *, fill: Operand | None = None, **read
     return _view(trace, trace.lift(array), new_axes(trace, axes), reads, fill)
 
 
-def new_axes(trace: Trace, axes: str) -> tuple[Axis, ...]:
-    """The axes that a text names, with the sizes that they have in this algorithm where it writes none."""
-    found = []
-    for axis in parse_axes(axes):
-        known = trace.axes.get(axis.name)
-        found.append(known if known is not None and axis.size == axis.name else axis)
-    return tuple(found)
-
-
 def _view(
     trace: Trace,
     array: Traced,
@@ -83,14 +74,14 @@ def _view(
     read = Read(tuple(at.items()))
     reads: tuple[Read, ...] = (read,)
     if fill is not None:
-        where = tuple(c for name, e in at.items() for c in _inside(e, _own(array, name), made))
+        where = tuple(c for name, e in at.items() for c in _inside(e, axis_of(array, name), made))
         if where:
             other = trace.lift(fill, infinite=True, element=array.type.element)
             given = [array, other] if other.type.element == "bool" else [trace.numeric(array), other]
             reads = (Read(read.at, where), Read())
     else:
         for name, e in at.items():
-            _check_range(e, _own(array, name), made)
+            _check_range(e, axis_of(array, name), made)
     limits: tuple[Cond, ...] = ()
     if fits is not None:
         low, high = (_expression(trace, p, made, "fits", arrays) for p in fits(*(trace.index(a) for a in made)))
@@ -108,8 +99,8 @@ def _view(
         limits,
     )
     inputs = [*given, *arrays.values()]
-    result = structure.put(trace, view, inputs)
-    return trace.rename(result, {}, [_own(result, n) for n in _layout(array, at, names, result)])
+    result = put(trace, view, inputs)
+    return trace.rename(result, {}, [axis_of(result, n) for n in _layout(array, at, names, result)])
 
 
 def _layout(array: Traced, at: Mapping[str, Expr], names: list[str], result: Traced) -> list[str]:
@@ -161,13 +152,6 @@ def _called(trace: Trace, function: Callable[..., Any], made: tuple[Axis, ...], 
     return function(*(trace.index(a) for a in found))
 
 
-def _own(array: Traced, name: str) -> Axis:
-    axis = array.type.axis(name)
-    if axis is None:
-        raise AxisError(f"the array has axes [{' '.join(array.axes)}], and not {name!r}")
-    return axis
-
-
 def _inside(e: Expr, axis: Axis, made: tuple[Axis, ...]) -> list[Cond]:
     """The conditions under which a position is in range, but for those that plainly hold."""
     if any(e == ("i", a.name) and a.size == axis.size for a in made):
@@ -201,20 +185,6 @@ def _check_range(e: Expr, axis: Axis, made: tuple[Axis, ...]) -> None:
 # -- lengths ------------------------------------------------------------------------------------------------
 
 
-def length(trace: Trace, value: Length, what: str, least: int = 0) -> Axis | None:
-    """An axis of a given length, None for length 0. Raises AxisError for a negative one or an unknown name."""
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise TypeMismatch(f"{what} is {value!r}: expected an integer or the name of an axis")
-    if isinstance(value, int):
-        if value < least:
-            raise AxisError(f"{what} is {value}: expected an integer of at least {least}, or the name of an axis")
-        return Axis(str(value), value) if value else None
-    (axis,) = new_axes(trace, value) if len(parse_axes(value)) == 1 else (None,)
-    if axis is None:
-        raise SignatureError(f"{what} is {value!r}: expected one axis")
-    return axis
-
-
 def _number(trace: Trace, value: Length, what: str) -> Traced:
     """A length as an integer scalar."""
     if isinstance(value, str):
@@ -224,34 +194,6 @@ def _number(trace: Trace, value: Length, what: str) -> Traced:
 
 
 # -- made of these --------------------------------------------------------------------------------------------
-
-
-def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, value: Operand = 0) -> Traced:
-    """The array with `low` elements before an axis and `high` after it, all equal to `value`.
-
-    `low` and `high` are integers or names of axes, for their sizes. The result has the sum of axes `low+x+high`, an end
-    of length 0 left out: it is a concatenation.
-
-    >>> import catdiag as cd
-    >>> padded = cd.algorithm("x")(lambda a: cd.pad(a, "x", 1, 2))
-    >>> str(padded.cod), padded([5, 6]).tolist()
-    ('[1+x+2]', [0.0, 5.0, 6.0, 0.0, 0.0])
-
-    Raises AxisError for an axis that the array lacks, and for a negative length.
-    """
-    trace = running()
-    given = trace.lift(array)
-    own = _axis(given, axis, "pad")
-    ends = [length(trace, n, f"{side} of cd.pad") for n, side in ((low, "low"), (high, "high"))]
-    filling = trace.lift(value, infinite=True, element=given.type.element)
-    if given.type.element == "bool" and filling.type.element != "bool":
-        given = trace.numeric(given)
-    parts = [a for a in (ends[0], own, ends[1]) if a is not None]
-    if len(parts) == 1:
-        return given
-    arrays = [given if k == (ends[0] is not None) else trace.rename(filling, {}, (a,)) for k, a in enumerate(parts)]
-    made = structure.joined(trace, arrays, parts)
-    return trace.rename(made, {}, [_own(made, n if n != own.name else coproduct(*parts).name) for n in given.axes])
 
 
 def reverse(array: Operand, axes: str) -> Traced:
@@ -266,7 +208,7 @@ def reverse(array: Operand, axes: str) -> Traced:
     trace = running()
     made = trace.lift(array)
     for axis in parse_axes(axes):
-        own = _axis(made, axis.name, "reverse")
+        own = axis_named(made, axis.name, "reverse")
         last = trace.size(own.size) - 1
         made = _view(trace, made, (own,), {own.name: last - trace.index(own)})
     return made
@@ -285,7 +227,7 @@ def shift(array: Operand, axis: str, by: Length, fill: Operand = 0) -> Traced:
     """
     trace = running()
     given = trace.lift(array)
-    own = _axis(given, axis, "shift")
+    own = axis_named(given, axis, "shift")
     return _view(trace, given, (own,), {own.name: trace.index(own) - _number(trace, by, "the distance")}, fill)
 
 
@@ -313,7 +255,7 @@ def window(
     """
     trace = running()
     given = trace.lift(array)
-    own = _axis(given, axis, "take windows along")
+    own = axis_named(given, axis, "take windows along")
     made = new_axes(trace, axes)
     if len(made) != 2:
         raise SignatureError(
@@ -371,10 +313,10 @@ def slice(
     `into` is needed.
     """
     if isinstance(start, str) and stop is None and into is None:
-        return structure.term(array, axis, start)
+        return term(array, axis, start)
     trace = running()
     given = trace.lift(array)
-    own = _axis(given, axis, "slice")
+    own = axis_named(given, axis, "slice")
     end = trace.size(own.size)
     first, last = (_bound(trace, v, end) for v in (start, stop))
     by = _number(trace, step, "the step")
@@ -446,66 +388,6 @@ def _is_size(e: Expr) -> bool:
     return all(isinstance(leaf, (int, str)) for leaf in leaves(e)) and natural(e) and "//" not in str(e)
 
 
-def broadcast(array: Operand, axes: str) -> Traced:
-    """The array over exactly these axes, in this order: repeated along those that it lacks.
-
-    >>> import catdiag as cd
-    >>> cd.algorithm("x")(lambda a: cd.broadcast(a, "q=2 x"))([1, 2]).tolist()
-    [[1.0, 2.0], [1.0, 2.0]]
-
-    Raises AxisError where an axis of the array is not among them.
-    """
-    trace = running()
-    given = trace.lift(array)
-    made = new_axes(trace, axes)
-    lost = [n for n in given.axes if n not in [a.name for a in made]]
-    if lost:
-        raise AxisError(f"cd.broadcast to {axes!r} leaves out axis {lost[0]!r} of {given}: reduce over it, or name it")
-    trace.learn(made)
-    return trace.rename(given, {}, [given.type.axis(a.name) or a for a in made])
-
-
-def repeat(array: Operand, axis: str, times: int | str) -> Traced:
-    """Each element repeated in place, as `np.repeat` does: over the product axis `(x k)`, k the number of times.
-
-    >>> import catdiag as cd
-    >>> twice = cd.algorithm("x")(lambda a: cd.repeat(a, "x", 2))
-    >>> str(twice.cod), twice([1, 2]).tolist()
-    ('[(x 2)]', [1.0, 1.0, 2.0, 2.0])
-
-    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
-    """
-    return _repeated(array, axis, times, "repeat", True)
-
-
-def tile(array: Operand, axis: str, times: int | str) -> Traced:
-    """The whole axis repeated, as `np.tile` does: over the product axis `(k x)`, k the number of times.
-
-    >>> import catdiag as cd
-    >>> cd.algorithm("x")(lambda a: cd.tile(a, "x", 2))([1, 2]).tolist()
-    [1.0, 2.0, 1.0, 2.0]
-
-    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
-    """
-    return _repeated(array, axis, times, "tile", False)
-
-
-def _repeated(array: Operand, axis: str, times: int | str, what: str, inner: bool) -> Traced:
-    trace = running()
-    given = trace.lift(array)
-    own = _axis(given, axis, what)
-    new = length(trace, times, f"the number of times of cd.{what}", 1)
-    assert new is not None
-    if new.name in given.axes:
-        raise AxisError(
-            f"the array has axis {new.name!r} already: {what} it along another of that size, 'k={new.size}'"
-        )
-    longer = trace.rename(given, {}, (*given.type.axes, new))
-    parts = (own, new) if inner else (new, own)
-    made = structure.merged(trace, longer, parts)
-    return trace.rename(made, {}, [_own(made, n if n != own.name else product(*parts).name) for n in given.axes])
-
-
 def gather(array: Operand, axis: str, indices: Operand, fill: Operand | None = None) -> Traced:
     """The elements at the positions along an axis that an array of integers holds: `gather(table, "v", tokens)`.
 
@@ -521,20 +403,10 @@ def gather(array: Operand, axis: str, indices: Operand, fill: Operand | None = N
     """
     trace = running()
     given = trace.lift(array)
-    own = _axis(given, axis, "gather along")
+    own = axis_named(given, axis, "gather along")
     at = trace.lift(indices, element="int")
     new = [n for n in at.axes if n not in given.axes or n == own.name]
     result = _view(trace, given, (), {own.name: at}, fill)
     place = given.axes.index(own.name)
     layout = [*given.axes[:place], *new, *given.axes[place + 1 :]]
-    return trace.rename(result, {}, [_own(result, n) for n in layout])
-
-
-def _axis(array: Traced, axis: str, what: str) -> Axis:
-    wanted = parse_axes(axis)
-    if len(wanted) != 1:
-        raise SignatureError(f"expected one axis, not {axis!r}")
-    own = array.type.axis(wanted[0].name)
-    if own is None:
-        raise AxisError(f"cannot {what} axis {axis!r}: the array has {' '.join(array.axes) or 'no axes'}")
-    return own
+    return trace.rename(result, {}, [axis_of(result, n) for n in layout])

@@ -1,4 +1,4 @@
-"""Structural reindexings under `@cd.algorithm`: transposed, split and merged, sliced and concatenated axes.
+"""Structural reindexings under `@cd.algorithm`: axes transposed, split and merged, sliced and concatenated, repeated.
 
 A product axis `(b g)` has `b` as its slow index and `g` as its fast one; a coproduct axis `x+y` has the indices of `x`,
 then those of `y`. These are maps of the rig of axes, so that nothing is computed: elements are read elsewhere.
@@ -49,8 +49,8 @@ def rearrange(array: Operand, pattern: str) -> Traced:
         if "1" in _factors(ArrayType((wanted,))) - _factors(left) - set(made.axes):
             made = trace.rename(made, {}, (*made.type.axes, Axis("1", 1)))
         if wanted.kind == "product" and wanted.name not in made.axes:
-            made = merged(trace, made, [_own(made, p.name) for p in wanted.parts])
-    return trace.rename(made, {}, [_own(made, n) for n in right.names])
+            made = merged(trace, made, [axis_of(made, p.name) for p in wanted.parts])
+    return trace.rename(made, {}, [axis_of(made, n) for n in right.names])
 
 
 def _factors(ty: ArrayType) -> set[str]:
@@ -142,6 +142,94 @@ def concat(arrays: Sequence[Operand], axis: str) -> Traced:
     return joined(trace, given, parts)
 
 
+def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, value: Operand = 0) -> Traced:
+    """The array with `low` elements before an axis and `high` after it, all equal to `value`.
+
+    `low` and `high` are integers or names of axes, for their sizes. The result has the sum of axes `low+x+high`, an end
+    of length 0 left out: it is a concatenation.
+
+    >>> import catdiag as cd
+    >>> padded = cd.algorithm("x")(lambda a: cd.pad(a, "x", 1, 2))
+    >>> str(padded.cod), padded([5, 6]).tolist()
+    ('[1+x+2]', [0.0, 5.0, 6.0, 0.0, 0.0])
+
+    Raises AxisError for an axis that the array lacks, and for a negative length.
+    """
+    trace = running()
+    given = trace.lift(array)
+    own = axis_named(given, axis, "pad")
+    ends = [length(trace, n, f"{side} of cd.pad") for n, side in ((low, "low"), (high, "high"))]
+    filling = trace.lift(value, infinite=True, element=given.type.element)
+    if given.type.element == "bool" and filling.type.element != "bool":
+        given = trace.numeric(given)
+    parts = [a for a in (ends[0], own, ends[1]) if a is not None]
+    if len(parts) == 1:
+        return given
+    arrays = [given if k == (ends[0] is not None) else trace.rename(filling, {}, (a,)) for k, a in enumerate(parts)]
+    made = joined(trace, arrays, parts)
+    return trace.rename(made, {}, [axis_of(made, n if n != own.name else coproduct(*parts).name) for n in given.axes])
+
+
+def broadcast(array: Operand, axes: str) -> Traced:
+    """The array over exactly these axes, in this order: repeated along those that it lacks.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.broadcast(a, "q=2 x"))([1, 2]).tolist()
+    [[1.0, 2.0], [1.0, 2.0]]
+
+    Raises AxisError where an axis of the array is not among them.
+    """
+    trace = running()
+    given = trace.lift(array)
+    made = new_axes(trace, axes)
+    lost = [n for n in given.axes if n not in [a.name for a in made]]
+    if lost:
+        raise AxisError(f"cd.broadcast to {axes!r} leaves out axis {lost[0]!r} of {given}: reduce over it, or name it")
+    trace.learn(made)
+    return trace.rename(given, {}, [given.type.axis(a.name) or a for a in made])
+
+
+def repeat(array: Operand, axis: str, times: int | str) -> Traced:
+    """Each element repeated in place, as `np.repeat` does: over the product axis `(x k)`, k the number of times.
+
+    >>> import catdiag as cd
+    >>> twice = cd.algorithm("x")(lambda a: cd.repeat(a, "x", 2))
+    >>> str(twice.cod), twice([1, 2]).tolist()
+    ('[(x 2)]', [1.0, 1.0, 2.0, 2.0])
+
+    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
+    """
+    return _repeated(array, axis, times, "repeat", True)
+
+
+def tile(array: Operand, axis: str, times: int | str) -> Traced:
+    """The whole axis repeated, as `np.tile` does: over the product axis `(k x)`, k the number of times.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.tile(a, "x", 2))([1, 2]).tolist()
+    [1.0, 2.0, 1.0, 2.0]
+
+    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
+    """
+    return _repeated(array, axis, times, "tile", False)
+
+
+def _repeated(array: Operand, axis: str, times: int | str, what: str, inner: bool) -> Traced:
+    trace = running()
+    given = trace.lift(array)
+    own = axis_named(given, axis, what)
+    new = length(trace, times, f"the number of times of cd.{what}", 1)
+    assert new is not None
+    if new.name in given.axes:
+        raise AxisError(
+            f"the array has axis {new.name!r} already: {what} it along another of that size, 'k={new.size}'"
+        )
+    longer = trace.rename(given, {}, (*given.type.axes, new))
+    parts = (own, new) if inner else (new, own)
+    made = merged(trace, longer, parts)
+    return trace.rename(made, {}, [axis_of(made, n if n != own.name else product(*parts).name) for n in given.axes])
+
+
 def joined(trace: Trace, arrays: Sequence[Traced], parts: Sequence[Axis]) -> Traced:
     """Arrays one after the other along the coproduct of axes of theirs; one over a coproduct gives its terms."""
     terms = []
@@ -174,15 +262,50 @@ def _coproduct(array: Traced, axis: str, what: str) -> Axis:
     return own
 
 
-def _own(array: Traced, name: str) -> Axis:
+def put(trace: Trace, op: Reindex | View, arrays: Sequence[Traced]) -> Traced:
+    """A reindexing of arrays."""
+    (made,) = trace.add(reindex_box(op, [a.type for a in arrays], trace.line()), arrays)
+    trace.learn(made.type.axes)
+    return made
+
+
+def axis_of(array: Traced, name: str) -> Axis:
+    """The axis of that name, which an array has. Raises AxisError where it does not."""
     axis = array.type.axis(name)
     if axis is None:
         raise AxisError(f"the array has axes [{' '.join(array.axes)}], and not {name!r}")
     return axis
 
 
-def put(trace: Trace, op: Reindex | View, arrays: Sequence[Traced]) -> Traced:
-    """A reindexing of arrays."""
-    (made,) = trace.add(reindex_box(op, [a.type for a in arrays], trace.line()), arrays)
-    trace.learn(made.type.axes)
-    return made
+def new_axes(trace: Trace, axes: str) -> tuple[Axis, ...]:
+    """The axes that a text names, with the sizes that they have in this algorithm where it writes none."""
+    found = []
+    for axis in parse_axes(axes):
+        known = trace.axes.get(axis.name)
+        found.append(known if known is not None and axis.size == axis.name else axis)
+    return tuple(found)
+
+
+def length(trace: Trace, value: object, what: str, least: int = 0) -> Axis | None:
+    """An axis of a given length, None for length 0. Raises AxisError for a negative one or an unknown name."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise TypeMismatch(f"{what} is {value!r}: expected an integer or the name of an axis")
+    if isinstance(value, int):
+        if value < least:
+            raise AxisError(f"{what} is {value}: expected an integer of at least {least}, or the name of an axis")
+        return Axis(str(value), value) if value else None
+    (axis,) = new_axes(trace, value) if len(parse_axes(value)) == 1 else (None,)
+    if axis is None:
+        raise SignatureError(f"{what} is {value!r}: expected one axis")
+    return axis
+
+
+def axis_named(array: Traced, axis: str, what: str) -> Axis:
+    """The axis of an array that a text names. Raises AxisError, saying what cannot be done, where it lacks it."""
+    wanted = parse_axes(axis)
+    if len(wanted) != 1:
+        raise SignatureError(f"expected one axis, not {axis!r}")
+    own = array.type.axis(wanted[0].name)
+    if own is None:
+        raise AxisError(f"cannot {what} axis {axis!r}: the array has {' '.join(array.axes) or 'no axes'}")
+    return own

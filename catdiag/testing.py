@@ -237,8 +237,8 @@ def _view(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
     new, step, start = f"w{n}", draw(st.integers(-2, 2)), draw(st.integers(-2, 2))
     programs: dict[str, Callable[[], Traced]] = {
         "cast": lambda: scalars.cast(a, "bf16"),
-        "pad": lambda: indexing.pad(a, x, n, draw(st.integers(0, 2)), value=1),
-        "repeat": lambda: draw(st.sampled_from([indexing.repeat, indexing.tile]))(a, x, n),
+        "pad": lambda: structure.pad(a, x, n, draw(st.integers(0, 2)), value=1),
+        "repeat": lambda: draw(st.sampled_from([structure.repeat, structure.tile]))(a, x, n),
         "reverse": lambda: indexing.reverse(a, x),
         "shift": lambda: indexing.shift(a, x, start),
     }

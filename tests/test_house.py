@@ -21,6 +21,7 @@ ROWS: tuple[dict[str, str], ...] = (
     {"flatten": "", "isomorphism": "", "interpret": "", "position": ""},
     {
         "trace": "",
+        "calls": "trace",
         "scalars": "trace",
         "structure": "trace",
         "indexing": "trace structure",
@@ -35,7 +36,7 @@ ROWS: tuple[dict[str, str], ...] = (
 )
 ROW = {room: number for number, row in enumerate(ROWS) for room in row}
 # Beside: a diagram's own methods, thin, which import what they call when they are called.
-THIN = {"diagram": "flatten isomorphism interpret run rewrite cost"}
+THIN = {"trace": "calls", "diagram": "flatten isomorphism interpret run rewrite cost"}
 # The package's face names what it re-exports.
 FACE = "catdiag"
 
