@@ -8,6 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,16 +51,39 @@ def test_an_older_file_is_replaced(run, op, tmp_path):
     assert file.read_text().startswith("{")
 
 
-def interrupt(after: float, *args: object) -> tuple[int, str]:
-    """Exit status and messages of a run that gets Ctrl-C some seconds after it has started its work."""
-    code = "from catdiag.cli import main; print('ready', flush=True); main()"
+def running(mark: str) -> list[str]:
+    """The commands of the processes that still run and were started, at whatever remove, with a mark."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark.encode() in file.read():
+                    found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def interrupt(after: float, *args: object, prefix: str = "") -> tuple[int, str]:
+    """Exit status and messages of a run that gets Ctrl-C some seconds after it has started its work.
+
+    Whatever it has started ends soon after it.
+    """
+    mark = f"CATDIAG_STARTED_BY={uuid.uuid4()}"
+    code = f"from catdiag.cli import main\n{prefix}\nprint('ready', flush=True); main()"
     command = [sys.executable, "-c", code, *map(str, args)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **options, env=dict([*os.environ.items(), mark.split("=")])) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(after)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
+    for _ in range(40):
+        if not running(mark):
+            break
+        time.sleep(0.05)
+    assert not running(mark)
     return process.returncode, err
 
 
@@ -72,13 +98,32 @@ def test_interrupted(tmp_path, after):
     assert os.listdir(tmp_path) == []
 
 
-def test_interrupted_check_of_several(tmp_path):
+SLOW = """
+from catdiag.solvers.process import Solver
+put = Solver._wait
+def wait(self, process):
+    process.send_signal(19)
+    put(self, process)
+Solver._wait = wait
+"""
+
+
+def test_interrupted_while_a_solver_works(tmp_path):
+    file = tmp_path / "c.json"
+    # The solver is stopped in the middle of its first goal, so that it does not end by itself.
+    for after in (0.6, 1.2):
+        assert interrupt(after, "derive", "attention", "--certificate", file, prefix=SLOW) == (130, "interrupted\n")
+        assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("after", [0.01, 0.2, 0.4])
+def test_interrupted_check_of_several(tmp_path, after):
     import catdiag as cd
 
-    theorem = cd.library.get("dot").stream("x").theorem
-    for name in "abcdefghijkl":
-        theorem.save(str(tmp_path / f"{name}.json"))
-    status, err = interrupt(0.5, "check", tmp_path)
+    theorem = cd.library.get("attention").stream("x").theorem
+    for k in range(40):
+        theorem.save(str(tmp_path / f"{k}.json"))
+    status, err = interrupt(after, "check", tmp_path)
     assert status == 130
     assert "Traceback" not in err
     assert "interrupted" in err
