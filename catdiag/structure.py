@@ -264,7 +264,9 @@ def _coproduct(array: Traced, axis: str, what: str) -> Axis:
 
 def put(trace: Trace, op: Reindex | View, arrays: Sequence[Traced]) -> Traced:
     """A reindexing of arrays."""
-    (made,) = trace.add(reindex_box(op, [a.type for a in arrays], trace.line()), arrays)
+    types, line = [a.type for a in arrays], trace.line()
+    box = trace.memo((op, line, *map(id, types)), lambda: reindex_box(op, types, line))
+    (made,) = trace.add(box, arrays)
     trace.learn(made.type.axes)
     return made
 
