@@ -140,7 +140,9 @@ class _Progress:
             from rich.console import Console
             from rich.progress import Progress
 
-            self._bar = Progress(console=Console(stderr=True), transient=True)
+            # What is printed meanwhile stands above the bar, unless it goes to a file.
+            console = Console(stderr=True)
+            self._bar = Progress(console=console, transient=True, redirect_stdout=sys.stdout.isatty())
             self._task = self._bar.add_task("checking", total=count)
 
     def __enter__(self) -> _Progress:

@@ -200,3 +200,32 @@ def test_a_file_that_brings_its_process_down_is_refused(theorem, tmp_path, monke
     found = list(checkers.verdicts(sorted(tmp_path.iterdir()), 60, 2))
     assert [v.status for v in found] == [1, 1, 1]
     assert "ended with status 9" in found[0].said
+
+
+def test_with_a_bar_on_the_terminal_results_go_where_they_should(theorem, tmp_path):
+    """Errors on a terminal, results to a file: the bar is drawn on the one, the results are in the other."""
+    import os
+    import pty
+    import subprocess
+    import sys
+
+    folder, out = tmp_path / "certificates", tmp_path / "out.txt"
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.json").write_bytes(theorem.read_bytes())
+    terminal, end = pty.openpty()
+    with out.open("w") as results:
+        command = [sys.executable, "-m", "catdiag.cli", "check", str(folder)]
+        process = subprocess.Popen(command, stdout=results, stderr=end, env={**os.environ, "TERM": "xterm"})
+        os.close(end)
+        drawn = b""
+        try:
+            while part := os.read(terminal, 4096):
+                drawn += part
+        except OSError:  # how the end of a terminal shows
+            pass
+        assert process.wait(60) == 0
+    os.close(terminal)
+    assert b"checking" in drawn
+    assert len(out.read_text().splitlines()) == 4
+    assert "3 certificates: 3 accepted" in out.read_text()
