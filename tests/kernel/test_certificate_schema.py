@@ -197,3 +197,42 @@ def test_what_only_looks_like_data_is_refused(made: dict[str, Json], ask: Z3) ->
     for hurt in (_Lying(good), {**good, "statement": _Lying(good["statement"])}):
         with pytest.raises(KernelError, match="plain data"):
             Checker(ask).check(hurt)
+
+
+def test_parts_of_the_wrong_form(made: dict[str, Json], by_schema: Any, ask: Z3) -> None:
+    shift, loop, conditional = made["shift"], made["variance"], made["conditional"]
+    fold = loop["proof"]["folds"][0]
+    for hurt in (
+        {**shift, "about": "f = g"},
+        {**shift, "about": [1]},
+        {**shift, "statement": {**shift["statement"], "assume": ""}},
+        {**shift, "statement": {**shift["statement"], "assume": {}}},
+        {**shift, "proof": {**shift["proof"], "more": {}}},
+        {**loop, "proof": {**loop["proof"], "folds": [{**fold, "more": {}}]}},
+        {**conditional, "proof": {**conditional["proof"], "defined": {"newly": {"more": {}}}}},
+        {**conditional, "proof": {**conditional["proof"], "facts": {"-1": [["ring", [0]]]}}},
+    ):
+        assert not by_schema.is_valid(hurt), hurt
+        with pytest.raises(KernelError):
+            Checker(ask).check(hurt)
+
+
+def test_an_obligation_met_by_a_demand_has_no_other_fields(by_schema: Any, ask: Z3) -> None:
+    """`as` names a demand by its number, and `equal` proves as many equations as that has sides."""
+    f = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A / (B + B), "x"))
+    g = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A / (3 * B - B), "x"))
+    good = cd.prove(f, g).certificate
+    one = {**good, "proof": {**good["proof"], "defined": {"0": {"as": "0", "equal": {}}}}}
+    for more in (
+        {"as": "-1"},
+        {"as": "１"},
+        {"as": 0},
+        {"steps": []},
+        {"close": "field"},
+        {"equal": {"7": {"steps": []}}},
+    ):
+        hurt = copy.deepcopy(one)
+        hurt["proof"]["defined"]["0"].update(more)
+        with pytest.raises(KernelError):
+            Checker(ask).check(hurt)
+    assert by_schema.is_valid(one)
