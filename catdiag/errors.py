@@ -6,13 +6,15 @@ ends in the line of the user's file, found by walking up to the first frame outs
 
 from __future__ import annotations
 
+import importlib
 import linecache
 import os
 import sys
 from typing import Any
 
 PACKAGE = os.path.dirname(__file__) + os.sep
-"""The folder of this package: frames of files outside it are the user's."""
+"""The folder of this package: frames of files outside it are the user's, but for those that import."""
+_IMPORTS = ("<frozen", importlib.__file__)
 
 
 def user_line() -> str | None:
@@ -25,7 +27,7 @@ def user_line() -> str | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         # The `__init__` of a dataclass is in no file; it runs among the names of the module that defined it.
-        ours = filename.startswith((PACKAGE, "<frozen")) or (
+        ours = filename.startswith((PACKAGE, *_IMPORTS)) or (
             filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("catdiag.")
         )
         if not ours:

@@ -165,9 +165,13 @@ def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, valu
     parts = [a for a in (ends[0], own, ends[1]) if a is not None]
     if len(parts) == 1:
         return given
-    arrays = [given if k == (ends[0] is not None) else trace.rename(filling, {}, (a,)) for k, a in enumerate(parts)]
+    arrays = [
+        given if k == (ends[0] is not None) else trace.rename(filling, {}, (*filling.type.axes, a))
+        for k, a in enumerate(parts)
+    ]
     made = joined(trace, arrays, parts)
-    return trace.rename(made, {}, [axis_of(made, n if n != own.name else coproduct(*parts).name) for n in given.axes])
+    names = [n if n != own.name else coproduct(*parts).name for n in given.axes]
+    return trace.rename(made, {}, [axis_of(made, n) for n in dict.fromkeys([*names, *made.axes])])
 
 
 def broadcast(array: Operand, axes: str) -> Traced:

@@ -32,6 +32,8 @@ def test_structural_names_are_numpys():
     same(on("q x", lambda a: cd.reverse(a, "q x"), A), A[::-1, ::-1])
     same(on("q x", lambda a: cd.repeat(a, "x", 3), A), np.repeat(A, 3, axis=1))
     same(on("q x", lambda a: cd.tile(a, "q", 2), A), np.tile(A, (2, 1)))
+    edges = on("q x, q", lambda a, v: cd.pad(a, "x", 0, 1, v), A, [5, 6, 7])
+    same(edges, np.concatenate([A, [[5], [6], [7]]], axis=1))
     twice = on("q x", lambda a: cd.pad(cd.pad(a, "x", 1, value=5), "1+x", 2, 1), A)
     same(twice, np.pad(np.pad(A, ((0, 0), (1, 0)), constant_values=5), ((0, 0), (2, 1))))
     same(on("x", lambda a: cd.repeat(cd.repeat(a, "x", 3), "(x 3)", 2), A[0]), np.repeat(A[0], 6))
