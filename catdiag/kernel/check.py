@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.defined import Obligation, show_condition
+from catdiag.kernel.exact import met
 from catdiag.kernel.form import bounded, well_formed
 from catdiag.kernel.judge import Json, numbered, only
 from catdiag.kernel.loops import Facts, Loops, symbols, valued
@@ -36,6 +37,8 @@ class Theorem:
     steps: int
     goals: int
     trivial: bool
+    witness: str = ""
+    """An input that meets the hypotheses, the left side's definedness and the conditions; empty where none is given."""
 
     @property
     def conditional(self) -> bool:
@@ -50,12 +53,15 @@ class Theorem:
             lines.append("  CONDITIONAL, the right side newly needs: " + "; ".join(self.conditions))
         if self.trivial:
             lines.append("  (trivial: both sides are one term)")
+        lines.append(f"  witness: {self.witness}" if self.witness else "  no witness")
         lines.append(f"  by {', '.join(self.axioms) or 'reflexivity'} in {self.steps} steps, {self.goals} solver goals")
         return "\n".join(lines)
 
 
 class Checker(Loops):
-    """Replays certificates into theorems."""
+    """Replays certificates into theorems. `hypotheses` are all that the last one takes for granted."""
+
+    hypotheses: tuple[Obligation, ...] = ()
 
     def check(self, certificate: Json) -> Theorem:
         """The theorem of a certificate. Raises KernelError where it does not follow."""
@@ -76,7 +82,7 @@ class Checker(Loops):
         bounded(certificate)
         if certificate.get("format") != FORMAT or certificate.get("version") != VERSION:
             raise KernelError(f"not a {FORMAT} of version {VERSION}")
-        only(certificate, "format", "version", "statement", "proof", "about")
+        only(certificate, "format", "version", "statement", "proof", "about", "witness")
         about = certificate.get("about", [])
         if not isinstance(about, list) or not all(isinstance(line, str) for line in about):
             raise KernelError("what a certificate says about itself is a list of lines")
@@ -122,8 +128,9 @@ class Checker(Loops):
             ctx = Context(self.ask, dict(x.axes), facts, names)
             self.holds(ctx, fn("eq", numeric(x.term), numeric(y.term)), self.item(proof, "outputs", k))
         self.consumed(proof)
+        self.hypotheses = (*(Obligation((), (), f.condition) for f in assume), *defined, *newly)
         loops = any(node["op"] in ("fold", "group") for node in right["nodes"])
-        return Theorem(
+        theorem = Theorem(
             f"{_say(left, 'left')} = {_say(right, 'right')}",
             tuple(show_condition(f.condition) for f in assume),
             tuple(dict.fromkeys(map(str, defined))),
@@ -133,6 +140,16 @@ class Checker(Loops):
             self.goals,
             (equal and not loops) or left["nodes"] == right["nodes"],
         )
+        witness = certificate.get("witness")
+        return theorem if witness is None else self.witnessed(theorem, left["inputs"], witness)
+
+    def witnessed(self, theorem: Theorem, inputs: Sequence[Json], witness: Json) -> Theorem:
+        """The last theorem with a witness. Raises KernelError where that does not meet what the theorem assumes."""
+        if not met(self.hypotheses, inputs, witness):
+            raise KernelError("the witness does not meet the hypotheses of the theorem")
+        sizes = [f"{name}={n}" for name, n in sorted(witness["sizes"].items())]
+        arrays = [f"{name} = {str(witness['arrays'][name]).replace(chr(39), '')}" for name in sorted(witness["arrays"])]
+        return replace(theorem, witness="; ".join([*sizes, *(text for text in arrays if len(text) <= 60)]))
 
     def derived_facts(
         self, defined: Sequence[Obligation], facts: Facts, names: Mapping[str, str], proof: Json

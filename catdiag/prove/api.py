@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.errors import CatdiagError
 from catdiag.prove.alike import require_one_type
+from catdiag.prove.vacuity import AssumptionError
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -45,10 +47,6 @@ class Undecided(CatdiagError):
 
 class Interrupted(CatdiagError):
     """Time was up, or the solver was stopped, before there was a verdict."""
-
-
-class AssumptionError(CatdiagError, ValueError):
-    """An assumption that does not parse, or assumptions that no sizes meet."""
 
 
 @dataclass(frozen=True)
@@ -189,13 +187,22 @@ def _mentioned(size: Any) -> set[str]:
 
 
 def certify(ask: Ask, statement: dict[str, Any]) -> Theorem:
-    """The theorem of a statement: a certificate is found, then checked afresh. Raises `find.Open` if none is found."""
+    """The theorem of a statement: a certificate is found, then checked afresh, with a witness where one is found.
+
+    Raises `find.Open` if no certificate is found, SoundnessError if what was proved is false on an input.
+    """
     from catdiag.kernel.check import Checker
     from catdiag.prove.find import find
+    from catdiag.prove.witness import examined
 
     start = time.perf_counter()
     certificate = find(ask, statement)
-    checked = Checker(ask).check(certificate)
+    checker = Checker(ask)
+    checked = checker.check(certificate)
+    witness = examined(statement, checker.hypotheses)
+    if witness is not None:
+        certificate["witness"] = witness
+        checked = checker.witnessed(checked, statement["left"]["inputs"], witness)
     return Theorem(checked, certificate, time.perf_counter() - start)
 
 
@@ -256,12 +263,37 @@ def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), lim
 
     title = title_of(f, g)
     if not has_generators(f) and not has_generators(g):
-        return in_time(limit, title, lambda: decide(ask, statement_of(f, g, assume), title))
+        return in_time(limit, title, lambda: _replaying(f, g, lambda: decide(ask, statement_of(f, g, assume), title)))
     require_one_type(f, g)
     # Such boxes can be any function: what refutes an equation for some of them refutes it.
     one, two = interpreted(f), interpreted(g)
     statement = None if one is None or two is None else statement_of(one, two, assume)
     return in_time(limit, title, lambda: decide(ask, statement, title, lambda: certify_equation(ask, f, g, assume)))
+
+
+def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
+    """What the work returns; a counterexample that it raises gets the two values that NumPy gives."""
+    from catdiag.run.numpy import run
+    from catdiag.run.sizes import tile_bounds
+
+    try:
+        return work()
+    except Refuted as error:
+        found = error.counterexample
+        values = []
+        for diagram in (f, g):
+            known = tile_bounds(diagram)
+            tiles = {name: n for name, n in found.blocks.items() if name in known}
+            try:
+                out = run(diagram, list(found.numpy().values()), tiles, functions=found.functions, sizes=found.sizes)
+            except ValueError:  # sizes of 0, say, which arrays of floats cannot show
+                break
+            out = out if isinstance(out, tuple) else (out,)
+            values.append(float(out[found.output][tuple(found.index[a] for a in diagram.cod[found.output].names)]))
+        if len(values) == 2 and not found.undefined and all(map(math.isfinite, values)):
+            found = replace(found, floats=(values[0], values[1]))
+            raise Refuted(error.message.split("\n")[0], found) from None
+        raise
 
 
 def title_of(f: Diagram, g: Diagram) -> str:
@@ -292,25 +324,28 @@ def decide(
     With `prover`, the theorem that it gives, the statement (if there is one) being what refutes it.
     """
     from catdiag.kernel.check import condition
-    from catdiag.kernel.terms import FALSE, ONE, KernelError, show
+    from catdiag.kernel.defined import show_condition
+    from catdiag.kernel.terms import KernelError, Term
+    from catdiag.prove import vacuity
     from catdiag.prove.find import Open
     from catdiag.prove.refute import refute
 
-    assume = [condition(c) for c in statement["assume"]] if statement else []
-    asked = [c for c in assume if not (c.op == "le" and c.args[0] == ONE and c.args[1].op == "size")]
-    if asked and ask(assume, FALSE):
-        raise AssumptionError(
-            f"no sizes meet the assumptions {', '.join(map(show, asked))} (every axis has at least one index)"
-        )
+    if statement:
+        assume = statement["assume"]
+        said = {k: show_condition(condition(c)) for k, c in enumerate(assume) if c[:2] != ["le", 1]}
+        vacuity.check(ask, sorted(vacuity.symbols_of(["", *assume])), assume, said)
+    where: tuple[Term, ...] = ()
     try:
         if prover is not None:
             return prover()
         return certify(ask, statement or {})
     except Open as error:
-        goal = error.goal
+        goal, where = error.goal, (error.condition,)
     except KernelError as error:
         goal = str(error)
-    counterexample = refute(statement) if statement else None
+    counterexample = refute(statement, goal=where, partial=True) if statement else None
+    if counterexample is not None and counterexample.undefined:
+        raise Refuted(f"{title} does not hold wherever its left side is defined", counterexample)
     if counterexample is not None:
         raise Refuted(f"{title} is false", counterexample)
     raise Undecided(f"{title} is undecided", goal)
@@ -334,3 +369,9 @@ def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float 
     except (Undecided, Interrupted):
         return None
     return None if theorem.conditional else True
+
+
+__all__ = [
+    "AssumptionError", "Interrupted", "Refuted", "Theorem", "Undecided", "certify", "certify_equation", "decide",
+    "equivalent", "in_time", "parse_assumption", "prove", "prove_with", "statement_of", "title_of",
+]  # fmt: skip

@@ -165,16 +165,17 @@ class Drawer:
     def draw(self, sizes: dict[str, int], blocks: dict[str, int], count: int) -> Batch:
         """A batch. The first inputs are the plainest: zeros, ones, numbers counted up."""
         family = self.rng.integers(0, 12, size=count)
-        arrays = []
+        arrays, start = [], 1
         for k, d in enumerate(self.declared):
             shape = tuple(size_value(s, sizes) for _, s in d["axes"])
             own = np.where(self.rng.random(count) < 0.5, family, self.rng.integers(0, 12, size=count))
             limits = [size_value(s, sizes) for s in self.positions.get(k, ())]
             made = self._array(str(d["element"]), shape, own, limits)
             if d["element"] != "bool" and not limits:
-                plain = [0 * np.arange(made[0].size), 0 * np.arange(made[0].size) + 1, 1 + np.arange(made[0].size)]
-                for row, values in enumerate(plain[:count]):
-                    made[row] = self.pool.of(values.tolist()).reshape(shape)
+                cells = made[0].size
+                for row, values in enumerate(([0] * cells, [1] * cells, range(start, start + cells))[:count]):
+                    made[row] = self.pool.of(values).reshape(shape)
+                start += cells
             arrays.append(made)
         functions = {}
         for name in self.functions:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,8 @@ BATCH = 128
 _SUSPECTS = 4
 _MISSES = 24
 _HINT = 24
-_FREE = 8
+_FREE, _EXACTLY = 8, 3000
+_COUNTED, _LOOKED_AT = 2, 4
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,11 @@ class Counterexample:
             text = f"left gives {said(self.lhs)}{at}, right is not defined: {self.reason}"
         else:
             text = f"left gives {said(self.lhs)}, right gives {said(self.rhs)}{at}"
-        return text + (f" (in floats {self.floats[0]:.9g} and {self.floats[1]:.9g})" if self.floats else "")
+        if self.floats and any(
+            abs(float(v) - w) > 1e-6 * (1 + abs(w)) for v, w in zip((self.lhs, self.rhs), self.floats)
+        ):
+            text += f" (rounded at each step, {self.floats[0]:.9g} and {self.floats[1]:.9g})"
+        return text
 
 
 def _text(value: Any) -> str:
@@ -132,10 +138,12 @@ def refute(
     return found
 
 
-def agreeing(statement: Mapping[str, Any], count: int = 16, operations: int = 600_000) -> Counterexample | None:
-    """A counterexample among a few inputs: none may be found to what is proved."""
-    search = Search(statement, 2, operations, 1, ())
-    return search.find(count, quick=True)
+@dataclass(frozen=True)
+class Examined:
+    """A few inputs: one on which two programs differ, if there is any, and some on which both are defined."""
+
+    counterexample: Counterexample | None
+    points: tuple[Point, ...]
 
 
 class Search:
@@ -165,23 +173,43 @@ class Search:
 
     # -- the walk over sizes ---------------------------------------------------------------------------------
 
-    def find(self, count: int = BATCH, quick: bool = False) -> Counterexample | None:
-        """A counterexample, shrunk unless `quick`."""
+    def find(self) -> Counterexample | None:
+        """A counterexample, shrunk."""
         shapes = self.shapes()
         try:
-            for k, sizes in enumerate(self._turns(shapes[-1:] if quick and len(shapes) < 2 else shapes, quick)):
+            for k, sizes in enumerate(cycle(shapes)):
                 if k >= self.tries or self.misses > _MISSES:
                     break
-                batch = self.drawer.draw(sizes, self._blocks(k), count)
+                batch = self.drawer.draw(sizes, self._blocks(k), BATCH)
                 point = self.suspect(batch)
-                if point is None and not quick and k % 3 == 2:
-                    batch = solved(self, batch)
-                    point = self.suspect(batch)
+                if point is None and k % 3 == 2:
+                    point = self.suspect(solved(self, batch))
                 if point is not None:
-                    return self.check(point) if quick else shrink(self, point)
+                    return shrink(self, point)
         except exact.Exhausted:
             pass
-        return None if quick else self._free(shapes)
+        return self._free(shapes)
+
+    def examine(self, shapes: Sequence[dict[str, int]], count: int) -> Examined:
+        """What a few inputs of given sizes show; the plainest of those on which both programs are defined."""
+        points: list[Point] = []
+        try:
+            for k, sizes in enumerate(shapes):
+                batch = self.drawer.draw(sizes, self._blocks(k), count)
+                apart, half, whole = self.differing(batch)
+                found = self.suspect(batch, (apart, half, whole))
+                if found is not None:
+                    return Examined(self.check(found), ())
+                order = np.flatnonzero(whole & ~apart)
+                # Numbers counted up are looked at first: they are told apart more easily than zeros and ones.
+                chosen = sorted(order.tolist(), key=lambda row: (row != _COUNTED, row))[:_LOOKED_AT]
+                points += [batch.point(row, self.declared, self.pool) for row in chosen]
+                for point in points[:1]:
+                    if self.check(point, operations=_EXACTLY) is not None:
+                        return Examined(self.check(point), ())
+        except exact.Exhausted:
+            pass
+        return Examined(None, tuple(points))
 
     def _free(self, shapes: Sequence[dict[str, int]]) -> Counterexample | None:
         """A counterexample with functions that obey no law: what holds of all polynomials need not hold."""
@@ -209,14 +237,6 @@ class Search:
         unique = {tuple(sizes.values()): sizes for sizes in found if self._cells(sizes) <= 4096}
         return list(unique.values())
 
-    def _turns(self, shapes: Sequence[dict[str, int]], quick: bool) -> Iterator[dict[str, int]]:
-        if quick:
-            large = [s for s in shapes if min(s.values(), default=2) >= 2]
-            yield from [*large[:1], *shapes[:1]]
-            return
-        while shapes:
-            yield from shapes
-
     def _cells(self, sizes: Mapping[str, int]) -> int:
         total = 0
         for d in self.declared:
@@ -238,8 +258,8 @@ class Search:
         left = sieve.outputs(self.left, wires, batch.sizes, batch.blocks, functions, meter)
         return left, sieve.outputs(self.right, wires, batch.sizes, batch.blocks, functions, meter)
 
-    def differing(self, batch: Batch) -> tuple[Flags, Flags]:
-        """For each input, whether the programs look different there, and whether only the left one looks defined."""
+    def differing(self, batch: Batch) -> tuple[Flags, Flags, Flags]:
+        """For each input, whether the programs look different, whether only the left one looks defined, or both do."""
         left, right = self.outputs(batch)
         count = len(batch.arrays[0]) if batch.arrays else 1
         apart, fine, missing = (np.zeros(count, dtype=bool) for _ in range(3))
@@ -253,11 +273,11 @@ class Search:
                 apart |= gap.any(over)
                 fine &= ~np.isnan(a).any(over)
                 missing |= np.isnan(b).any(over)
-        return apart & fine & ~missing, fine & missing
+        return apart & fine & ~missing, fine & missing, fine & ~missing
 
-    def suspect(self, batch: Batch) -> Point | None:
+    def suspect(self, batch: Batch, seen: tuple[Flags, Flags, Flags] | None = None) -> Point | None:
         """An input of a batch on which the programs differ, if exact numbers say so."""
-        apart, half = self.differing(batch)
+        apart, half, _ = seen or self.differing(batch)
         for point in self._plainest(batch, apart):
             if self.check(point) is not None:
                 return point
@@ -276,10 +296,10 @@ class Search:
 
     # -- exact numbers ---------------------------------------------------------------------------------------
 
-    def check(self, point: Point, half: bool = False) -> Counterexample | None:
+    def check(self, point: Point, half: bool = False, operations: int = 200_000) -> Counterexample | None:
         """The counterexample that a point is, by exact numbers. With `half`, one on which only the left is defined."""
         for bits in (exact.BITS, 4 * exact.BITS):
-            budget = exact.Budget(200_000, bits)
+            budget = exact.Budget(operations, bits)
             try:
                 left = self._run(self.left, point, budget)
                 if any(isinstance(v, exact.NoValue) and v.undefined for a in left for v in a.values.values()):
@@ -439,4 +459,4 @@ def _arrays_in(expr: Any) -> Iterator[int]:
                 yield from _arrays_in(e)
 
 
-__all__ = ["Counterexample", "Search", "agreeing", "refute"]
+__all__ = ["Counterexample", "Search", "refute"]

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from math import ceil, floor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catdiag.errors import CatdiagError
-from catdiag.kernel.check import condition
-from catdiag.kernel.context import Ask
-from catdiag.kernel.terms import FALSE
+
+if TYPE_CHECKING:
+    from catdiag.kernel.context import Ask
 
 Assumption = Sequence[Any]
 """`[op, size, size]` with op one of lt, le, eq, as core programs have it."""
@@ -158,6 +158,9 @@ def check(ask: Ask, symbols: Sequence[str], assume: Sequence[Assumption], texts:
 
     `texts` gives the assumptions of the user by their place in `assume`; the others go without saying.
     """
+    from catdiag.kernel.check import condition
+    from catdiag.kernel.terms import FALSE
+
     if not texts:
         return
     if meeting(symbols, assume, least=2, count=1):

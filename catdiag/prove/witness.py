@@ -1,0 +1,83 @@
+"""Witnesses of theorems, and the alarm: a few inputs on which what is proved is run.
+
+A witness is an input that meets all that a theorem takes for granted, so that the theorem is about something. It is
+found by drawing inputs and evaluated by the checker. On the same inputs both programs must agree: if they do not, a
+rule, a solver or a reading of the programs is wrong, and no theorem is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from catdiag.kernel.exact import met
+from catdiag.prove.refute import Search, nested
+from catdiag.prove.vacuity import meeting
+
+if TYPE_CHECKING:
+    from catdiag.kernel.defined import Obligation
+    from catdiag.prove.points import Point
+    from catdiag.prove.refute import Counterexample
+
+_COUNT = 16
+_TRIES = 6
+_OPERATIONS = 1_500_000
+_NODES = 400
+
+
+class SoundnessError(RuntimeError):
+    """What was proved is false on an input: an error of this library. `.counterexample` is the input."""
+
+    def __init__(self, message: str, counterexample: Counterexample) -> None:
+        super().__init__(f"{message}\n{counterexample}")
+        self.counterexample = counterexample
+
+
+def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> dict[str, Any] | None:
+    """A witness of a proved statement as plain data, or None where none was found.
+
+    Raises SoundnessError where the two programs differ on one of a few inputs.
+    """
+    if sum(len(statement[side]["nodes"]) for side in ("left", "right")) > _NODES:
+        return None
+    search = Search(statement, _TRIES, _OPERATIONS, 1, ())
+    found = search.examine(_shapes(search), _COUNT)
+    if found.counterexample is not None:
+        raise SoundnessError(
+            "what was proved is false on these numbers: this is an error of catdiag, please report it",
+            found.counterexample,
+        )
+    for point in found.points:
+        witness = as_data(point, search)
+        if met(hypotheses, search.declared, witness):
+            return witness
+    return None
+
+
+def _shapes(search: Search) -> list[dict[str, int]]:
+    """The smallest sizes that are all at least 2, if there are such, and the smallest at all."""
+    large = meeting(search.symbols, search.assume, least=2, count=1)
+    return large or meeting(search.symbols, search.assume, count=4)[-1:]
+
+
+def as_data(point: Point, search: Search) -> dict[str, Any]:
+    """An input as plain data: rationals and −∞ as text."""
+
+    def plain(x: Any) -> Any:
+        if isinstance(x, list):
+            return [plain(v) for v in x]
+        return x if isinstance(x, bool) else str(x)
+
+    functions = {}
+    for name, function in point.functions.items():
+        functions[name] = [str(Fraction(c)) for c in getattr(function, "coefficients", ())]
+    names = [str(d["name"]) for d in search.declared]
+    return {
+        "sizes": dict(point.sizes),
+        "arrays": {name: plain(nested(a)) for name, a in zip(names, point.arrays, strict=True)},
+        "functions": functions,
+    }
+
+
+__all__ = ["SoundnessError", "as_data", "examined"]
