@@ -60,7 +60,7 @@ class Counterexample:
     functions: dict[str, Function] = field(default_factory=dict)
     undefined: str | None = None
     reason: str = ""
-    floats: tuple[float, float] | None = None
+    floats: tuple[float, float] | None = field(default=None, compare=False)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     elements: dict[str, str] = field(default_factory=dict, repr=False)
 
