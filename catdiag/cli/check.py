@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from catdiag.solvers.cvc5 import Cvc5
     from catdiag.solvers.z3 import Z3
 
-LARGEST = 64 * 2**20
+LARGEST = 16 * 2**20
 """Bytes of a certificate above which it is not read."""
 
 LIMIT = 60.0
@@ -164,7 +164,8 @@ def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT) -> Verdict:
     except Unreadable as error:
         return Verdict(WRONG_USE, f"catdiag: cannot read {file}: {error}")
     except (Malformed, KernelError, Disagreement) as error:
-        return Verdict(REFUTED, f"{file}: REFUSED\n  {error}")
+        reason = "\n  ".join(_printable(line) for line in str(error).split("\n"))
+        return Verdict(REFUTED, f"{file}: REFUSED\n  {reason}")
     except OutOfTime as error:
         return Verdict(INTERRUPTED, f"interrupted: {file}: {error}")
     except SolverInterrupted as error:
@@ -178,6 +179,11 @@ def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT) -> Verdict:
         both.agreed if both is not None else 0,
         both.undecided if both is not None else 0,
     )
+
+
+def _printable(text: str) -> str:
+    """Text of a file that may be anybody's, with what a terminal would obey made visible."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:

@@ -48,8 +48,9 @@ def _list(data: Any, expected: str) -> list[Any]:
 
 
 def name(data: Any) -> None:
-    """A name: text that is not empty and has no `%`, which marks the kernel's own names."""
-    _require(isinstance(data, str) and data != "" and "%" not in data, "a name without %", data)
+    """A name: text that is not empty, can be printed, and has no `%`, which marks the kernel's own names."""
+    _require(isinstance(data, str) and data.isprintable(), "printable text", repr(data))
+    _require(data != "" and "%" not in data, "a name without %", data)
 
 
 def _pair(data: Any) -> None:
@@ -140,7 +141,8 @@ def well_formed(program: Any) -> None:
         _require(isinstance(data, Mapping), "a program", data)
         fields = {"inputs", "nodes", "outputs"}
         _require(fields <= set(data) <= fields | {"title"}, "a program", data)
-        _require(isinstance(data.get("title", ""), str | None), "a title", data.get("title"))
+        title = "" if data.get("title") is None else data["title"]
+        _require(isinstance(title, str) and title.isprintable(), "a title that can be printed", repr(title))
         for declared in _list(data["inputs"], "inputs"):
             _require(isinstance(declared, Mapping), "an input", declared)
             _require(set(declared) == {"name", "axes", "element"}, "an input", declared)

@@ -229,3 +229,15 @@ def test_with_a_bar_on_the_terminal_results_go_where_they_should(theorem, tmp_pa
     assert b"checking" in drawn
     assert len(out.read_text().splitlines()) == 4
     assert "3 certificates: 3 accepted" in out.read_text()
+
+
+def test_what_is_refused_cannot_draw_on_the_terminal(run, tmp_path):
+    file = tmp_path / "c.json"
+    for version in ("2\nother.json: accepted", "\x1b[2K"):
+        statement = {"left": {"inputs": version, "nodes": [], "outputs": []}, "right": {}, "assume": []}
+        whole = {"format": "catdiag-certificate", "version": 2, "statement": statement, "proof": {}}
+        file.write_text(json.dumps(whole))
+        done = run("check", file)
+        assert done.status == 1
+        assert "\x1b" not in done.out
+        assert not [line for line in done.out.splitlines() if line.startswith("other.json")]

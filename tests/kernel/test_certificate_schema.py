@@ -236,3 +236,18 @@ def test_an_obligation_met_by_a_demand_has_no_other_fields(by_schema: Any, ask: 
         with pytest.raises(KernelError):
             Checker(ask).check(hurt)
     assert by_schema.is_valid(one)
+
+
+@pytest.mark.parametrize("text", ["f\n  by A1", "\x1b[2Jf", "f\x00", "\x9b1mf", "\u202ef", "\u2028"])
+def test_what_a_terminal_would_obey_is_refused(text: str, made: dict[str, Json], ask: Z3) -> None:
+    """A title or name that draws over what the checker prints would make it say what is not so."""
+    good = made["padded"]
+    titled, named = copy.deepcopy(good), copy.deepcopy(good)
+    titled["statement"]["left"]["title"] = text
+    for side in ("left", "right"):
+        named["statement"][side]["inputs"][0]["name"] = text
+    for hurt in (titled, named):
+        with pytest.raises(KernelError, match="print"):
+            Checker(ask).check(hurt)
+    titled["statement"]["left"]["title"] = "α + β of 2"
+    assert Checker(ask).check(titled).statement.startswith("α + β of 2(")
