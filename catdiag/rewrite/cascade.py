@@ -104,8 +104,10 @@ class Cascade(Rules):
         Nothing is saved by reading a product of axes there. That an index array is in range is known of all of it, and
         cannot be proved of any block.
         """
-        given = all(self.terms.node(w) is None or w in self.outside for w in inputs)
         op = box.op
+        read = inputs[: len(op.reads)] if isinstance(op, View) else inputs
+        given = all(self.terms.node(w) is None or w in self.outside for w in read)
+        given = given and not any(self.terms.late[w] for w in inputs)
         known = isinstance(op, Reindex) and op.kind in ("split", "merge")
         return given and (known or (isinstance(op, View) and op.trusts_inputs()))
 

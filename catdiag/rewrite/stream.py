@@ -190,7 +190,11 @@ class _Loop:
         terms = self.terms
         if terms.node(wire) is None or wire in self.cascade.outside:
             return True
-        return not terms.late[wire] and not self.cascade.has_axis(wire) and not terms.is_const(wire)
+        if terms.late[wire] or self.cascade.has_axis(wire) or terms.is_const(wire):
+            return False
+        # Positions that are computed from nothing but positions are known to be in range where they are computed.
+        closed = terms.types[wire].element == "int" and all(terms.node(w) is not None for w in terms.cone([wire]))
+        return not closed
 
     def _boundary(self) -> list[int]:
         components = {c.wire for c in self.components}
