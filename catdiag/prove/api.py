@@ -98,6 +98,20 @@ class Theorem:
         """The axioms used."""
         return self.checked.axioms
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What travels is the certificate: where it arrives it is checked again."""
+        from catdiag.prove.many import checked_again
+
+        return checked_again, (self.certificate, self.seconds, self.taken)
+
+    def __copy__(self) -> Theorem:
+        """Itself: nothing in it changes."""
+        return self
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Theorem:
+        """Itself: nothing in it changes."""
+        return self
+
     def save(self, path: str) -> None:
         """Writes the certificate, whole or not at all; raises OSError where that cannot be done."""
         from catdiag.files import write_whole

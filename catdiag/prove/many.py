@@ -143,6 +143,23 @@ class _Goal:
         return Refuted(f"{self.title} is false", counterexample)
 
 
+def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] = ()) -> Theorem:
+    """The theorem of a certificate that came from elsewhere: how a pickled theorem is read. Raises NotAProof."""
+    from catdiag.kernel.check import Checker
+    from catdiag.kernel.terms import KernelError
+    from catdiag.solvers.process import SolverInterrupted
+    from catdiag.solvers.z3 import Z3
+
+    plain = _plain(certificate)
+    try:
+        with Z3() as ask:
+            return Theorem(Checker(ask).check(plain), plain, float(seconds), tuple(map(str, taken)))
+    except KernelError as error:
+        raise NotAProof(f"what came from another process as a proof was refused: {error}") from error
+    except SolverInterrupted as error:
+        raise Interrupted(f"the check of a proof from another process was interrupted: {error}") from error
+
+
 def _plain(data: Any) -> Any:
     """Data after it was written as JSON and read again: lists, objects, texts and numbers, and nothing in their guise.
 

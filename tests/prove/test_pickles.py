@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import multiprocessing
 import pickle
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -34,3 +38,35 @@ def test_errors_arrive_as_they_were() -> None:
         assert (str(arrived), vars(arrived).keys()) == (str(error), vars(error).keys())
         assert arrived.line == error.line
     assert pickle.loads(pickle.dumps(refuted.value)).counterexample.sizes == refuted.value.counterexample.sizes
+
+
+def test_a_theorem_is_checked_again_where_it_arrives() -> None:
+    """A theorem that says what its certificate does not prove arrives as what that proves, or not at all."""
+    total = cd.algorithm("x ->", name="total")(lambda X: cd.sum(2 * X, "x"))
+    twice = cd.algorithm("x ->", name="twice")(lambda X: 2 * cd.sum(X, "x"))
+    largest = cd.algorithm("x ->", name="largest")(lambda X: cd.max(X, "x"))
+    honest, other = cd.prove(total, twice), cd.prove(largest, largest)
+    assert pickle.loads(pickle.dumps(honest)) == honest
+    assert copy.deepcopy(honest) is honest
+    mislabelled = dataclasses.replace(honest, checked=other.checked)
+    assert pickle.loads(pickle.dumps(mislabelled)).statement == honest.statement
+    wrong = {**honest.certificate["statement"], "right": other.certificate["statement"]["right"]}
+    for certificate in ({**honest.certificate, "statement": wrong}, {**honest.certificate, "proof": {}}, {}):
+        forged = pickle.dumps(dataclasses.replace(honest, certificate=certificate))
+        with pytest.raises(cd.NotAProof):
+            pickle.loads(forged)
+
+
+def forge(theorem: cd.Theorem) -> cd.Theorem:
+    return dataclasses.replace(theorem, certificate={**theorem.certificate, "proof": {}})
+
+
+def test_a_forged_theorem_does_not_come_back_from_a_worker() -> None:
+    total = cd.algorithm("x ->", name="total")(lambda X: cd.sum(2 * X, "x"))
+    twice = cd.algorithm("x ->", name="twice")(lambda X: 2 * cd.sum(X, "x"))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor:
+        assert str(executor.submit(cd.prove, total, twice).result()) == str(cd.prove(total, twice))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor:
+        coming = executor.submit(forge, cd.prove(total, twice))
+        with pytest.raises((BrokenProcessPool, cd.NotAProof)):
+            coming.result(60)
