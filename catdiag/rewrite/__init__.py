@@ -1,7 +1,8 @@
 """Rewrites of diagrams, each with its theorem: an axis streamed through a loop, axes run in groups.
 
 - `derivation`: a diagram rewritten step by step, every step proved;
-- `rule`: a user's own rules; `search` finds where one matches, `unify` what its axes are there, `splice` rewrites;
+- `rule`: a user's own rules; `search` finds where one may match, `unify` what its axes are there, `attempt` and
+  `splice` rewrite, `whole` has the theorem;
 - `strategy`: which axis to stream and which to group when nobody says;
 - `stream`: the loop over blocks of an axis; `group`: tiles of axes, each on its own;
 - `cascade`: which parts a loop's state has; it reads a diagram box by box, with `rules` for each kind of box,

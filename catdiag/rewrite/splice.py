@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
@@ -216,8 +216,20 @@ class Cyclic(Exception):
     """Patches that cannot all be put in: each is convex by itself, and together they are not."""
 
 
-def spliced(site: Wiring, patches: Sequence[Patch]) -> tuple[Graph, list[int]]:
-    """The graph with patches in the place of their occurrences, and the place that each node had (−1: in a patch).
+@dataclass(frozen=True)
+class Spliced:
+    """A graph with patches in it: the place that each node had (−1: in a patch), and wires that others replace.
+
+    `replaces` says which wire of the old graph it is that output `port` of the node at `place` stands for.
+    """
+
+    graph: Graph
+    places: list[int]
+    replaces: dict[tuple[int, int], int]
+
+
+def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
+    """The graph with patches in the place of their occurrences.
 
     Boxes stay in their order, as far as they can; those of a patch come where the first of its occurrence was. Boxes
     without inputs that nothing reads are left out. Raises Cyclic.
@@ -310,11 +322,13 @@ def spliced(site: Wiring, patches: Sequence[Patch]) -> tuple[Graph, list[int]]:
             names.extend(range(count, count + len(node.box.cod)))
             count += len(node.box.cod)
         outs_of[k] = [names[w] for w in inner.outputs]
-    return _swept(Graph(graph.dom, tuple(nodes), tuple([at(w) for w in graph.outputs])), places)
+    instead = {outs_of[k][out]: w for w, (k, out) in replaced.items() if outs_of[k][out] >= 0}
+    return _swept(Graph(graph.dom, tuple(nodes), tuple([at(w) for w in graph.outputs])), places, instead)
 
 
-def _swept(graph: Graph, places: Sequence[int]) -> tuple[Graph, list[int]]:
+def _swept(graph: Graph, places: Sequence[int], instead: Mapping[int, int]) -> Spliced:
     """The graph without boxes that have neither inputs nor readers; one that a patch brings is made once."""
+    replaces: dict[tuple[int, int], int] = {}
     used: set[int] = set(graph.outputs)
     for node in graph.nodes:
         used.update(node.inputs)
@@ -335,7 +349,9 @@ def _swept(graph: Graph, places: Sequence[int]) -> tuple[Graph, list[int]]:
                 names.extend(range(first, first + len(outs)))
                 continue
         nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+        if place < 0:
+            replaces |= {(len(kept), port): instead[w] for port, w in enumerate(outs) if w in instead}
         kept.append(place)
         names.extend(range(count, count + len(outs)))
         count += len(outs)
-    return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs])), kept
+    return Spliced(Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs])), kept, replaces)
