@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.kernel.exact import met
+from catdiag.kernel.exact import met, satisfied
+from catdiag.kernel.terms import Term, leaves
 from catdiag.prove.refute import Search, nested
-from catdiag.prove.vacuity import meeting
+from catdiag.prove.vacuity import holds, meeting
 
 if TYPE_CHECKING:
     from catdiag.kernel.defined import Obligation
@@ -24,6 +25,7 @@ _COUNT = 16
 _TRIES = 6
 _OPERATIONS = 1_500_000
 _NODES = 400
+_GROWTH = 12
 
 
 class SoundnessError(RuntimeError):
@@ -42,7 +44,7 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
     if sum(len(statement[side]["nodes"]) for side in ("left", "right")) > _NODES:
         return None
     search = Search(statement, _TRIES, _OPERATIONS, 1, ())
-    found = search.examine(_shapes(search), _COUNT)
+    found = search.examine(_shapes(search, hypotheses), _COUNT)
     if found.counterexample is not None:
         raise SoundnessError(
             "what was proved is false on these numbers: this is an error of catdiag, please report it",
@@ -55,10 +57,31 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
     return None
 
 
-def _shapes(search: Search) -> list[dict[str, int]]:
-    """The smallest sizes that are all at least 2, if there are such, and the smallest at all."""
+def _shapes(search: Search, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
+    """The smallest sizes that are all at least 2, if there are such, and the smallest at all.
+
+    Where they do not meet what is taken for granted of sizes and positions, larger ones that do.
+    """
     large = meeting(search.symbols, search.assume, least=2, count=1)
-    return large or meeting(search.symbols, search.assume, count=4)[-1:]
+    found = large or meeting(search.symbols, search.assume, count=4)[-1:]
+    of_sizes = [o for o in hypotheses if not any(leaves(t, op) for t in _terms(o) for op in ("read", "holds", "apply"))]
+    grown = [_grown(sizes, of_sizes) for sizes in found]
+    return [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
+
+
+def _terms(owed: Obligation) -> list[Term]:
+    return [owed.condition, *owed.guards, *(n for _, n in owed.ranges)]
+
+
+def _grown(sizes: dict[str, int], of_sizes: Sequence[Obligation]) -> dict[str, int]:
+    """Sizes after those on the larger side of inequalities that do not hold have grown, for a bounded time."""
+    for _ in range(_GROWTH):
+        failing = [o.condition for o in of_sizes if not satisfied([o], sizes, {}, {})]
+        rising = {s for c in failing if c.op in ("lt", "le") for s in leaves(c.args[1], "size")}
+        if not rising:
+            break
+        sizes = {name: n + (name in rising) for name, n in sizes.items()}
+    return sizes
 
 
 def as_data(point: Point, search: Search) -> dict[str, Any]:

@@ -56,6 +56,8 @@ def test_a_stored_certificate_is_accepted(name: str, ask: Z3, by_schema: Any) ->
     # Two programs: that one is itself is no theorem.
     assert certificate["statement"]["left"]["nodes"] != certificate["statement"]["right"]["nodes"]
     assert certificate["about"][0] == theorem.statement
+    # It is about something: sizes of 2 and more, and arrays, that meet all that it takes for granted.
+    assert theorem.witness and min(certificate["witness"]["sizes"].values()) >= 2
     assert (PROOFS / f"{name}.json").stat().st_size < 60_000
 
 
