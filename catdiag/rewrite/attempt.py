@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Box, Generic, Map
 from catdiag.diagram import Diagram, inline, of_graph
-from catdiag.rewrite.search import Occurrence, Search, Variables, Wiring, named
+from catdiag.errors import MatchUndecided
+from catdiag.rewrite.search import Nearest, Occurrence, Search, Variables, Wiring, named
 from catdiag.rewrite.splice import Cyclic, Patch, Trail, opened, patch, spliced
 from catdiag.rewrite.unify import Clash, Fitted, fit, polynomial, put_sizes
 from catdiag.types import Size, show_size, size_symbols
@@ -155,11 +156,29 @@ class Attempt:
         text = f"{self.rule.title} does not match {self.where}"
         if absent is not None:
             return f"{text}: no box of the diagram is {named(self.lhs.boxes[absent])} of the rule"
+        loose = self._loosely() if near.found < len(self.lhs.boxes) else None
+        near = loose or near
         lines = [f"{text}: {near.reason or 'nothing of its form is there'}"]
         for k, place in enumerate(near.places):
             if place >= 0:
                 lines.append(f"  {self.lhs.boxes[k].name} of the rule was {named(self.site.boxes[place])}")
         return "\n".join(lines)
+
+    def _loosely(self) -> Nearest | None:
+        """What would be an occurrence but for what is around it, and what that is; one where the axes fit, if any."""
+        found: Nearest | None = None
+        search = Search(self.lhs, self.site, self.variables, strict=False)
+        try:
+            for occurrence in search.occurrences():
+                found = found or Nearest(0, occurrence.places, search.why_apart(occurrence))
+                try:
+                    fit(self.lhs, self.site, occurrence, self.variables)
+                except Clash:
+                    continue
+                return Nearest(0, occurrence.places, search.why_apart(occurrence))
+        except MatchUndecided:
+            pass
+        return found
 
     # -- rewriting -------------------------------------------------------------------------------
 

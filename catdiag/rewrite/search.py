@@ -136,12 +136,15 @@ class Nearest:
 
 @dataclass
 class Search:
-    """All occurrences of a pattern in a diagram."""
+    """All occurrences of a pattern in a diagram; not `strict`, those too of which wires inside are read elsewhere, or
+    that paths leave and enter again.
+    """
 
     pattern: Wiring
     site: Wiring
     variables: Variables = field(default_factory=Variables)
     work: int = WORK
+    strict: bool = True
     nearest: Nearest = field(default_factory=Nearest)
 
     def __post_init__(self) -> None:
@@ -254,7 +257,7 @@ class Search:
             key = tuple(sorted(used)) or tuple(places)
             if key in seen:
                 continue
-            reason = self._enters_again(used)
+            reason = self._enters_again(used) if self.strict else ""
             if reason:
                 self.nearest.note(len(steps), places, reason)
                 continue
@@ -323,14 +326,29 @@ class Search:
             for reader, position in pattern.readers[pattern.same[w]]:
                 if places[reader] >= 0 and site.reads[places[reader]][position] != own:
                     return f"{named(site.boxes[places[reader]])} does not read what {named(here)} makes"
-            if pattern.source[k] or pattern.same[w] in pattern.leaves:
+        return self._escapes(k, place) if self.strict else ""
+
+    def _escapes(self, k: int, place: int) -> str:
+        """How a result of a box that stays inside the pattern is used outside of an occurrence; "" where it is not."""
+        pattern, site = self.pattern, self.site
+        here = named(site.boxes[place])
+        for w, own in zip(pattern.outs(k), site.outs(place), strict=True):
+            if pattern.source[k] or w in pattern.leaves:
                 continue
             if own in site.leaves:
-                return f"what {named(here)} makes is a result of the diagram, and stays inside the rule's left side"
-            if site.uses[own] != pattern.uses[w]:
-                wanted, have = pattern.uses[w], site.uses[own]
-                return f"what {named(here)} makes is read {have} times, by other boxes too: the rule reads it {wanted}"
+                return f"what {here} makes is a result of the diagram, and stays inside the rule's left side"
+            have, wanted = site.uses[own], pattern.uses[w]
+            if have != wanted:
+                return (
+                    f"what {here} makes is read {_times(have)}, by other boxes too: the rule reads it {_times(wanted)}"
+                )
         return ""
+
+    def why_apart(self, found: Occurrence) -> str:
+        """Why an occurrence that is not strict is none; "" where it is one."""
+        escapes = (self._escapes(k, place) for k, place in enumerate(found.places))
+        used = {place: k for k, place in enumerate(found.places) if not self.pattern.source[k]}
+        return next(filter(None, escapes), "") or self._enters_again(used)
 
     def _enters_again(self, used: dict[int, int]) -> str:
         """A path that leaves the occurrence and enters it again, in words; "" where there is none."""
@@ -368,6 +386,10 @@ class Search:
     def _at(used: dict[int, int], readers: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         place_of = {k: place for place, k in used.items()}
         return [(place_of[k], position) for k, position in readers if k in place_of]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def named(box: Box) -> str:
