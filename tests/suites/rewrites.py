@@ -113,7 +113,9 @@ def verdict(rewrite: Rewrite, ask: Any) -> tuple[str, float, str]:
         said = "conditional" if theorem.conditional else "proved"
         detail = "; ".join(theorem.conditions)
     except cd.Refuted as error:
-        said, detail = "refuted", str(error)
+        # Where the left side of a true rewrite is defined, the right one need not be.
+        said = "undefined" if rewrite.true and error.counterexample.undefined else "refuted"
+        detail = str(error)
     except cd.Undecided as error:
         said, detail = "undecided", error.goal
     except cd.Interrupted as error:
@@ -123,5 +125,5 @@ def verdict(rewrite: Rewrite, ask: Any) -> tuple[str, float, str]:
     return said, time.perf_counter() - start, detail
 
 
-LESS = {"proved": ("conditional", "undecided"), "conditional": ("undecided",), "refuted": ("undecided",)}
+LESS = {"proved": ("conditional", "undecided"), "conditional": ("undecided", "undefined"), "refuted": ("undecided",)}
 """What is less than expected, and not wrong."""
