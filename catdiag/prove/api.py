@@ -54,8 +54,8 @@ class Theorem:
     """A checked equation between two diagrams, with the certificate that proves it.
 
     `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
-    side needs beyond that; empty unless `.conditional`), `.axioms`, `.trivial`, `.seconds`, `.certificate`, and
-    `.taken`: in words, the arrays that the certificate takes as further inputs (see `catdiag.prove.cut`).
+    side needs beyond that; empty unless `.conditional`), `.witness`, `.axioms`, `.trivial`, `.seconds`, `.certificate`,
+    and `.taken`: in words, the arrays that the certificate takes as further inputs (see `catdiag.prove.cut`).
     """
 
     checked: Checked
@@ -92,6 +92,11 @@ class Theorem:
     def trivial(self) -> bool:
         """Whether the two sides are one term."""
         return self.checked.trivial
+
+    @property
+    def witness(self) -> str:
+        """An input that meets all that the theorem takes for granted, as text; empty where none was found."""
+        return self.checked.witness
 
     @property
     def axioms(self) -> tuple[str, ...]:
