@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from catdiag.boxes import Box, Generic, Map
+from catdiag.boxes import Box, Call, Generic, Map, bodies
 from catdiag.diagram import Diagram, inline, of_graph
 from catdiag.errors import MatchUndecided
 from catdiag.rewrite.search import Nearest, Occurrence, Search, Variables, Wiring, named
 from catdiag.rewrite.splice import Cyclic, Patch, Trail, opened, patch, spliced
-from catdiag.rewrite.unify import Clash, Fitted, fit, polynomial, put_sizes
+from catdiag.rewrite.unify import Clash, Fitted, fits, polynomial, put_sizes
 from catdiag.types import Size, show_size, size_symbols
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Attempt:
         self.ask = ask or Z3()
         self._own = ask is None
         self.lhs = Wiring(inline(rule.lhs).graph, rule.lhs.input_names)
+        # Named boxes that hold no others stay closed, so that nothing here goes as deep as they are nested.
+        self.rhs = inline(rule.rhs, lambda b: not any(isinstance(o.op, Call) for d in bodies(b.op) for o in d.boxes))
         graph, self.trails = opened(diagram)
         self.site = Wiring(graph)
         functions, boxes = (names_of(inline(rule.lhs), kind) & set(rule.variables) for kind in (Map, Generic))
@@ -103,17 +105,21 @@ class Attempt:
         total, near = len(self.lhs.boxes), self.search.nearest
         found: list[Match] = []
         for occurrence in self.search.occurrences():
-            stage = total
             try:
-                fitted = fit(self.lhs, self.site, occurrence, self.variables)
-                stage += 1
-                made = patch(self.lhs, self.rule.rhs, self.site, fitted, self.taken)
-                stage += 1
-                self._hypotheses(fitted)
+                for fitted in fits(self.lhs, self.site, occurrence, self.variables):
+                    stage = total + 1
+                    try:
+                        made = patch(self.lhs, self.rhs, self.site, fitted, self.taken)
+                        stage += 1
+                        self._hypotheses(fitted)
+                    except Clash as error:
+                        near.note(stage, occurrence.places, str(error))
+                        continue
+                    found.append(self._match(fitted, made))
+                    self.search.settle(occurrence)
+                    break
             except Clash as error:
-                near.note(stage, occurrence.places, str(error))
-                continue
-            found.append(self._match(fitted, made))
+                near.note(total, occurrence.places, str(error))
         return sorted(found, key=lambda m: self._places(m.fitted.occurrence))
 
     def _places(self, occurrence: Occurrence) -> list[int]:
@@ -172,7 +178,7 @@ class Attempt:
             for occurrence in search.occurrences():
                 found = found or Nearest(0, occurrence.places, search.why_apart(occurrence))
                 try:
-                    fit(self.lhs, self.site, occurrence, self.variables)
+                    next(fits(self.lhs, self.site, occurrence, self.variables), None)
                 except Clash:
                     continue
                 return Nearest(0, occurrence.places, search.why_apart(occurrence))

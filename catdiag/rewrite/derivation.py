@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from catdiag.cost.io import IO
     from catdiag.cost.plan import Plan
     from catdiag.prove.api import Theorem
+    from catdiag.rewrite.attempt import Origins
     from catdiag.rewrite.formula import Found
     from catdiag.solvers.z3 import Z3
 
@@ -51,6 +52,8 @@ class Derivation:
     ungrouped: Diagram | None = None
     groups: tuple[str, ...] = ()
     assume: tuple[str, ...] = ()
+    # The diagram as a rule left it, and what of it was in the source.
+    stayed: tuple[Diagram, Origins] | None = field(default=None, repr=False, compare=False)
     ask: Z3 = field(repr=False, compare=False, kw_only=True)
 
     @staticmethod

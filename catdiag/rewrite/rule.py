@@ -121,7 +121,10 @@ class Rule:
             raise CatdiagError("give `at` for one match or `everywhere` for all of them, not both")
         start = diagram if isinstance(diagram, Derivation) else Derivation.start(_diagram(diagram))
         assume = (*start.assume, *(a for a in assume if a not in start.assume))
-        now, origins, rewrites = start.diagram, None, 0
+        now, rewrites = start.diagram, 0
+        # Of what a loop or group was made of, nothing is known to be in the source.
+        known = start.stayed[1] if start.stayed is not None and start.stayed[0] is now else None
+        origins, traced = known, known is not None or not start.steps
         while True:
             attempt = Attempt(self, now, assume, start.ask)
             found = attempt.matches()
@@ -148,8 +151,8 @@ class Rule:
                 break
         titled = of_graph(now.graph, now.cod, now.names, f"{start.diagram.title or 'it'}, {self.title}")
         check(titled)
-        # Of what steps before this one have made, nothing is known to be in the source.
-        work = partial(proved, start.ask, start.source, titled, assume, None if start.steps else origins, self.title)
+        stayed = origins if traced else None
+        work = partial(proved, start.ask, start.source, titled, assume, stayed, self.title)
         theorem = in_time(limit, f"the proof that {titled.title or 'it'} means what it meant", work)
         step = Step(f"rule {self.title}", titled, theorem)
         plain = not start.groups
@@ -159,6 +162,7 @@ class Rule:
             steps=(*start.steps, step),
             ungrouped=titled if plain else start.ungrouped,
             assume=assume,
+            stayed=None if stayed is None else (titled, stayed),
         )
 
 
@@ -168,12 +172,14 @@ def rule(
     assume: Sequence[str] = (),
     name: str = "",
     variables: Sequence[str] = (),
+    limit: float | None = 10.0,
 ) -> Rule:
     """The rule that rewrites `lhs` to `rhs`, once it is proved that they are equal, for all sizes.
 
     `assume` adds hypotheses about sizes, which must follow wherever the rule is used. `variables` names functions of
     `cd.apply` that stand for any scalar function, and boxes of `cd.box` that stand for any box; others mean
-    themselves. In the pattern, names of axes are variables always, and all of it may be weaved over further axes.
+    themselves. Names of axes are variables always, and all of the left side may be weaved over further axes. `limit` is
+    the time in seconds that the proof may take.
 
     >>> import catdiag as cd
     >>> @cd.algorithm("x, ->")
@@ -195,7 +201,7 @@ def rule(
     left, right = _diagram(lhs), _diagram(rhs)
     if isinstance(variables, str) or isinstance(assume, str):
         raise SignatureError('variables and assumptions are lists of texts: variables=["f"], assume=["n >= 2"]')
-    made = Rule(left, right, prove(left, right, assume), tuple(assume), name, tuple(variables))
+    made = Rule(left, right, prove(left, right, assume, limit), tuple(assume), name, tuple(variables))
     wiring = Wiring(inline(left).graph)
     if all(wiring.source):
         raise SignatureError(f"the left side {left} has no box that takes an array: there is nothing to look for")

@@ -146,6 +146,7 @@ class Search:
     work: int = WORK
     strict: bool = True
     nearest: Nearest = field(default_factory=Nearest)
+    settled: set[tuple[int, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         index: dict[Hashable, list[int]] = {}
@@ -214,15 +215,21 @@ class Search:
             inputs.update(w for w in pattern.reads[step.box] if pattern.maker[w][0] < 0)
         return steps
 
+    def settle(self, found: Occurrence) -> None:
+        """Of the boxes of an occurrence, no other way to be one is given any more."""
+        self.settled.add(self._boxes(found.places))
+
+    def _boxes(self, places: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(p for k, p in enumerate(places) if not self.pattern.source[k]))
+
     def occurrences(self) -> Iterator[Occurrence]:
-        """The occurrences, one for each set of boxes, in the order in which they are found."""
+        """The occurrences, in the order in which they are found; boxes may be one in several ways (see `settle`)."""
         if self.absent() is not None:
             return
         steps = self.plan()
         places = [-1] * len(self.pattern.boxes)
         inputs = [-1] * len(self.pattern.graph.dom)
         used: dict[int, int] = {}
-        seen: set[tuple[int, ...]] = set()
         # One frame for each step: what is still to be tried, and the inputs that the last try has bound.
         frames: list[tuple[Iterator[int], list[int]]] = [(self._tries(steps[0], places, inputs), [])]
         while frames:
@@ -254,14 +261,12 @@ class Search:
             if len(frames) < len(steps):
                 frames.append((self._tries(steps[depth + 1], places, inputs), []))
                 continue
-            key = tuple(sorted(used)) or tuple(places)
-            if key in seen:
+            if self.settled and self._boxes(places) in self.settled:
                 continue
             reason = self._enters_again(used) if self.strict else ""
             if reason:
                 self.nearest.note(len(steps), places, reason)
                 continue
-            seen.add(key)
             yield Occurrence(tuple(places), tuple(inputs))
 
     def _tries(self, step: Step, places: Sequence[int], inputs: Sequence[int]) -> Iterator[int]:

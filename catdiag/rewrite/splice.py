@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 
-from catdiag.boxes import NESTING, Box, Call, Const, Generic, Map, Reduce, Rename
+from catdiag.boxes import NESTING, Box, Call, Const, Fold, Generic, Group, Map, Reduce, Rename, bodies
 from catdiag.diagram import Diagram, Graph, Node, live
 from catdiag.errors import AxisError
 from catdiag.interpret import spread
 from catdiag.rewrite.search import Wiring
+from catdiag.rewrite.stream import local_size
 from catdiag.rewrite.unify import Clash, Fitted
 from catdiag.types import ArrayType, Axis, Ty, size_symbols, union
 
@@ -81,6 +82,7 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
     places = fitted.occurrence.places
     weaved = {a.name: a for axes in fitted.weaved for a in axes}
     needed = set(rhs.graph.outputs).union(*(node.inputs for node in rhs.graph.nodes))
+    chosen = {axis.name for axis in unifier.axes.values()}
     for k, inner in enumerate(rhs.graph.wire_types()):
         for axis in inner.axes:
             if axis.name in unifier.axes or (k < len(rhs.dom) and k not in needed):
@@ -90,11 +92,14 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
                 raise Clash(f"the left side does not say what size {unknown[0]} of the right side is")
             if axis.kind == "name":
                 name, n = axis.name, 1
-                while name in taken or name in weaved:
+                while name in taken or name in weaved or name in chosen:
                     n += 1
                     name = f"{axis.name}_{n}"
                 put = unifier.put(axis)
                 unifier.axes[axis.name] = Axis(name, put.size)
+                chosen.add(name)
+    for axis_name, block in _blocks(rhs):
+        unifier.sizes[block] = local_size(block.split("_")[0], unifier.name(axis_name), taken)
     _apart(rhs, unifier.name)
     try:
         made = unifier.diagram(rhs)
@@ -123,6 +128,20 @@ def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[st
     reads = fitted.occurrence.inputs
     graph = _typed(made, [types[w] if w >= 0 else None for w in reads], wanted)
     return Patch(fitted, graph, reads, tuple(replaces))
+
+
+def _blocks(diagram: Diagram) -> list[tuple[str, str]]:
+    """The axes that loops and groups of a diagram cut, with the symbols of their blocks and tiles."""
+    found: list[tuple[str, str]] = []
+    stack = [diagram]
+    while stack:
+        for b in stack.pop().boxes:
+            if isinstance(b.op, Fold):
+                found.append((b.op.axis, b.op.block))
+            elif isinstance(b.op, Group):
+                found.extend(b.op.tiles)
+            stack += bodies(b.op)
+    return found
 
 
 def _apart(rhs: Diagram, name: Callable[[str], str]) -> None:

@@ -29,6 +29,7 @@ from catdiag.boxes import (
     with_bodies,
 )
 from catdiag.diagram import Diagram, Graph, Node, of_graph
+from catdiag.errors import MatchUndecided
 from catdiag.rewrite.search import Occurrence, Variables, Wiring, named
 from catdiag.types import ArrayType, Axis, Size, Ty, show_size, size_symbols
 from catdiag.views import Cond, Expr, Read, View, read_off
@@ -168,9 +169,9 @@ class Unifier:
         if isinstance(op, SizeOf):
             return SizeOf(put_sizes(op.size, self.sizes))
         if isinstance(op, Fold):
-            op = replace(op, axis=self.name(op.axis))
+            op = replace(op, axis=self.name(op.axis), block=self._local(op.block))
         elif isinstance(op, Group):
-            op = replace(op, tiles=tuple((self.name(a), local) for a, local in op.tiles))
+            op = replace(op, tiles=tuple((self.name(a), self._local(local)) for a, local in op.tiles))
         elif isinstance(op, Generic):
             return self.ops.get(f"box:{op.name}", op)
         elif isinstance(op, Map):
@@ -181,6 +182,11 @@ class Unifier:
             return self._view(op)
         inside = tuple(self.diagram(body) for body in bodies(op))
         return with_bodies(op, inside) if inside else op
+
+    def _local(self, block: str) -> str:
+        """The symbol of a block or tile at the occurrence."""
+        known = self.sizes.get(block)
+        return known if isinstance(known, str) else block
 
     def _view(self, op: View) -> View:
         def leaf(v: Any) -> Any:
@@ -233,16 +239,19 @@ class Fitted:
     weaved: tuple[tuple[Axis, ...], ...]
 
 
-def fit(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables) -> Fitted:
-    """The axes and sizes of an occurrence, the first that fit in a fixed order. Raises Clash with the reason."""
+def fits(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables) -> Iterator[Fitted]:
+    """The axes and sizes of an occurrence: all ways in which they fit, in a fixed order.
+
+    Raises Clash with the reason where there is none, MatchUndecided where there are too many ways to try.
+    """
     start = Unifier()
     pairs = [(box, site.boxes[place]) for box, place in zip(pattern.boxes, found.places, strict=True)]
     for box, here in pairs:
         _operations(start, box, here, variables)
     _elements(pattern, site, found, variables)
     domains = _domains(start, pairs)
-    order = sorted(domains, key=lambda name: (name not in start.axes, len(domains[name])))
-    reason = ""
+    order = sorted(domains, key=lambda name: (name not in start.axes, len(domains[name][1])))
+    reason, fitted = "", False
     tries = 0
     # Depth first over the axes of the pattern; each entry is a unifier and how many axes of the order it has done.
     stack: list[tuple[Unifier, int]] = [(start, 0)]
@@ -250,13 +259,16 @@ def fit(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables) 
         unifier, done = stack.pop()
         tries += 1
         if tries > _TRIES:
-            raise Clash("there are too many ways to name its axes")
+            raise MatchUndecided(f"a rule of {len(order)} axes may name those of {named(pairs[0][1])} in too many ways")
         if done == len(order):
             try:
-                return _checked(pattern, site, found, pairs, unifier, variables)
+                checked = _checked(pattern, site, found, pairs, unifier, variables)
             except Clash as error:
                 reason = reason or str(error)
                 continue
+            fitted = True
+            yield checked
+            continue
         wanted, choices = domains[order[done]], []
         for given in wanted[1]:
             trial = unifier.copy()
@@ -269,7 +281,8 @@ def fit(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables) 
         if not wanted[1]:
             reason = reason or f"no axis is where axis {wanted[0].name} of the rule should be"
         stack += reversed(choices)
-    raise Clash(reason)
+    if not fitted:
+        raise Clash(reason)
 
 
 def _operations(unifier: Unifier, box: Box, here: Box, variables: Variables) -> None:
