@@ -115,6 +115,10 @@ def of_steps(certificate: Json, rng: random.Random) -> None:
     steps = container[key]
     k = rng.randrange(len(steps))
     step = steps[k]
+    if not isinstance(step, list) or len(step) < 2 or not isinstance(step[1], list) or not all(map(_is_place, step[1])):
+        # Two changes may meet in one step.
+        of_structure(certificate["proof"], rng)
+        return
     kind = rng.choice(["out", "double", "move", "rule", "path", "deeper", "arguments", "more"])
     if kind == "out":
         del steps[k]
@@ -133,6 +137,10 @@ def of_steps(certificate: Json, rng: random.Random) -> None:
         step[2:] = [_other(argument, rng) for argument in step[2:]]
     else:
         step.append(rng.choice([0, 1, [0], [1]]))
+
+
+def _is_place(k: Any) -> bool:
+    return type(k) is int
 
 
 def _other(argument: Any, rng: random.Random) -> Any:
