@@ -58,12 +58,14 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
 
 
 def _shapes(search: Search, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
-    """The smallest sizes that are all at least 2, if there are such, and the smallest at all.
+    """The smallest sizes that are all at least 2; where there are none, those of which the most are.
 
     Where they do not meet what is taken for granted of sizes and positions, larger ones that do.
     """
     large = meeting(search.symbols, search.assume, least=2, count=1)
-    found = large or meeting(search.symbols, search.assume, count=4)[-1:]
+    small = [] if large else meeting(search.symbols, search.assume)
+    small.sort(key=lambda sizes: (-sum(n >= 2 for n in sizes.values()), sum(sizes.values())))
+    found = large or small[:1]
     of_sizes = [o for o in hypotheses if not any(leaves(t, op) for t in _terms(o) for op in ("read", "holds", "apply"))]
     grown = [_grown(sizes, of_sizes) for sizes in found]
     return [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
