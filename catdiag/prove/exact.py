@@ -347,31 +347,20 @@ def _node(
         if node["fn"] == "where":
             return [_where(args)]
         return [pointwise(args, lambda values: scalar(node["fn"], values, functions, budget.bits))]
-    if op in ("reduce", "einsum"):
-        kept = tuple(n for n in extent if n != node["axis"]) if op == "reduce" else tuple(node["axes"])
-        gone = tuple(n for n in extent if n not in kept)
-        monoid = node["monoid"] if op == "reduce" else "sum"
+    if op == "reduce":
+        (array,), axis = args, node["axis"]
+        kept = tuple(n for n in extent if n != axis)
         budget.spend(prod(extent.values()))
-        spans = list(product(*(range(extent[n]) for n in gone)))
-        factors = [pointwise(args, lambda v: reduction("prod", v))] if len(args) > 1 else args
 
         def total(i: tuple[int, ...]) -> Element:
             here = dict(zip(kept, i, strict=True))
-            found = [factors[0].at({**here, **dict(zip(gone, j, strict=True))}) for j in spans]
+            found = [array.at({**here, axis: k}) for k in range(extent[axis])]
             known = [v for v in found if not isinstance(v, NoValue)]
             if len(known) < len(found):
                 return _first(found) or NoValue("")
-            return _attempt(lambda: tuple(here.items()), lambda: reduction(monoid, known))
+            return _attempt(lambda: tuple(here.items()), lambda: reduction(node["monoid"], known))
 
         return [build(kept, [extent[n] for n in kept], total)]
-    if op == "rename":
-        pairs = dict(node["pairs"])
-        back = {pairs.get(a, a): a for a in args[0].axes}
-        names = tuple(str(n) for n, _ in node["axes"])
-        shape = [size_value(s, sizes) for _, s in node["axes"]]
-        return [
-            build(names, shape, lambda i: args[0].at({back[n]: v for n, v in zip(names, i, strict=True) if n in back}))
-        ]
     if op == "view":
         budget.spend(2 * prod(size_value(s, sizes) for _, s in node["axes"]))
         return [_view(node, args, sizes)]

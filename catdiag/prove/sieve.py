@@ -92,7 +92,7 @@ def _run(
     wires = list(inputs)
     for node in program["nodes"]:
         made = _node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, meter)
-        meter.spend(sum(x.size for x, _ in made))
+        meter.spend(0)
         wires.extend(made)
     return [wires[w] for w, _ in program["outputs"]]
 
@@ -170,6 +170,7 @@ def _node(
     if op == "map":
         name = node["fn"]
         values, names = aligned(args)
+        meter.spend(prod(max(lengths) for lengths in zip(*(v.shape for v in values), strict=True)))
         if name in _COMPARED:
             meter.watch(values[0] - values[1])
         elif name in _CRITICAL:
@@ -183,28 +184,9 @@ def _node(
         if node["monoid"] in ("max", "min") and x.shape[k + 1] > 1:
             meter.watch(np.asarray(x.take(0, k + 1) - x.take(1, k + 1)))
         return [(_reduce(node["monoid"], x, k + 1), (*axes[:k], *axes[k + 1 :]))]
-    if op == "einsum":
-        values, names = aligned(args)
-        total = values[0]
-        meter.spend(prod(max(lengths) for lengths in zip(*(v.shape for v in values), strict=True)))
-        for v in values[1:]:
-            total = _real(total) * _real(v)
-        gone = tuple(k + 1 for k, n in enumerate(names) if n not in node["axes"])
-        kept = tuple(n for n in names if n in node["axes"])
-        return [(total.sum(gone), kept)]
-    if op == "rename":
-        ((x, axes),) = args
-        pairs = dict(node["pairs"])
-        wanted = tuple(str(n) for n, _ in node["axes"])
-        renamed = tuple(pairs.get(a, a) for a in axes)
-        ((x,), names) = aligned([(x, renamed)])
-        order = [names.index(n) for n in wanted if n in names]
-        extent = dict(zip(names, x.shape[1:], strict=True))
-        x = x.transpose(0, *(k + 1 for k in order)).reshape(len(x), *(extent.get(n, 1) for n in wanted))
-        shape = [size_value(s, sizes) for _, s in node["axes"]]
-        return [(np.broadcast_to(x, (len(x), *shape)), wanted)]
     if op == "view":
-        return [_view(node, args, sizes)]
+        meter.spend(max(len(x) for x, _ in args) * prod(size_value(s, sizes) for _, s in node["axes"]))
+        return [_renamed(node, args[0], sizes) or _view(node, args, sizes)]
     if op == "index":
         return [(np.arange(size_value(node["axis"][1], sizes), dtype=np.float64)[None], (node["axis"][0],))]
     if op == "size":
@@ -272,6 +254,23 @@ def _group(
         for (total, axes), (x, _) in zip(made, found, strict=True):
             total[(slice(None), *(place.get(a, slice(None)) for a in axes))] = x
     return made
+
+
+def _renamed(node: Mapping[str, Any], array: Wire, sizes: Mapping[str, int]) -> Wire | None:
+    """A view that reads one array at indices as they are, or under other names; None for another view."""
+    (x, axes), (read, *more) = array, node["reads"]
+    named = {axis: read["at"].get(axis, ["i", axis]) for axis in axes}
+    if more or read["where"] or any(not isinstance(e, (list, tuple)) or e[0] != "i" for e in named.values()):
+        return None
+    sources = [str(e[1]) for e in named.values()]
+    wanted = tuple(str(n) for n, _ in node["axes"])
+    shape = [size_value(s, sizes) for _, s in node["axes"]]
+    extent = dict(zip(sources, x.shape[1:], strict=True))
+    if len(extent) < len(sources) or any(extent.get(n, size) != size for n, size in zip(wanted, shape, strict=True)):
+        return None
+    x = x.transpose(0, *(sources.index(n) + 1 for n in wanted if n in extent))
+    x = x.reshape(len(x), *(extent.get(n, 1) for n in wanted))
+    return np.broadcast_to(x, (len(x), *shape)), wanted
 
 
 def _view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Mapping[str, int]) -> Wire:
