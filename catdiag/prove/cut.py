@@ -10,6 +10,7 @@ the left side is defined where that is.
 
 Any other array that both sides compute can be cut through in the same way, which keeps the terms of a large diagram
 small. The theorem then says a little less: that all arrays cut through are defined is among its hypotheses.
+Of a very large one, the pieces that are the same on both sides, box by box, are not even written down.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def has_generators(diagram: Diagram) -> bool:
     return False
 
 
-@dataclass
+@dataclass(eq=False)
 class _Class:
     """Arrays that stand on their own: what boxes of one name make of equal arrays, or one that is cut through.
 
@@ -86,6 +87,12 @@ class _Class:
     first: tuple[int, ...]
     others: list[tuple[bool, tuple[int, ...]]] = field(default_factory=list)  # whether on the right, and the wires
     generator: bool = True
+    made: Any = None  # how an array that is cut through is computed on the left side
+    alike: bool = False  # it is left out, since it is computed in the same way on the right side
+
+
+LARGE = 2000
+"""With more boxes than this on a side, what both sides compute by the same boxes from the same arrays is left out."""
 
 
 class Cutter:
@@ -133,7 +140,8 @@ class Cutter:
         number: dict[Any, int] = {}
         value = [number.setdefault(("input", k), len(number)) for k in range(len(self.dom))]
         of_wire: dict[int, _Class] = {}
-        cut_left = dict(through)
+        cut_left = {a: self.on_right(b) for a, b in through}
+        large = len(self.nodes) > 2 * LARGE
         for place, node in enumerate(self.nodes):
             outs = range(self.first[place], self.first[place] + len(node.box.cod))
             read = tuple([value[w] for w in node.inputs])
@@ -149,16 +157,20 @@ class Cutter:
                 continue
             for port, w in enumerate(outs):
                 met = of_wire.get(twins.get(w, -1))
+                made = (node.box, read, port)
                 if place < self.seam and w in cut_left:
-                    met = self._new(node.box, (w,), [self.types[w]], generator=False)
-                    of_wire[w] = met
+                    ty = _either(self.types[w], self.types[cut_left[w]])
+                    met = self._new(node.box, (w,), [ty], generator=False)
+                    of_wire[w], met.made = met, made
+                elif met is not None and large and met.made == made:
+                    met.alike = True
                 elif met is not None:
                     met.others.append((True, (w,)))
                 if met is not None:
                     self.cut[w] = met.inputs[0]
                     value.append(number.setdefault(("new", met.inputs[0]), len(number)))
                 else:
-                    value.append(number.setdefault((node.box, read, port), len(number)))
+                    value.append(number.setdefault(made, len(number)))
         return self._equation()
 
     def _reaching(self) -> set[int]:
@@ -196,7 +208,8 @@ class Cutter:
     def _class_of(self, node: Node, read: tuple[int, ...], value: list[int], twin: _Class | None, place: int) -> _Class:
         right = place >= self.seam
         alike = [c for c in self.classes if c.generator and c.box == node.box]
-        found = twin or next((c for c in alike if tuple([value[w] for w in c.first]) == read), None)
+        found = twin if twin in alike else None
+        found = found or next((c for c in alike if tuple([value[w] for w in c.first]) == read), None)
         if found is None:
             found = next((c for c in alike if self._same(c.first, node.inputs)), None)
         if found is None:
@@ -239,6 +252,8 @@ class Cutter:
         raw = [False] * len(lefts)
         taken = []
         for c in self.classes:
+            if c.alike and not c.others:
+                continue
             if not any(right for right, _ in c.others):
                 c.others.append((True, c.first))
             for right, wires in c.others:
@@ -247,7 +262,14 @@ class Cutter:
                 rights += wires if right else c.first
                 raw += [not c.generator] * len(c.first)
             taken.append(self._say(c))
-        return CutEquation(self._side(self.f, lefts, raw), self._side(self.g, rights, raw), tuple(taken))
+        alike = len(self.classes) - len(taken)
+        if alike:
+            text = (
+                "arrays that both sides compute by the same boxes from the same arrays are defined, and left out here"
+            )
+            taken.append(f"{alike} {text}")
+        one, two = _needed(len(self.dom), self._side(self.f, lefts, raw), self._side(self.g, rights, raw))
+        return CutEquation(one, two, tuple(taken))
 
     def _say(self, c: _Class) -> str:
         made = ", ".join(f"{name}{ty}" for name, ty in (self.fresh[k] for k in c.inputs))
@@ -258,6 +280,34 @@ class Cutter:
                 "arrays that are shown to be equal wherever it is used"
             )
         return f"{made}, the result of {c.box.name}{at}, is defined, and is shown to be equal on both sides"
+
+
+def _needed(inputs: int, *sides: Diagram) -> list[Diagram]:
+    """Diagrams of one domain, without those inputs after the first few that none of them reads."""
+    read = set(range(inputs))
+    for side in sides:
+        read.update(side.graph.outputs, *(node.inputs for node in side.graph.nodes))
+    total = len(sides[0].dom)
+    kept = sorted(w for w in read if w < total)
+    found = []
+    for side in sides:
+        count = total - len(kept)
+        names = {w: k for k, w in enumerate(kept)}
+        nodes = tuple(
+            Node(node.box, tuple([names[w] if w < total else w - count for w in node.inputs]))
+            for node in side.graph.nodes
+        )
+        outputs = tuple([names[w] if w < total else w - count for w in side.graph.outputs])
+        graph = Graph(Ty(*(side.dom[w] for w in kept)), nodes, outputs)
+        found.append(of_graph(graph, side.cod, tuple(side.input_names[w] for w in kept), side.title))
+    return found
+
+
+def _either(left: ArrayType, right: ArrayType) -> ArrayType:
+    """The type of an array that is cut through: what its elements are called on either side, and no more."""
+    if left.element == right.element == "bool":
+        return left
+    return ArrayType(left.axes, "extended" if "extended" in (left.element, right.element) else "real")
 
 
 # -- refuting ------------------------------------------------------------------------------------------

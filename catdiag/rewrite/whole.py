@@ -10,6 +10,7 @@ from catdiag.diagram import Diagram, inline
 from catdiag.rewrite.attempt import Origins
 from catdiag.rewrite.search import Wiring
 from catdiag.rewrite.splice import opened
+from catdiag.types import ArrayType
 
 if TYPE_CHECKING:
     from catdiag.prove.api import Theorem
@@ -79,6 +80,7 @@ def _staying(source: Diagram, after: Diagram, origins: Origins) -> list[tuple[in
 
     Those that no input reaches are left out: what is known of them is what they are.
     """
+    before = inline(source).graph.wire_types()
     graph, trails = opened(after)
     now = Wiring(graph)
     new = [trail not in origins.boxes for trail in trails]
@@ -94,7 +96,14 @@ def _staying(source: Diagram, after: Diagram, origins: Origins) -> list[tuple[in
         for k, w in enumerate(now.outs(place)):
             weight[w] = 1 + sum(weight[v] for v in node.inputs)
             old = origins.wires.get((trail, k))
-            if old is not None and (generic or new[place] or w in read or weight[w] > PIECE):
+            # Of integers it is known that they are, which an array of its own would not show.
+            if old is None or now.types[w].element == "int" or not _alike(before[old], now.types[w]):
+                continue
+            if generic or new[place] or w in read or weight[w] > PIECE:
                 pairs.append((old, w))
                 weight[w] = 1
     return pairs
+
+
+def _alike(a: ArrayType, b: ArrayType) -> bool:
+    return a.axes == b.axes and (a.element == "bool") == (b.element == "bool")

@@ -142,3 +142,18 @@ def test_a_stand_in_is_one_function() -> None:
     assert stood is not None
     assert cd.equivalent(stood, ZERO)
     assert interpreted(cd.box("e", cd.ArrayType((), "extended"), X)) is None
+
+
+def test_what_is_cut_through_may_be_minus_infinity_on_either_side() -> None:
+    # On the left the array is called real, on the right extended: nothing may rest on its being real.
+    wide = cd.ArrayType((cd.Axis("x"),), "extended")
+    from catdiag.boxes import Box, Map
+    from catdiag.diagram import of_box
+
+    def through(inner: cd.ArrayType) -> cd.Diagram:
+        return of_box(Box(Map("max"), X @ X, cd.Ty(inner))) >> of_box(Box(Map("exp"), cd.Ty(inner), cd.Ty(X)))
+
+    f, g = through(X), through(wide)
+    cut = Cutter(f, g, lambda a, b: False).find([(2, 2)])
+    assert [t.element for t in cut.left.dom] == ["real", "real", "extended"]
+    recheck(cd.prove(cut.left, cut.right))

@@ -364,6 +364,27 @@ def test_a_large_diagram_is_cut_at_arrays_that_stay() -> None:
     recheck(every.theorem)
 
 
+def test_of_a_very_large_diagram_only_what_differs_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    from catdiag.prove import cut
+
+    def deep(a: Any) -> Any:
+        for k in range(60):
+            a = a + a if k % 20 == 0 else cd.tanh(a) * cd.exp(a)
+        return a
+
+    whole = alg("x y", deep)
+    full = TWICE.apply(whole, everywhere=True)
+    monkeypatch.setattr(cut, "LARGE", 20)
+    done = TWICE.apply(whole, everywhere=True)
+    assert "left out here" in done.theorem.taken[-1]
+    sizes = [len(d.theorem.certificate["statement"]["left"]["nodes"]) for d in (full, done)]
+    assert sizes[1] < sizes[0]
+    recheck(done.theorem)
+    # What differs is still all there.
+    adds = [n for n in done.theorem.certificate["statement"]["left"]["nodes"] if n.get("fn") == "add"]
+    assert len(adds) == 3
+
+
 def test_rules_one_after_another_in_a_large_diagram() -> None:
     def deep(a: Any) -> Any:
         for k in range(60):
