@@ -1,12 +1,14 @@
 """A limit on the time that a piece of work may take, wherever in the work the time goes.
 
 The work runs in the caller's own thread. A second thread waits, and when the time is up raises an exception in the
-first, which is heard between any two steps of Python; nothing in the work has to look at a clock.
+first, which is heard between any two steps of Python; nothing in the work has to look at a clock. While a module is
+being imported it waits: one that is half imported stays so, for whoever comes next.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,6 +17,8 @@ R = TypeVar("R")
 
 # An exception that is raised while an object is being deleted is lost: it is raised again after this many seconds.
 _AGAIN = 0.5
+# How soon it is looked again whether an import has ended, in seconds.
+_SOON = 0.005
 
 
 class OutOfTime(Exception):
@@ -45,8 +49,10 @@ def within(seconds: float | None, work: Callable[[], R]) -> R:
     def watch() -> None:
         wait = limit
         while not ended.wait(wait):
-            _raise_in(worker, _Stop)
-            wait = _AGAIN
+            busy = _importing(worker)
+            if not busy:
+                _raise_in(worker, _Stop)
+            wait = _SOON if busy else _AGAIN
 
     watcher = threading.Thread(target=watch, name="catdiag-limit", daemon=True)
 
@@ -72,6 +78,16 @@ def within(seconds: float | None, work: Callable[[], R]) -> R:
     except _Stop:
         finish()
     raise OutOfTime(f"more than {seconds:g} s")
+
+
+def _importing(thread: int) -> bool:
+    """Whether a thread is in the middle of an import that its work began: the work may be part of one itself."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code is not within.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,34 @@ def test_a_time_that_is_up_before_the_work_begins() -> None:
     # A second stop, half a second later, would be heard here.
     busy(0.7)
     assert threading.active_count() == before
+
+
+def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is half imported would stay so."""
+    (tmp_path / "takes_its_time.py").write_text(
+        "import time\ntime.sleep(0.1)\nfor _ in range(10000): pass\nDONE = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work() -> None:
+        import_module("takes_its_time")
+        busy(10)
+
+    start = time.monotonic()
+    with pytest.raises(OutOfTime):
+        within(0.02, work)
+    assert time.monotonic() - start < 5
+    assert sys.modules.pop("takes_its_time").DONE
+
+
+def test_work_that_is_part_of_an_import_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "proves_at_once.py").write_text(
+        "from catdiag.solvers.limit import OutOfTime, within\n"
+        "try:\n    within(0.02, lambda: [n for n in iter(int, 1) if n])\nexcept OutOfTime:\n    DONE = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert import_module("proves_at_once").DONE
+    del sys.modules["proves_at_once"]
 
 
 def test_limits_in_threads() -> None:
