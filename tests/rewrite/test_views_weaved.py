@@ -43,3 +43,13 @@ def test_what_needs_the_whole_axis_is_refused_with_the_reason():
     g = cd.algorithm("x")(lambda a: cd.shift(cd.exp(a), "x", 1))
     with pytest.raises(cd.NotGroupable, match="positions that are computed"):
         g.group("x")
+
+
+def test_positions_that_are_computed_are_computed_in_the_loop():
+    def clipped(a, w):
+        rows = cd.reindex(cd.tanh(a), "k=3", q=lambda k: cd.clip(2 * k - 1, 0, cd.size("q") - 1))
+        return cd.einsum("k d, d -> k", rows, w)
+
+    f = cd.algorithm("q d, d")(clipped)
+    arrays = A / 9, np.arange(6.0)
+    np.testing.assert_allclose(f.stream("d").run(*arrays, tiles={"s_d": 4}), f(*arrays))
