@@ -348,6 +348,7 @@ class Context:
     def entails(self, condition: Term) -> bool:
         """Whether a condition follows here: by its form, from a fact, by signs, or by the solver for integers."""
         if condition not in self._held:
+            self._held[condition] = False  # what would follow from itself does not follow
             self._held[condition] = self._entails(condition)
         return self._held[condition]
 
@@ -409,13 +410,27 @@ class Context:
         return arithmetic(t)
 
     def _conditions(self) -> dict[Term, None]:
-        """The facts that hold as they stand: without variables, or of the very indices that are here."""
+        """The facts that hold as they stand: without variables, or of the very indices that are here.
+
+        An order of integers that holds for all indices holds at the first and at the last of each, if there is one.
+        """
         if self._plain is None:
             here = self.ranges.items()
             plain = [f for f in self.facts if all((name, n) in here for name, n in f.variables)]
             self._plain = {f.condition: None for f in plain if not f.guards}
             self._plain |= {f.condition: None for f in plain if f.guards and self._plain.keys() >= set(f.guards)}
+            self._plain |= {c: None for f in self.facts for c in self._at_ends(f)}
         return self._plain
+
+    def _at_ends(self, fact: Fact) -> list[Term]:
+        """An unguarded order of integers, at the first and the last of its indices that are not here."""
+        others = [(name, n) for name, n in fact.variables if self.ranges.get(name) != n]
+        found = [fact.condition] if 0 < len(others) <= 2 and not fact.guards and arithmetic(fact.condition) else []
+        for name, n in others if found else ():
+            if n is None or not arithmetic(n) or leaves(n, "idx") or not self._some(n):
+                return []
+            found = [substitute(c, {("idx", name): end}) for c in found for end in (ZERO, sub(n, ONE))]
+        return found
 
     def _ordered(self, condition: Term) -> bool:
         """Whether an order of integers follows from signs, the commonest bounds without a solver.
