@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from catdiag import structure
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
 from catdiag.position import expression
 from catdiag.signature import parse_axes
@@ -237,13 +238,13 @@ def window(
     axes: str,
     stride: Length = 1,
     dilation: Length = 1,
-    pad: tuple[Length, Length] = (0, 0),
+    pad: tuple[int | str, int | str] = (0, 0),
     fill: Operand = 0,
 ) -> Traced:
     """Windows along an axis: over new axes y and k, read at `y·stride + k·dilation − pad[0]`.
 
-    `axes` names the two, `"y k"` or `"y k=3"`. Outside the array is `fill` where there is padding. The number of
-    windows, where nothing shows it, is the largest that leaves no window past the padded end.
+    `axes` names the two, `"y k"` or `"y k=3"`. With padding they are windows of the padded array, `cd.pad` with `fill`.
+    The number of windows, where nothing shows it, is the largest that leaves none past the end.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.window(a, "x", "y k=2", stride=2))([1, 2, 3, 4, 5]).tolist()
@@ -262,17 +263,11 @@ def window(
             f'cd.window takes two new axes, where a window starts and what is in it, as in "y k=3", not {axes!r}'
         )
     trace.learn(made)
-    low, high = (_number(trace, n, "the padding") for n in pad)
+    place = given.axes.index(own.name)
+    given = structure.pad(given, own.name, *pad, value=fill)
     step, apart = _number(trace, stride, "the stride"), _number(trace, dilation, "the dilation")
-
-    def place(y: Traced, k: Traced) -> Traced:
-        return y * step + k * apart - low
-
-    at = place(*(trace.index(a) for a in made))
-    if not any(isinstance(n, (str, Traced)) or n for n in pad):
-        return _view(trace, given, made, {own.name: at})
-    end = trace.size(own.size) + high
-    return _view(trace, given, made, {own.name: at}, fill, lambda y, k: (place(y, k), end))
+    y, k = (trace.index(a) for a in made)
+    return _view(trace, given, made, {given.axes[place]: y * step + k * apart})
 
 
 def stride(array: Operand, axis: str, new: str, step: Length, start: Length = 0) -> Traced:

@@ -15,7 +15,6 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
         "elementwise: logistic loss",
     ),
     "linear conditions on reals: which cases are empty, which bounds follow": (
-        "windows: padded windows as windows of a pad",
     ),
     "cases of a negation and of a connective": (
         "reductions: sum of both masks",
