@@ -14,8 +14,6 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
         "elementwise: logarithm of a root",
         "elementwise: logistic loss",
     ),
-    "linear conditions on reals: which cases are empty, which bounds follow": (
-    ),
     "cases of a negation and of a connective": (
         "reductions: sum of both masks",
         "reductions: count of both masks",
