@@ -2,7 +2,10 @@
 
 - `export`: diagrams as core programs;
 - `normal`, `find`: the normal form with its trace, and the search for certificates;
-- `exact`, `refute`: exact runs and counterexamples;
+- `reals`, `exact`, `functions`: exact numbers, programs run on them, and what stands for uninterpreted functions;
+- `refute`: the search for counterexamples, with `points` (inputs to try), `sieve` (many at once, in floats), `solve`
+  (inputs at which a program turns) and `shrink`;
+- `vacuity`, `witness`: assumptions that say too much, and inputs that meet what a theorem assumes;
 - `replay`: counterexamples as data, and run again;
 - `alike`: whether two diagrams have one type;
 - `cut`: equations cut into pieces, at uninterpreted boxes and in large diagrams;

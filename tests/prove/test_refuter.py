@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import catdiag as cd
+from catdiag.cli.counterexample import npz, read
 from catdiag.prove import exact
 from catdiag.prove.api import statement_of
 from catdiag.prove.refute import Counterexample, refute
+from catdiag.prove.replay import NotACounterexample
+from catdiag.prove.replay import replay as again_run
 from catdiag.prove.witness import SoundnessError, examined
 from catdiag.run.numpy import run
 
@@ -172,6 +177,34 @@ def test_functions_can_be_called() -> None:
     replay(f, g, found)
     function = found.functions["f"]
     assert function(Fraction(1), Fraction(2)) == function(1.0, 2.0)
+
+
+@pytest.mark.parametrize("name", [*RARE, *PARTIAL])
+def test_counterexamples_survive_their_files(name: str, tmp_path: Path) -> None:
+    f, g = pair(*(RARE.get(name) or PARTIAL[name])[:3])
+    statement = statement_of(f, g)
+    found = refute(statement, partial=True)
+    assert found is not None
+    file = tmp_path / "numbers.npz"
+    file.write_bytes(npz(found))
+    again = again_run(statement, read(file))
+    assert again == found
+    with np.load(file, allow_pickle=False) as numbers:
+        assert ("undefined" in numbers) == np.isnan(numbers["value.right"]) == (name in PARTIAL)
+
+
+def test_numbers_that_show_nothing_are_no_counterexample() -> None:
+    f, g = pair("x", lambda A: 1 + 0 * A, lambda A: A / A)
+    statement = statement_of(f, g)
+    found = refute(statement, partial=True)
+    assert found is not None
+    harmless = replace(found, arrays={"A": [Fraction(1)]})
+    with pytest.raises(NotACounterexample, match="the right program is defined"):
+        again_run(statement, harmless)
+    with pytest.raises(NotACounterexample, match="do not certainly differ"):
+        again_run(statement, replace(harmless, undefined=None))
+    with pytest.raises(NotACounterexample, match="the left program is not defined"):
+        again_run(statement_of(g, f), found)
 
 
 SCRIPT = """
