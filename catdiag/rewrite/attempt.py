@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Box, Call, Generic, Map, bodies
-from catdiag.diagram import Diagram, inline, of_graph
+from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import MatchUndecided
-from catdiag.rewrite.search import Nearest, Occurrence, Search, Variables, Wiring, named
+from catdiag.rewrite.search import Nearest, Occurrence, Search, Variables, Wiring, named, only_layout
 from catdiag.rewrite.splice import Cyclic, Patch, Trail, opened, patch, spliced
 from catdiag.rewrite.unify import Clash, Fitted, fits, polynomial, put_sizes
 from catdiag.types import Size, show_size, size_symbols
@@ -80,15 +80,16 @@ class Attempt:
         self.where = diagram.title or "the diagram"
         self.ask = ask or Z3()
         self._own = ask is None
-        self.lhs = Wiring(inline(rule.lhs).graph, rule.lhs.input_names)
+        pattern, through = _pattern(inline(rule.lhs).graph)
+        self.lhs, self.through = Wiring(pattern, rule.lhs.input_names), through
         # Named boxes that hold no others stay closed, so that nothing here goes as deep as they are nested.
         self.rhs = inline(rule.rhs, lambda b: not any(isinstance(o.op, Call) for d in bodies(b.op) for o in d.boxes))
         graph, self.trails = opened(diagram)
-        self.site = Wiring(graph)
+        self.site = Wiring(graph, through=through)
         functions, boxes = (names_of(inline(rule.lhs), kind) & set(rule.variables) for kind in (Map, Generic))
         self.variables = Variables(frozenset(functions), frozenset(boxes))
         self.search = Search(self.lhs, self.site, self.variables)
-        self.symbols = {s for ty in diagram.dom for a in ty.axes for s in size_symbols(a.size)}
+        self.symbols = {s for ty in set(self.site.types) for a in ty.axes for s in size_symbols(a.size)}
         self.hypotheses = [["le", 1, s] for s in sorted(self.symbols)] + [parse_assumption(a) for a in assume]
         types = {t for node in graph.nodes for t in (*node.box.dom, *node.box.cod)} | set(diagram.dom)
         self.taken = {n for t in types for a in t.axes for n in (a.name, *size_symbols(a.size))}
@@ -217,7 +218,7 @@ class Attempt:
     def _put(self, chosen: Sequence[Match], reached: set[Trail], origins: Origins) -> tuple[Diagram, Origins, int]:
         graph, trails = opened(self.diagram, lambda trail: trail not in reached)
         place_of = {trail: place for place, trail in enumerate(trails)}
-        site = Wiring(graph)
+        site = Wiring(graph, through=self.through)
         patches = []
         for match in chosen:
             places = tuple(
@@ -227,7 +228,9 @@ class Attempt:
             for k, place in enumerate(places):
                 for position, w in enumerate(self.lhs.reads[k]):
                     if self.lhs.maker[w][0] < 0:
-                        reads[w] = graph.nodes[place].inputs[position]
+                        reads[w] = site.reads[place][position]
+                        if site.types[reads[w]] != self.site.types[match.patch.reads[w]]:
+                            raise Cyclic  # a transposition is inside a named box that stays closed
             outs: dict[int, int] = {}
             for k, place in enumerate(places):
                 if place >= 0:
@@ -255,6 +258,34 @@ class Attempt:
                 if known is not None:
                     wires[trail, port] = known
         return after, Origins(frozenset(stayed), wires), len(chosen)
+
+
+def _pattern(graph: Graph) -> tuple[Graph, bool]:
+    """The left side of a rule without transpositions of its results, and whether all transpositions are looked through.
+
+    They are not where the left side has others: then it is about them.
+    """
+    first = len(graph.dom)
+    dropped: dict[int, int] = {}
+    count = first
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if only_layout(node.box):
+            dropped[count] = node.inputs[0]
+        count += len(node.box.cod)
+    read = {w for node in graph.nodes for w in node.inputs}
+    if any(w in read for w in dropped) or not any(node.inputs and not only_layout(node.box) for node in graph.nodes):
+        return graph, False
+    names = list(range(first))
+    count = first
+    for node in graph.nodes:
+        if only_layout(node.box):
+            names.append(names[node.inputs[0]])
+            continue
+        nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+        names.extend(range(count, count + len(node.box.cod)))
+        count += len(node.box.cod)
+    return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs])), True
 
 
 def _size(data: Any) -> Size:

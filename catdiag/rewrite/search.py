@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.boxes import Box, Call, Const, Fold, Generic, Group, Map, Reduce, Reindex, View
+from catdiag.boxes import Box, Call, Const, Fold, Generic, Group, Map, Reduce, Reindex, Rename, View
 from catdiag.diagram import Graph
 from catdiag.errors import MatchUndecided
 
@@ -59,10 +59,19 @@ def kind(box: Box) -> Hashable:
     return (type(op), wires)
 
 
-class Wiring:
-    """A flat diagram read by wires: who makes each, and who reads it. Equal boxes without inputs share their wires."""
+def only_layout(box: Box) -> bool:
+    """Whether a box transposes and does nothing else."""
+    return box.op == Rename() and len(box.dom) == 1 and len(box.dom[0].axes) == len(box.cod[0].axes)
 
-    def __init__(self, graph: Graph, names: Sequence[str] = ()) -> None:
+
+class Wiring:
+    """A flat diagram read by wires: who makes each, and who reads it. Equal boxes without inputs share their wires.
+
+    With `through`, what a transposition makes counts as what it reads, since axes go by their names; `.layout` marks
+    these boxes.
+    """
+
+    def __init__(self, graph: Graph, names: Sequence[str] = (), through: bool = False) -> None:
         self.graph, self.names = graph, names
         self.boxes = [node.box for node in graph.nodes]
         self.types = graph.wire_types()
@@ -72,9 +81,14 @@ class Wiring:
         same = list(range(inputs))
         known: dict[Box, int] = {}
         self.source = [not node.inputs for node in graph.nodes]
+        self.layout = [through and only_layout(box) for box in self.boxes]
         for place, node in enumerate(graph.nodes):
             start = len(self.maker)
             self.first.append(start)
+            if self.layout[place]:
+                self.maker.append((place, 0))
+                same.append(same[node.inputs[0]])
+                continue
             base = known.setdefault(node.box, start) if self.source[place] else start
             for port in range(len(node.box.cod)):
                 self.maker.append((place, port))
@@ -84,7 +98,7 @@ class Wiring:
         self.readers: list[list[tuple[int, int]]] = [[] for _ in self.maker]
         self.uses = [0] * len(self.maker)
         for place, read in enumerate(self.reads):
-            for position, w in enumerate(read):
+            for position, w in enumerate(() if self.layout[place] else read):
                 self.readers[w].append((place, position))
                 self.uses[w] += 1
         self.leaves = {same[w] for w in graph.outputs}
@@ -153,6 +167,8 @@ class Search:
         maps: dict[int, list[int]] = {}
         wide: dict[tuple[int, int], list[int]] = {}
         for place, box in enumerate(self.site.boxes):
+            if self.site.layout[place]:
+                continue
             index.setdefault(kind(box), []).append(place)
             wide.setdefault((len(box.dom), len(box.cod)), []).append(place)
             if isinstance(box.op, Map):

@@ -11,7 +11,7 @@ from catdiag.boxes import NESTING, Box, Call, Const, Fold, Generic, Group, Map, 
 from catdiag.diagram import Diagram, Graph, Node, live
 from catdiag.errors import AxisError
 from catdiag.interpret import spread
-from catdiag.rewrite.search import Wiring
+from catdiag.rewrite.search import Wiring, only_layout
 from catdiag.rewrite.stream import local_size
 from catdiag.rewrite.unify import Clash, Fitted
 from catdiag.types import ArrayType, Axis, Ty, size_symbols, union
@@ -205,7 +205,8 @@ def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[Ar
         goal = target.get(outs.start)
         if goal is not None and len(outs) == 1 and set(goal.names) == set(cod[0].names):
             cod = Ty(goal)
-        names.append(put(Box(box.op, dom, cod, box.line), *wires))
+        moved = not only_layout(box) or dom != cod
+        names.append(put(Box(box.op, dom, cod, box.line), *wires) if moved else wires[0])
     outputs = [cast(names[w], ty) for w, ty in zip(source.outputs, wanted, strict=True) if ty is not None]
     return live(Graph(Ty(*inputs), tuple(nodes), tuple(outputs)))
 
@@ -261,6 +262,11 @@ def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
         if place >= 0 and not site.source[place]
     }
     replaced: dict[int, tuple[int, int]] = {w: (k, out) for k, p in enumerate(patches) for w, out in p.replaces}
+    for place, layout in enumerate(site.layout):
+        # A transposition of what stayed inside an occurrence goes with it.
+        root = site.same[site.outs(place)[0]] if layout else -1
+        if root >= 0 and site.maker[root][0] in gone and root not in replaced:
+            gone[place] = gone[site.maker[root][0]]
     # Units: a node that stays, or a whole patch, where the first box of its occurrence was.
     units: list[tuple[int, int]] = []
     begun: set[int] = set()
@@ -345,9 +351,23 @@ def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
     return _swept(Graph(graph.dom, tuple(nodes), tuple([at(w) for w in graph.outputs])), places, instead)
 
 
+def _unread(graph: Graph) -> set[int]:
+    """The results of transpositions that nothing reads, or transpositions only that nothing reads."""
+    count = len(graph.dom) + sum(len(node.box.cod) for node in graph.nodes)
+    used, idle = set(graph.outputs), set()
+    for node in reversed(graph.nodes):
+        count -= len(node.box.cod)
+        if only_layout(node.box) and count not in used:
+            idle.add(count)
+        else:
+            used.update(node.inputs)
+    return idle
+
+
 def _swept(graph: Graph, places: Sequence[int], instead: Mapping[int, int]) -> Spliced:
     """The graph without boxes that have neither inputs nor readers; one that a patch brings is made once."""
     replaces: dict[tuple[int, int], int] = {}
+    idle = _unread(graph)
     used: set[int] = set(graph.outputs)
     for node in graph.nodes:
         used.update(node.inputs)
@@ -359,7 +379,7 @@ def _swept(graph: Graph, places: Sequence[int], instead: Mapping[int, int]) -> S
     for node, place in zip(graph.nodes, places, strict=True):
         outs = range(old, old + len(node.box.cod))
         old = outs.stop
-        if not node.inputs and len(outs) and not used & set(outs):
+        if (not node.inputs and len(outs) and not used & set(outs)) or idle & set(outs):
             names.extend([-1] * len(outs))
             continue
         if not node.inputs:

@@ -123,6 +123,38 @@ def test_products_sums_and_views_of_axes() -> None:
     assert not shifted.matches(alg("q k", lambda a: cd.shift(2 * a, "k", 2)))
 
 
+def test_transpositions_are_looked_through() -> None:
+    halo = cd.rule(
+        alg("x", lambda a: cd.sum(cd.pad(a, "x", 1, 1), "1+x+1")), alg("x", lambda a: cd.sum(a, "x")), name="halo"
+    )
+    # Padding puts the new axis in front, and is transposed back.
+    done = halo.apply(alg("q k", lambda a: cd.exp(cd.sum(cd.pad(a, "k", 1, 1), "1+k+1"))))
+    assert names(done.diagram) == ["sum[k]", "exp"]
+    recheck(done.theorem)
+    around = alg("p q r", lambda x: cd.rearrange(x + x, "p q r -> r q p"))
+    done = TWICE.apply(around)
+    assert names(done.diagram) == ["2", "mul", "rename"]
+    # One that is read elsewhere stays, of what the rule gives.
+    shared = alg("p q", lambda x: (lambda y: (y, cd.rearrange(y, "p q -> q p")))(x + x))
+    assert names(TWICE.apply(shared).diagram) == ["2", "mul", "rename"]
+    turned = cd.rule(alg("a b -> b a", lambda x: x + x), alg("a b -> b a", lambda x: 2 * x))
+    for whole in (around, shared, alg("x y", lambda x: cd.exp(x + x))):
+        done = turned.apply(whole)
+        check(done.diagram)
+        recheck(done.theorem)
+    back = cd.rule(
+        alg("a b", lambda x: cd.rearrange(cd.rearrange(x, "a b -> b a"), "b a -> a b")), alg("a b", lambda x: x)
+    )
+    whole = alg("h p q", lambda x: cd.exp(cd.rearrange(cd.rearrange(x, "h p q -> q p h"), "q p h -> h p q")))
+    assert names(back.apply(whole).diagram) == ["exp"]
+    # A transposition in a named box that no box of the match is in.
+    turn = call("turn", alg("p q", lambda x: (cd.rearrange(x, "p q -> q p"), cd.tanh(x))))
+    double = alg("q p, p q", lambda x, y: (x + x, y))
+    done = TWICE.apply(turn >> double)
+    check(done.diagram)
+    recheck(done.theorem)
+
+
 # -- wires ----------------------------------------------------------------------------------------------
 
 
