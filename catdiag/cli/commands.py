@@ -81,7 +81,7 @@ def run_prove(
     with Z3() as ask:
         ask.start()
         f, g = operator(left), operator(right)
-        from catdiag.prove.api import Refuted, Undecided, prove_with, statement_of
+        from catdiag.prove.api import Refuted, Undecided, prove_with, refutable, statement_of
 
         try:
             with _working("proving"):
@@ -93,7 +93,7 @@ def run_prove(
                 from catdiag.prove.replay import replay
 
                 _write(counterexample, npz(error.counterexample))
-                again = replay(statement_of(f, g, assume), read(counterexample))
+                again = replay(statement_of(*(refutable(f, g) or (f, g)), assume), read(counterexample))
                 print(f"replayed from {counterexample}: {again.verdict}")
             return REFUTED
         except Undecided as error:

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.errors import CatdiagError
@@ -278,16 +279,29 @@ def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | Non
 
 def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> Theorem:
     """`prove` with a solver that is running already."""
-    from catdiag.prove.cut import has_generators, interpreted
+    from catdiag.prove.cut import has_generators
 
     title = title_of(f, g)
     if not has_generators(f) and not has_generators(g):
         return in_time(limit, title, lambda: _replaying(f, g, lambda: decide(ask, statement_of(f, g, assume), title)))
     require_one_type(f, g)
-    # Such boxes can be any function: what refutes an equation for some of them refutes it.
+    refuted_by = refutable(f, g)
+    statement = None if refuted_by is None else statement_of(*refuted_by, assume)
+    prover = partial(certify_equation, ask, f, g, assume)
+    work = partial(decide, ask, statement, title, prover)
+    return in_time(limit, title, lambda: _replaying(*(refuted_by or (f, g)), work))
+
+
+def refutable(f: Diagram, g: Diagram) -> tuple[Diagram, Diagram] | None:
+    """The diagrams that refute `f = g` if they are not equal: f and g with functions for their uninterpreted boxes.
+
+    Such a box can be any function, so that what refutes an equation for some of them refutes it. None where no function
+    is at hand, for boxes of extended reals.
+    """
+    from catdiag.prove.cut import interpreted
+
     one, two = interpreted(f), interpreted(g)
-    statement = None if one is None or two is None else statement_of(one, two, assume)
-    return in_time(limit, title, lambda: decide(ask, statement, title, lambda: certify_equation(ask, f, g, assume)))
+    return None if one is None or two is None else (one, two)
 
 
 def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
@@ -392,5 +406,5 @@ def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float 
 
 __all__ = [
     "AssumptionError", "Interrupted", "Refuted", "Theorem", "Undecided", "certify", "certify_equation", "decide",
-    "equivalent", "in_time", "parse_assumption", "prove", "prove_with", "statement_of", "title_of",
+    "equivalent", "in_time", "parse_assumption", "prove", "prove_with", "refutable", "statement_of", "title_of",
 ]  # fmt: skip

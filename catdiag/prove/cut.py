@@ -316,6 +316,8 @@ def _either(left: ArrayType, right: ArrayType) -> ArrayType:
 def interpreted(diagram: Diagram) -> Diagram | None:
     """The diagram with one function for each uninterpreted box, the same for each name; None where there is none.
 
+    A diagram without such boxes is given back.
+
     Such a box becomes an uninterpreted scalar function of what it reads at an index, and of sums of all that it
     reads, weighted by position. A counterexample to an equation of these refutes it for boxes that can be anything.
 
@@ -325,6 +327,8 @@ def interpreted(diagram: Diagram) -> Diagram | None:
     >>> [b.name for b in interpreted(box("f", X, X)).boxes][-1]
     'f'
     """
+    if not has_generators(diagram):
+        return diagram
     graph = inline(diagram).graph
     nodes: list[Node] = []
     types = list(graph.dom)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,3 +161,20 @@ def test_what_is_cut_through_may_be_minus_infinity_on_either_side() -> None:
     cut = Cutter(f, g, lambda a, b: False).find([(2, 2)])
     assert [t.element for t in cut.left.dom] == ["real", "real", "extended"]
     recheck(cd.prove(cut.left, cut.right))
+
+
+def test_the_command_refutes_with_a_function_for_each_box(tmp_path: Path) -> None:
+    program = tmp_path / "boxes.py"
+    program.write_text(
+        "import catdiag as cd\n"
+        "X = cd.ArrayType((cd.Axis('x'),))\n"
+        "f = cd.box('f', X, X)\n"
+        "twice = cd.algorithm('x')(lambda a: a + a)\n"
+        "before, after = twice >> f, f >> twice\n"
+    )
+    numbers = tmp_path / "numbers.npz"
+    command = [sys.executable, "-m", "catdiag.cli", "prove", f"{program}:before", f"{program}:after"]
+    done = subprocess.run([*command, "--counterexample", str(numbers)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stderr
+    assert "f is" in done.stdout and "replayed from" in done.stdout
+    assert numbers.exists()
