@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Box, Const, Fold, Group, SizeOf, bodies, const_box, map_box, reduce_box
+from catdiag.boxes import Box, Const, Fold, Group, SizeOf, View, bodies, const_box, map_box, reduce_box
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.cascade import Cascade
@@ -179,7 +179,19 @@ class _Loop:
         self.components = _in_order(cascade)
         self.names = component_names(self.components, diagram.input_names)
         self.states = [self._state_type(c) for c in self.components]
+        self.positions = self._positions()
         self.inputs = self._boundary()
+
+    def _positions(self) -> set[int]:
+        """What index arrays are made of that are computed from sizes and positions: in range where it is computed."""
+        found: set[int] = set()
+        for w in range(len(self.terms.types)):
+            node = self.terms.node(w)
+            if node is not None and isinstance(node.box.op, View):
+                for index in node.inputs[len(node.box.op.reads) :]:
+                    cone = self.terms.cone([index])
+                    found |= set(cone) if all(self.terms.node(v) is not None for v in cone) else set()
+        return found
 
     def _state_type(self, c: Component) -> ArrayType:
         ty = self.terms.types[c.wire]
@@ -192,9 +204,7 @@ class _Loop:
             return True
         if terms.late[wire] or self.cascade.has_axis(wire) or terms.is_const(wire):
             return False
-        # Positions that are computed from nothing but positions are known to be in range where they are computed.
-        closed = terms.types[wire].element == "int" and all(terms.node(w) is not None for w in terms.cone([wire]))
-        return not closed
+        return wire not in self.positions
 
     def _boundary(self) -> list[int]:
         components = {c.wire for c in self.components}
