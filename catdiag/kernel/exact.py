@@ -245,10 +245,10 @@ def _floor(args: Sequence[Number]) -> Number:
     a, n = args
     if a is None or n is None or n[1] <= 0:
         return _ZERO
-    quotient = _times([a, _of_one("inv", n)])
-    if quotient is None or n[0] <= 0 or quotient[0] // 1 != quotient[1] // 1:
+    below, above = _times([a, _of_one("inv", n)]) or _ZERO
+    if below // 1 != above // 1:
         raise Unknown
-    return _point(quotient[0] // 1)
+    return _point(below // 1)
 
 
 _OPERATIONS = {"add": _plus, "sum": _plus, "mul": _times, "prod": _times, "max": _max, "div": _floor}
