@@ -141,7 +141,7 @@ def refute(
 
 @dataclass(frozen=True)
 class Examined:
-    """A few inputs: one on which two programs differ, if there is any, and some on which both are defined."""
+    """A few inputs on which both programs are defined; that one alone on which they differ, if there is any."""
 
     counterexample: Counterexample | None
     points: tuple[Point, ...]
@@ -209,14 +209,14 @@ class Search:
                 apart, half, whole = self.differing(batch)
                 found = self.suspect(batch, (apart, half, whole))
                 if found is not None:
-                    return Examined(self.check(found), ())
+                    return Examined(self.check(found), (found,))
                 order = np.flatnonzero(whole & ~apart)
                 # Numbers counted up are looked at first: they are told apart more easily than zeros and ones.
                 chosen = sorted(order.tolist(), key=lambda row: (row != _COUNTED, row))[:_LOOKED_AT]
                 points += [batch.point(row, self.declared, self.pool) for row in chosen]
                 for point in points[:1]:
                     if self.check(point, operations=_EXACTLY) is not None:
-                        return Examined(self.check(point), ())
+                        return Examined(self.check(point), (point,))
         except exact.Exhausted:
             # Too much work to run the programs: what they take for granted can be looked at all the same.
             if batch is not None and not points:

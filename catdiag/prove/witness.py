@@ -45,16 +45,15 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
         return None
     search = Search(statement, _TRIES, _OPERATIONS, 1, ())
     found = search.examine(_shapes(search, hypotheses), _COUNT)
-    if found.counterexample is not None:
+    meeting_all = (w for w in (as_data(p, search) for p in found.points) if met(hypotheses, search.declared, w))
+    witness = next(meeting_all, None)
+    # What does not certainly meet the hypotheses says nothing of the theorem.
+    if found.counterexample is not None and witness is not None:
         raise SoundnessError(
             "what was proved is false on these numbers: this is an error of catdiag, please report it",
             found.counterexample,
         )
-    for point in found.points:
-        witness = as_data(point, search)
-        if met(hypotheses, search.declared, witness):
-            return witness
-    return None
+    return witness
 
 
 def _shapes(search: Search, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
@@ -68,7 +67,10 @@ def _shapes(search: Search, hypotheses: Sequence[Obligation]) -> list[dict[str, 
     found = large or small[:1]
     of_sizes = [o for o in hypotheses if not any(leaves(t, op) for t in _terms(o) for op in ("read", "holds", "apply"))]
     grown = [_grown(sizes, of_sizes) for sizes in found]
-    return [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
+    chosen = [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
+    # Where an axis may be empty, that is looked at too.
+    least = meeting(search.symbols, search.assume, count=1)
+    return chosen + [sizes for sizes in least if 0 in sizes.values()]
 
 
 def _terms(owed: Obligation) -> list[Term]:
