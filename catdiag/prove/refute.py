@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Flags = NDArray[np.bool_]
 
-BATCH = 128
+BATCH, _FEW = 128, 4
 """Inputs that are run at once."""
 _SUSPECTS = 4
 _MISSES = 24
@@ -181,10 +181,7 @@ class Search:
             for k, sizes in enumerate(cycle(shapes)):
                 if k >= self.tries or self.misses > _MISSES:
                     break
-                batch = self.drawer.draw(sizes, self._blocks(k), BATCH)
-                point = self.suspect(batch)
-                if point is None and k % 3 == 2:
-                    point = self.suspect(solved(self, batch))
+                point = self._tried(sizes, k)
                 if point is not None:
                     return shrink(self, point)
             # What is less apart than floats are rounded is looked at last, and seldom: it mostly is rounding.
@@ -198,6 +195,17 @@ class Search:
         except exact.Exhausted:
             pass
         return self._free(shapes)
+
+    def _tried(self, sizes: dict[str, int], k: int) -> Point | None:
+        """An input of given sizes on which the programs differ: the k-th attempt, of many inputs or of a few."""
+        for count in (BATCH, _FEW):
+            batch = self.drawer.draw(sizes, self._blocks(k), count)
+            try:
+                point = self.suspect(batch)
+                return self.suspect(solved(self, batch)) if point is None and k % 3 == 2 else point
+            except sieve.TooLarge:
+                continue
+        return None
 
     def examine(self, shapes: Sequence[dict[str, int]], count: int) -> Examined:
         """What a few inputs of given sizes show; the plainest of those on which both programs are defined."""

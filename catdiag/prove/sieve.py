@@ -28,6 +28,10 @@ _NODE = 5000
 _LARGEST = 4_000_000
 
 
+class TooLarge(Exhausted):
+    """One array alone takes too much memory."""
+
+
 class Meter:
     """Counts work; and collects what programs turn on, if asked to.
 
@@ -39,9 +43,9 @@ class Meter:
         self.watched: list[Floats] | None = [] if watch else None
 
     def spend(self, scalars: int) -> None:
-        """Counts a node. Raises Exhausted where nothing is left, or the node alone takes too much memory."""
+        """Counts a node. Raises Exhausted where nothing is left, TooLarge where it alone takes too much memory."""
         if scalars > _LARGEST:
-            raise Exhausted
+            raise TooLarge
         self.budget.spend(_NODE + scalars)
 
     def watch(self, values: Floats) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,17 @@ def test_a_difference_is_seen_at_once_where_most_inputs_show_it() -> None:
     f, g = pair("x", lambda A: A + A, lambda A: A * A)
     with pytest.raises(SoundnessError, match="this is an error of catdiag"):
         examined(statement_of(f, g), ())
+
+
+def test_contractions_over_many_axes_take_little_memory() -> None:
+    letters = "abcdefghijklmnopqrst"
+    signature = ", ".join(f"{a} {b}" for a, b in pairwise(letters))
+    names = ", ".join(f"A{k}" for k in range(len(letters) - 1))
+    chain = f"cd.einsum('{signature} -> a t', {names})"
+    f, g = (cd.algorithm(signature)(eval(f"lambda {names}: {text}", {"cd": cd})) for text in (chain, f"2 * {chain}"))
+    found = refute(statement_of(f, g))
+    assert found is not None
+    assert set(found.sizes.values()) == {1}
 
 
 def test_functions_can_be_called() -> None:
