@@ -16,6 +16,8 @@ def test_proved(run, op, tmp_path):
     assert done.status == 0
     assert done.out.startswith("proved in")
     assert "for all 1 ≤ d, 1 ≤ q, 1 ≤ x" in done.out
+    assert "witness: d=2; q=2; x=2" in done.out
+    assert "by A" in done.out
     checked = run("check", certificate)
     assert checked.status == 0
     assert "left: attention" in checked.out
