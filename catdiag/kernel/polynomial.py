@@ -254,6 +254,14 @@ def _log(p: Poly, facts: Facts) -> Poly:
         return {}  # log 0 = 0
     coefficient, common, rest = _content(p)
     factors = list(next(iter(rest))) if len(rest) == 1 else [(to_term(rest), Fraction(1))]
+    if len(factors) == 1 and p == {tuple(factors): Fraction(1)} and factors[0][0].op in ("inv", "sqrt"):
+        # log(1/u) = −log u and log √u = log u / 2 for u > 0; for u ≤ 0, all are 0
+        (a, e), c = factors[0], Fraction(1, 2) if factors[0][0].op == "sqrt" else Fraction(-1)
+        if e == 1:
+            return times(constant(c), _log(to_poly(a.args[0], facts), facts), facts)
+    if len(rest) == 1:
+        # a² = (−a)²
+        factors = [(mul(num(-1), a) if e % 2 == 0 and facts.positive(mul(num(-1), a)) else a, e) for a, e in factors]
     if coefficient > 0 and all(facts.positive(a) for a, _ in factors):
         # log(c·E(m)^e·u^k) = log c + e·m + k·log u for c, u > 0
         result = {} if coefficient == 1 else _atom(fn("log", num(coefficient)))
@@ -286,6 +294,10 @@ def _root(m: Monomial, facts: Facts) -> Poly:
     for a, e in m:
         if is_unit(a):
             result = times(result, {((a, e / 2),): Fraction(1)}, facts)
+        elif a.op == "inv" and e == 1 and (len(m) == 1 or facts.nonnegative(a)):
+            # √(1/u) = 1/√u, 0 for u ≤ 0
+            root = _sqrt(to_poly(a.args[0], facts), facts)
+            result = times(result, _inv(root, facts), facts)
         elif facts.nonnegative(a):
             whole = int(e / 2)
             powers = {a: Fraction(whole), fn("sqrt", a): e - 2 * whole}

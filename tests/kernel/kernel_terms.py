@@ -29,6 +29,7 @@ from catdiag.kernel.terms import (
     maximum,
     mul,
     num,
+    open_body,
     read,
     size,
     term_data,
@@ -202,22 +203,38 @@ class Maker:
             if self.rng.random() < 0.2:
                 return self.over(monoid, self.length(), lambda: inner(1)), []
             return big(monoid, self.length(), c), []
-        if rule == "collapse":
-            k = self.one(self.position(), ONE, num(2), num(Fraction(1, 2)), size("m"))
-
-            def guarded() -> Term:
-                here = idx(self.indices[-1])
-                return fn("ite", fn("eq", here, here if self.rng.random() < 0.1 else k), inner(1), UNITS[monoid])
-
-            return self.over(monoid, self.length(), guarded), []
+        if rule == "reindex":
+            return self.reindexed(monoid, inner)
+        if rule == "join":
+            n = self.length()
+            parts = [self.over(monoid, n if self.rng.random() < 0.9 else self.length(), lambda: inner(1)) for _ in "ab"]
+            return combine(monoid, *parts), []
+        if rule == "telescope":
+            return self.telescoped()
+        if rule == "turn":
+            how = self.one("connective", "connective", "opposite", "equal", "max")
+            c, d = self.truth(), self.truth()
+            wanted = {"connective": self.one(fn("and", c, d), fn("or", c, d, self.truth()), fn("not", c)),
+                      "opposite": c, "equal": fn("le", self.number(1), self.number(1)), "max": fn("or", c, d)}  # fmt: skip
+            branches = (ONE, ZERO) if how == "max" and self.rng.random() < 0.9 else (inner(1), inner(1))
+            return fn("ite", wanted[how], *branches), [how]
+        if rule == "distinguish":
+            return self.one(inner(2), self.truth(2)), [term_data(self.truth(1))]
+        if rule == "same":
+            return self.equal()
         if rule == "lattice":
             return maximum(self.number(1), self.one(BOT, ONE, num(2)), maximum(ONE, self.number(1))), []
         if rule == "bottom":
             op = self.one("add", "mul", "exp", "inv", "log", "sqrt")
             return Term(op, None, (BOT,) if op not in ("add", "mul") else (self.number(1), BOT)), []
         if rule == "decide":
-            if self.rng.random() < 0.2:
+            draw = self.rng.random()
+            if draw < 0.2:
                 return self.truth(0), []
+            if draw < 0.3:
+                return fn(self.one("lt", "le"), *self.ordered()), []
+            if draw < 0.7:
+                return self.added_up()
             yes, no = inner(1), inner(1)
             return fn("ite", self.truth(), yes, self.one(yes, no, no)), []
         if rule == "compare":
@@ -234,34 +251,145 @@ class Maker:
             return fn("div", a, n), [term_data(quotient), term_data(remainder if a.op == "add" else ZERO)]
         if rule == "exp_add":
             return fn("exp", add(self.number(1), self.number(1), inner(1))), [self.some(3)]
-        if rule == "exp_max":
-            several = maximum(fn("exp", self.number(1)), fn("exp", self.number(1)))
-            return self.one(several, self.over("max", self.length(), lambda: fn("exp", inner(1)))), []
-        if rule == "exp_sum":
-            return self.over("prod", self.length(), lambda: fn("exp", inner(1))), []
+        if rule == "through":
+            f = self.one("exp", "inv", "sqrt", "log", "exp")
+            into = self.one("sum" if f == "log" else "prod", "max")
+
+            def under() -> Term:
+                return fn(f, self.one(self.read("P", "Z", "A"), mul(*[self.read("A")] * 2), inner(1), inner(1)))
+
+            if into == "max" and self.rng.random() < 0.4:
+                return maximum(under(), under()), []
+            return self.over(into, self.length(), under), []
         if rule == "larger":
+            if self.rng.random() < 0.5:
+                return maximum(*self.ordered()), []
             a, b = self.real(1), self.number(1)
             c = self.one(b, add(a, self.one(ONE, self.read("Z", "P", "A"))), mul(self.one(num(2), num(-1)), a))
             return maximum(*self.one((a, c, b), (c, a), (b, c, a))), []
         if rule == "difference":
+            op = self.one("lt", "le", "eq")
+            if self.rng.random() < 0.4:
+                n = self.one(num(2), num(3), num(-2))
+                return fn(op, mul(n, self.index()), add(mul(n, self.index()), self.one(ONE, MINUS, num(5)))), []
             a, b = self.real(1), self.real(1)
-            return fn(self.one("lt", "le", "eq"), a, self.one(b, a, mul(num(-2), b))), []
+            return fn(op, a, self.one(b, a, mul(num(-2), b))), []
         if rule == "flatten":
             op = self.one("add", "mul")
             return Term(op, None, (self.number(1), Term(op, None, (self.number(1), inner(1))))), []
         if rule == "guard":
-            parts = [inner(1), ZERO]
+            parts = [inner(1), self.one(ZERO, inner(1))]
             self.rng.shuffle(parts)
             return fn("ite", self.truth(), *parts), []
         if rule == "order":
-            pair = [maximum(self.number(1), self.number(1)), self.number(1)]
+            op = self.one("lt", "le")
+            if self.rng.random() < 0.3:
+
+                def positive() -> Term:
+                    inside = self.one(inner(1), self.over("max", self.length(), lambda: inner(1)))
+                    return fn("ite", fn(self.one("lt", "lt", "lt", "le"), ZERO, inside), ONE, ZERO)
+
+                return fn("lt", ZERO, self.over("max", self.length(), positive)), ["back"]
+            several = maximum(self.number(1), self.number(1))
+            pair = [self.one(several, self.over("max", self.length(), lambda: inner(1))), self.number(1)]
             self.rng.shuffle(pair)
-            return fn(self.one("lt", "le"), *pair), []
+            return fn(op, *pair), []
         if rule == "logic":
             parts = [self.truth(), self.one(TRUE, FALSE, self.truth(2)), self.truth()]
             return self.one(fn(self.one("and", "or"), *parts), fn("not", self.truth(2))), []
         # A rule that is not known here gets anything.
         return self.number(3), []
+
+    def ordered(self) -> tuple[Term, Term]:
+        """Two terms of which the first is often known to be at most the second."""
+        monoid, length = self.one("max", "max", "sum"), self.length()
+        body = [self.one(self.read("A", "P", "Z", "E"), self.number(1))]
+        reduced = self.over(monoid, length, lambda: body[0] if self.rng.random() < 0.2 else self.inside(body))
+        here = self.one(idx(self.rng.choice(self.indices)) if self.indices else ZERO, ZERO, ONE, size("n"))
+        a = self.one(self.at(reduced, here), reduced)
+        more = maximum(reduced, self.number(0))
+        least = mul(MINUS, self.over("max", length, lambda: mul(MINUS, self.inside(body))))
+        return self.one(
+            (a, reduced), (a, more), (reduced, more), (more, reduced), (least, a), (reduced, a), (least, more)
+        )
+
+    def inside(self, kept: list[Term]) -> Term:
+        """A body under the newest index; the same for the same list."""
+        here = idx(self.indices[-1])
+        kept[0] = read(kept[0].data, here) if kept[0].op == "read" and len(kept[0].args) == 1 else kept[0]
+        return kept[0]
+
+    @staticmethod
+    def at(reduced: Term, place: Term) -> Term:
+        """The body of a reduction at an index."""
+        return open_body(reduced.args[1], place)
+
+    def added_up(self) -> tuple[Term, list[Any]]:
+        """A comparison that often follows from what the branch around it would know, with the sum that shows it."""
+        parts, data = [], []
+        for _ in range(self.one(1, 2)):
+            a = self.one(self.read("P", "Z"), self.read("A"), self.real(1))
+            data.append([term_data(fn(self.one("lt", "le"), ZERO, a)), self.one("1", "2", "1/2", "-1")])
+            parts.append(mul(num(Fraction(str(data[-1][1]))), a))
+        least = self.one(ZERO, ONE, MINUS)
+        total = add(*parts, self.one(ZERO, ONE, least))
+        return fn(self.one("lt", "le"), *self.one((mul(MINUS, least), total), (ZERO, total), (total, ZERO))), [data]
+
+    def equal(self) -> tuple[Term, list[Any]]:
+        """A term or condition and one that it may be equal to."""
+        if self.rng.random() < 0.4:
+            a, b = self.index(), self.index()
+            c = self.one(fn("lt", a, b), fn("le", a, b), fn("eq", a, b))
+            d = {
+                "lt": fn("le", add(a, ONE), b),
+                "le": self.one(fn("lt", a, add(b, ONE)), fn("lt", a, b)),
+                "eq": fn("eq", b, a),
+            }
+            return c, [term_data(d[c.op])]
+        t = self.one(self.real, self.number)(2)
+        extra = self.one(self.read("A", "P", "W", "Z"), fn("exp", self.number(1)), self.real(1))
+        u = self.one(
+            mul(t, extra, fn("inv", extra)), mul(fn("inv", fn("inv", t)), ONE), add(t, extra, mul(MINUS, extra))
+        )
+        return u, [term_data(t)]
+
+    def reindexed(self, monoid: str, inner: Callable[[int], Term]) -> tuple[Term, list[Any]]:
+        """A reduction, and a bijection to the indices that count in it, or nearly one."""
+        n, b0 = self.length(), Term("b", 0)
+        kind = self.one("one", "one", "reverse", "shift", "less")
+        k = self.one(self.position(), ONE, num(2), size("m"), num(Fraction(1, 2)))
+        guards = {"one": lambda i: fn("eq", i, i if self.rng.random() < 0.1 else k), "reverse": lambda i: fn("le", ZERO, i),
+                  "shift": lambda i: fn("le", ONE, i), "less": lambda i: fn("lt", i, size("p"))}  # fmt: skip
+
+        def guarded() -> Term:
+            here = idx(self.indices[-1])
+            if kind == "reverse" and self.rng.random() < 0.7:
+                return inner(1)
+            return fn("ite", guards[kind](here), inner(1), UNITS[monoid])
+
+        t = self.over(monoid, n, guarded)
+        length = {"one": ONE, "reverse": n, "shift": self.one(size("m"), n, ONE), "less": size("p")}[kind]
+        back = {"one": ZERO, "reverse": add(n, MINUS, mul(MINUS, b0)), "shift": add(b0, MINUS), "less": b0}[kind]
+        forth = {"one": k, "reverse": back, "shift": add(b0, ONE), "less": b0}[kind]
+        if kind == "shift" and n.op == "add":
+            length = size("n")
+        return t, [term_data(length), term_data(forth), term_data(back)]
+
+    def telescoped(self) -> tuple[Term, list[Any]]:
+        """Σ of a power of the index times a constant, with its closed form, or one that is a little off."""
+        i, c = Term("b", 0), self.one(ONE, self.read("C", "A", "X"))
+        half, n = num(Fraction(1, 2)), self.one(size("n"), size("p"), num(2))
+        body, total = self.one(
+            (c, mul(c, i)),
+            (mul(c, i), mul(half, c, i, add(i, MINUS))),
+            (mul(c, i, i), mul(num(Fraction(1, 6)), c, i, add(i, MINUS), add(mul(num(2), i), MINUS))),
+        )
+        monoid = self.one("sum", "sum", "sum", "prod")
+        if monoid == "prod":
+            body, total = fn("exp", c), fn("exp", mul(c, i))
+        if self.rng.random() < 0.2:
+            total = self.one(add(total, ONE), mul(num(2), total))
+        return big(monoid, n, body), [term_data(total)]
 
     def placed(self, rule: str) -> tuple[Term, list[int], list[Any]]:
         """A shaped term, perhaps under a binder or in a branch, with the path to it."""

@@ -1,0 +1,79 @@
+"""What rules share: reading their arguments, which come from a certificate, and going under a binder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from catdiag.kernel.context import Context, arithmetic, fresh
+from catdiag.kernel.terms import LOGICAL, KernelError, Term, idx, leaves, open_body, parse_term
+
+
+def reduction(t: Term, *monoids: str) -> tuple[str, Term, Term]:
+    """The monoid, range and body of a reduction."""
+    if t.op != "big" or (monoids and t.data not in monoids):
+        raise KernelError(f"expected a reduction over {' or '.join(monoids) or 'an index'}, found {t}")
+    return str(t.data), t.args[0], t.args[1]
+
+
+def opened(ctx: Context, n: Term, body: Term) -> tuple[Context, str, Term]:
+    """The context under a binder, the index's name there, and the body at it."""
+    name = fresh(ctx.ranges)
+    return ctx.with_index(name, n), name, open_body(body, idx(name))
+
+
+def positions(args: Sequence[Term], chosen: Any) -> tuple[list[Term], list[Term]]:
+    """The chosen ones of several parts, and the others."""
+    if not isinstance(chosen, list) or not all(type(k) is int and 0 <= k < len(args) for k in chosen):
+        raise KernelError(f"not positions of {len(args)} parts: {chosen!r}")
+    # A part chosen twice would be there twice: c·c·Σ t for Σ c·t.
+    if len(set(chosen)) != len(chosen):
+        raise KernelError(f"a part is chosen twice: {chosen!r}")
+    return [args[k] for k in chosen], [a for k, a in enumerate(args) if k not in chosen]
+
+
+def given(ctx: Context, data: Any, logical: bool = False) -> Term:
+    """A term of a certificate, which may speak of the indices here only.
+
+    Another index could be one that a step opens later, and the term would be one about all of them.
+    """
+    t = parse_term(data)
+    if t.loose or not leaves(t, "idx") <= set(ctx.ranges) or (t.op in LOGICAL) != logical:
+        raise KernelError(f"{t} is no {'condition' if logical else 'number'} of the indices here")
+    return t
+
+
+def given_body(ctx: Context, data: Any) -> Term:
+    """A number of a certificate that may mention one more index, as bound variable 0."""
+    t = parse_term(data)
+    if t.loose > 1 or not leaves(t, "idx") <= set(ctx.ranges) or t.op in LOGICAL:
+        raise KernelError(f"{t} is no number of an index")
+    return t
+
+
+def integer(ctx: Context, t: Term) -> bool:
+    """Whether a term is an integer by its form: of sizes, indices, floors and arrays of integers."""
+    if t.op == "read":
+        return ctx.elements.get(str(t.data)) == "int"
+    if t.op in ("add", "mul"):
+        return all(integer(ctx, a) for a in t.args)
+    return t.op == "div" or arithmetic(t)
+
+
+def depends(t: Term) -> bool:
+    """Whether the innermost bound variable occurs in a term that may have loose ones."""
+    stack = [(t, 0)]
+    seen: set[tuple[Term, int]] = set()
+    while stack:
+        t, k = stack.pop()
+        if t.loose <= k or (t, k) in seen:
+            continue
+        seen.add((t, k))
+        if t.op == "b" and t.data == k:
+            return True
+        if t.op == "big":
+            stack.append((t.args[0], k))
+            stack.append((t.args[1], k + 1))
+        else:
+            stack.extend((a, k) for a in t.args)
+    return False
