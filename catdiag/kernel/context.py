@@ -225,7 +225,9 @@ class Context:
                     odd.remove(a)
                 else:
                     odd.append(a)
-            nonneg = all(self.nonnegative(a) for a in odd)
+            turned = [a for a in odd if not self.nonnegative(a)]
+            several = sum(a.op != "num" for a in odd) > 1
+            nonneg = not turned or (several and len(turned) % 2 == 0 and all(self._nonpositive(a) for a in turned))
             return REAL | (NONNEG if nonneg else 0) | (self._all(args) & NONZERO)
         if op == "div":
             return REAL | (NONNEG if natural(t) else 0)
@@ -262,6 +264,11 @@ class Context:
         if op == "apply":
             return REAL
         return 0
+
+    def _nonpositive(self, a: Term) -> bool:
+        if a.op == "num":
+            return isinstance(a.data, Fraction) and a.data <= 0
+        return a.op != "mul" and self.nonnegative(mul(MINUS, a))
 
     def _all(self, args: Sequence[Term]) -> int:
         result = POS

@@ -261,7 +261,10 @@ def _log(p: Poly, facts: Facts) -> Poly:
             return times(constant(c), _log(to_poly(a.args[0], facts), facts), facts)
     if len(rest) == 1:
         # a² = (−a)²
-        factors = [(mul(num(-1), a) if e % 2 == 0 and facts.positive(mul(num(-1), a)) else a, e) for a, e in factors]
+        factors = [
+            (a if e % 2 or facts.positive(a) or not facts.positive(mul(num(-1), a)) else mul(num(-1), a), e)
+            for a, e in factors
+        ]
     if coefficient > 0 and all(facts.positive(a) for a, _ in factors):
         # log(c·E(m)^e·u^k) = log c + e·m + k·log u for c, u > 0
         result = {} if coefficient == 1 else _atom(fn("log", num(coefficient)))

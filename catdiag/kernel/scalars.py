@@ -8,7 +8,7 @@ from typing import Any
 
 from catdiag.kernel.arguments import given, opened, positions, reduction
 from catdiag.kernel.context import Context, arithmetic, match, negate
-from catdiag.kernel.polynomial import Poly, leading, normal, plus, scaled, to_poly, to_term, vanishes
+from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
 from catdiag.kernel.terms import (
     BOT,
     FALSE,
@@ -87,10 +87,19 @@ def lattice(ctx: Context, t: Term) -> Term:
     return maximum(*sorted(found, key=lambda a: a.key))
 
 
-def larger(ctx: Context, t: Term) -> Term:
-    """A7, A9: max without the arguments that are known not to pass another one."""
+def larger(ctx: Context, t: Term, pair: Any = None, combination: Any = None) -> Term:
+    """A7, A9: max without the arguments that are known not to pass another one.
+
+    Or without the first of a `pair` of positions, where known comparisons add up to its not passing the second.
+    """
     if t.op != "max":
         raise KernelError(f"{t} is no maximum")
+    if pair is not None:
+        (low,), others = positions(t.args, pair[:1])
+        (high,), _ = positions(t.args, pair[1:])
+        if high is low or not _combined(ctx, fn("le", low, high), combination):
+            raise KernelError(f"{low} is not known to be at most {high}")
+        return maximum(*others)
     kept = list(t.args)
     for a in t.args:
         others = list(kept)
@@ -173,7 +182,8 @@ def compare(ctx: Context, t: Term) -> Term:
 
 
 def difference(ctx: Context, t: Term) -> Term:
-    """A7: between reals, a < b iff 0 < c·(b − a), with c > 0 so chosen that the leading coefficient is 1 or −1.
+    """A7: between reals, a < b iff 0 < c·(b − a), with c > 0 so chosen that the leading coefficient is 1 or −1 and that
+    there is no positive factor that can be seen.
 
     Equations too, there up to sign. Between integers, a < b iff a + 1 ≤ b, and 0 ≤ g·p + c iff 0 ≤ p + ⌊c/g⌋.
     """
@@ -184,10 +194,22 @@ def difference(ctx: Context, t: Term) -> Term:
         return _of_integers(t.op, p)
     if not p:
         return FALSE if t.op == "lt" else TRUE
-    result = to_term(scaled(p, signed=t.op == "eq"))
+    result = to_term(scaled(_without_positive(ctx, p), signed=t.op == "eq"))
     if result.op == "num":
         return compare(ctx, fn(t.op, ZERO, result))
     return fn(t.op, ZERO, result)
+
+
+def _without_positive(ctx: Context, p: Poly) -> Poly:
+    """A polynomial divided by the greatest powers of positive atoms that it has as factors."""
+    for a in {a for m in p for a, _ in m if is_unit(a) or ctx.positive(a)}:
+        least = min(dict(m).get(a, Fraction(0)) for m in p)
+        p = {tuple((b, e - least if b == a else e) for b, e in _with(m, a)): c for m, c in p.items()} if least else p
+    return {tuple((b, e) for b, e in m if e): c for m, c in p.items()}
+
+
+def _with(m: Monomial, a: Term) -> Monomial:
+    return m if any(b == a for b, _ in m) else tuple(sorted((*m, (a, Fraction(0))), key=lambda f: f[0].key))
 
 
 def holds(ctx: Context, c: Term) -> bool:

@@ -206,9 +206,10 @@ def _mentioned(size: Any) -> set[str]:
     return {size} if isinstance(size, str) else set()
 
 
-def certify(ask: Ask, statement: dict[str, Any]) -> Theorem:
+def certify(ask: Ask, statement: dict[str, Any], further: bool = True) -> Theorem:
     """The theorem of a statement: a certificate is found, then checked afresh, with a witness where one is found.
 
+    With `further`, more is tried than normal forms, which takes long where the statement is false.
     Raises `find.Open` if no certificate is found, SoundnessError if what was proved is false on an input.
     """
     from catdiag.kernel.check import Checker
@@ -216,7 +217,7 @@ def certify(ask: Ask, statement: dict[str, Any]) -> Theorem:
     from catdiag.prove.witness import examined
 
     start = time.perf_counter()
-    certificate = find(ask, statement)
+    certificate = find(ask, statement, further)
     checker = Checker(ask)
     checked = checker.check(certificate)
     witness = examined(statement, checker.hypotheses)
@@ -349,6 +350,10 @@ def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
         raise Interrupted(f"{title} was interrupted: {error}") from error
 
 
+_FEW, _MANY = 6, 200
+"""The batches of inputs in which a counterexample is sought before more is tried to prove, and after."""
+
+
 def decide(
     ask: Ask, statement: dict[str, Any] | None, title: str, prover: Callable[[], Theorem] | None = None
 ) -> Theorem:
@@ -367,20 +372,26 @@ def decide(
         assume = statement["assume"]
         said = {k: show_condition(condition(c)) for k, c in enumerate(assume) if c[:2] != ["le", 1]}
         vacuity.check(ask, sorted(vacuity.symbols_of(["", *assume])), assume, said)
-    where: tuple[Term, ...] = ()
-    try:
-        if prover is not None:
-            return prover()
-        return certify(ask, statement or {})
-    except Open as error:
-        goal, where = error.goal, (error.condition,)
-    except KernelError as error:
-        goal = str(error)
-    counterexample = refute(statement, goal=where, partial=True) if statement else None
-    if counterexample is not None and counterexample.undefined:
-        raise Refuted(f"{title} does not hold wherever its left side is defined", counterexample)
-    if counterexample is not None:
-        raise Refuted(f"{title} is false", counterexample)
+    # What is false is mostly refuted at once, so that what takes longer to prove is looked at with some reason.
+    goal, attempts = "", [(prover, _MANY)] if prover is not None else []
+    if prover is None and statement is not None:
+        attempts = [(partial(certify, ask, statement, False), _FEW), (partial(certify, ask, statement), _MANY)]
+    for attempt, tries in attempts:
+        large, where = False, tuple[Term, ...]()
+        try:
+            return attempt()
+        except Open as error:
+            goal, large, where = error.goal, error.large, (error.condition,)
+        except KernelError as error:
+            goal = str(error)
+        last = large or tries == _MANY
+        found = refute(statement, tries=_MANY if large else tries, goal=where, partial=last) if statement else None
+        if found is not None and found.undefined:
+            raise Refuted(f"{title} does not hold wherever its left side is defined", found)
+        if found is not None:
+            raise Refuted(f"{title} is false", found)
+        if large:
+            break
     raise Undecided(f"{title} is undecided", goal)
 
 

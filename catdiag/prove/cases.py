@@ -50,7 +50,7 @@ class Side:
     def normalise(self, work: Work, cases: bool = False) -> None:
         """Goes on to the normal form."""
         search = Normaliser(work, cases)
-        self.term = search.normal(self.ctx, self.term)
+        self.term = search.with_equations(self.ctx, search.normal(self.ctx, self.term), ())
         self.steps += search.steps
 
 
@@ -77,7 +77,7 @@ class Meeting:
             if not any(_mentions(s.term, "max") or _mentions(s.term, "sqrt") for s in (x, y)):
                 break
         if splits > 0:
-            condition = next(_conditions(ctx, (x.term, y.term)), None)
+            condition = min(_conditions(ctx, (x.term, y.term)), key=lambda c: c.op != "eq", default=None)
             if condition is not None:
                 return (x.steps, y.steps) if self._split(x, y, condition, depth, splits) else None
         if depth > 0 and self._summed(x, y, depth, splits):
@@ -253,6 +253,21 @@ def _mentions(t: Term, op: str) -> bool:
     return False
 
 
+def _signs_in(ctx: Context, c: Term) -> Iterator[Term]:
+    """The conditions on the signs of factors that decide the sign of a product."""
+    if c.op not in ("lt", "le") or arithmetic(c) or c.loose:
+        return
+    try:
+        p = to_poly(sub(c.args[1], c.args[0]), ctx)
+    except KernelError:
+        return
+    for m in p if len(p) == 1 else ():
+        for a, e in m if len(m) > 1 else ():
+            if e % 2:
+                yield fn("lt", ZERO, a)
+                yield fn("eq", ZERO, a)
+
+
 def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
     """The conditions on which closed parts of terms turn, and that are not decided: of cases, maxima and roots."""
     stack, seen = list(terms), set[Term]()
@@ -270,7 +285,7 @@ def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
             found.extend(a for a in t.args if a.op in ("lt", "le") and arithmetic(a))
         elif t.op in ("sqrt", "log") and t.args[0].op == "mul":
             found.extend(fn("le", ZERO, a) for a in t.args[0].args)
-        for c in found:
+        for c in [e for d in found for e in (d, *_signs_in(ctx, d))]:
             if not c.loose and c.op in ("lt", "le", "eq", "holds") and not (ctx.entails(c) or ctx.entails(negate(c))):
                 yield c
         stack.extend(t.args)

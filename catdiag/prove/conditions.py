@@ -29,6 +29,10 @@ from catdiag.prove.trace import Path, Trace
 COMPARISONS = ("lt", "le", "eq")
 
 
+SUM = 40
+"""The work of looking for a sum of known comparisons."""
+
+
 class Conditions(Trace):
     """How conditions are rewritten; `normal` is that of the whole normal form."""
 
@@ -45,6 +49,7 @@ class Conditions(Trace):
         if t.op not in COMPARISONS:
             return t
         for goal in (t, negate(t)) if t.op != "eq" else ():
+            self.work.spend(SUM)
             found = combination(ctx, goal)
             if found is not None:
                 return self.attempt(ctx, t, path, "decide", found)
@@ -196,6 +201,11 @@ class Conditions(Trace):
 
 def _is_maximum(t: Term) -> bool:
     return t.op == "max" or (t.op == "big" and t.data == "max")
+
+
+def reduces(t: Term, monoid: str) -> bool:
+    """Whether there is a reduction by a monoid in a term."""
+    return (t.op == "big" and t.data == monoid) or any(reduces(a, monoid) for a in t.args)
 
 
 def upright(ctx: Context, c: Term) -> bool:

@@ -16,15 +16,19 @@ from catdiag.kernel.defined import Obligation
 from catdiag.kernel.judge import Json, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
+from catdiag.prove.cases import Meeting
 from catdiag.prove.normal import Normaliser, Work
 
 
 class Open(Exception):
-    """A goal that the search could not close. `.goal` is it as text; `.condition` is it in normal form."""
+    """A goal that the search could not close. `.goal` is it as text; `.condition` is it in normal form.
 
-    def __init__(self, goal: str, condition: Term = TRUE) -> None:
+    `.large` where it was not searched to the end, for being too large.
+    """
+
+    def __init__(self, goal: str, condition: Term = TRUE, large: bool = False) -> None:
         super().__init__(goal)
-        self.goal, self.condition = goal, condition
+        self.goal, self.condition, self.large = goal, condition, large
 
     @property
     def left(self) -> Term | None:
@@ -40,11 +44,12 @@ class Open(Exception):
 class Finder(Checker):
     """A checker that finds the proofs it is asked to check."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, further: bool = False) -> None:
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
         self._splits = 0
         self.work = Work()
+        self.further = Work(_FURTHER) if further else None
 
     def fold_proof(self) -> Json:
         """A new record for the next fold."""
@@ -85,9 +90,9 @@ class Finder(Checker):
                 record["steps"] = search.steps
                 return
         except TooLarge as error:
-            raise Open(f"the goal is too large: {error}") from error
+            raise Open(f"the goal is too large: {error}", large=True) from error
         except RecursionError as error:
-            raise Open("the goal is too deep") from error
+            raise Open("the goal is too deep", large=True) from error
         except KernelError:
             pass
         split = self._undecided_size(ctx, condition)
@@ -96,10 +101,23 @@ class Finder(Checker):
             record["cases"] = split
             self.holds(none, substitute(condition, put), self._child(record, "zero"))
             self.holds(more, condition, self._child(record, "more"))
-        elif condition.op == "eq":
-            self._by_condition(ctx, condition, record, goal)
-        else:
+        elif condition.op != "eq":
             raise goal
+        elif not self._meets(ctx, condition, record):
+            self._by_condition(ctx, condition, record, goal)
+
+    def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
+        """Whether the two sides of an equation are led to one term, by more than normal forms."""
+        if self.further is None:
+            return False
+        try:
+            found = Meeting(self.further).meet(ctx, equation.args[0], equation.args[1])
+        except (KernelError, RecursionError):
+            return False
+        if found is None:
+            return False
+        record["steps"] = [[rule, [k, *path], *args] for k in (0, 1) for rule, path, *args in found[k]]
+        return True
 
     @staticmethod
     def _closes(ctx: Context, equation: Term) -> bool:
@@ -189,6 +207,9 @@ def _plain(ctx: Context, condition: Term) -> bool:
     return condition.args[0] == condition.args[1] if condition.op == "eq" else ctx.entails(condition)
 
 
+_FURTHER = 150_000
+"""The work that is spent where normal forms are not enough."""
+
 _SPLITS = 4
 """How deep case distinctions on conditions may be nested."""
 
@@ -223,12 +244,13 @@ def _record(proof: Json) -> dict[str, Any]:
     return proof
 
 
-def find(ask: Ask, statement: Mapping[str, Any]) -> dict[str, Any]:
+def find(ask: Ask, statement: Mapping[str, Any], further: bool = False) -> dict[str, Any]:
     """A certificate for a statement. Raises Open with the goal at which the search stopped.
 
+    With `further`, more is tried than normal forms, which takes long where the statement is false.
     Every part of the certificate is plain data. It proves nothing until a `Checker` accepts it.
     """
-    finder = Finder(ask)
+    finder = Finder(ask, further)
     proof: dict[str, Any] = {}
     certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
     finder.check(certificate)

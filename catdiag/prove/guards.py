@@ -153,6 +153,19 @@ class Guards(Conditions):
             return self.attempt(ctx, t, path, "same", term_data(rest), [[term_data(c), _number(-factor)]])
         return t
 
+    def with_equations(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A polynomial where the equations that are known are put in."""
+        before = t
+        for fact in ctx.facts:
+            if fact.condition.op == "eq" and not fact.variables and not fact.guards:
+                t = self._put_in(ctx, t, path, fact.condition)
+        return t if t == before else self.normal(ctx, t, path)
+
+    def _put_in(self, ctx: Context, t: Term, path: Path, c: Term) -> Term:
+        if t.op in ("add", "mul") and not arithmetic(c):
+            return self.parts(ctx, t, path, lambda x, u, p: self._put_in(x, u, p, c))
+        return self._replaced(ctx, t, path, c)
+
     def _everywhere(
         self, ctx: Context, t: Term, path: Path, one: Term, other: Term, modulo: list[list[object]]
     ) -> Term:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import permutations
 
-from catdiag.kernel.context import Context, arithmetic
+from catdiag.kernel.context import Context, arithmetic, negate
 from catdiag.kernel.polynomial import Facts, Monomial, Poly, constant, plus, times, to_poly, to_term
 from catdiag.kernel.terms import BOT, Term, fn, term_data
-from catdiag.prove.conditions import COMPARISONS
+from catdiag.prove.conditions import COMPARISONS, SUM, reduces
 from catdiag.prove.guards import RING, is_guard
+from catdiag.prove.linear import combination
 from catdiag.prove.reduced import Reductions
 from catdiag.prove.trace import Path, Work
 
@@ -79,11 +81,33 @@ class Normaliser(Reductions):
         t = self.attempt(ctx, t, path, "larger")
         if t.op != "max":
             return t
+        t = self._without_smaller(ctx, t, path)
+        if t.op != "max":
+            return t
         out = self.attempt(ctx, t, path, "through")
         if out is not t:
             return self.region(ctx, out, path)
         if self.cases and all(map(ctx.real, t.args)):
-            return self.distinguished(ctx, t, path, fn("lt", t.args[0], t.args[1]))
+            plain = [a for a in t.args if not reduces(a, "max")]
+            if len(plain) > 1:
+                # Cases inside come first, so that conditions compare no cases.
+                lifted = self.lifted(ctx, t, path)
+                condition = fn("lt", plain[0], plain[1])
+                if lifted is None and not self.known(ctx, condition) and not self.known(ctx, negate(condition)):
+                    return self.distinguished(ctx, t, path, condition)
+                return lifted or t
+        return t
+
+    def _without_smaller(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum without arguments that comparisons which are known add up to be smaller than others."""
+        if not any(f.condition.op in ("lt", "le") and not arithmetic(f.condition) for f in ctx.facts):
+            return t
+        for low, high in permutations(range(len(t.args)), 2):
+            self.work.spend(SUM)
+            found = combination(ctx, fn("le", t.args[low], t.args[high]))
+            if found is not None:
+                t = self.step(ctx, t, path, "larger", [low, high], found)
+                return self._without_smaller(ctx, t, path) if t.op == "max" else t
         return t
 
     def _divide(self, ctx: Context, t: Term, path: Path) -> Term:

@@ -25,7 +25,7 @@ from kernel_programs import (
     tiles,
 )
 
-from catdiag.kernel import axioms, check, context, judge, loops
+from catdiag.kernel import check, context, judge, loops, reductions
 from catdiag.kernel.check import Checker
 from catdiag.kernel.context import Context
 from catdiag.kernel.loops import Meaning
@@ -126,7 +126,7 @@ ATTACKS = [
     Attack("a factor pulled out twice: Σ 3·a = 9·Σ a",
            program(A, [const("3"), apply("mul", 1, 0), reduce("sum", "x", 2)], 3),
            program(A, [const("9"), reduce("sum", "x", 0), apply("mul", 1, 2)], 3),
-           by([["pull", [], [0, 0]]], close="field"), [(axioms, "_positions", _loose_positions)]),
+           by([["pull", [], [0, 0]]], close="field"), [(reductions, "positions", _loose_positions)]),
     Attack("max (−1·a) = −1·max a",
            program(A, [const("-1"), apply("mul", 1, 0), reduce("max", "x", 2)], 3),
            program(A, [const("-1"), reduce("max", "x", 0), apply("mul", 1, 2)], 3),
