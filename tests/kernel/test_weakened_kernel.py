@@ -71,7 +71,7 @@ WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
     ("constant", Context, "positive_size", always),
     ("reindex", Context, "entails", always),
     ("reindex", reductions, "integer", always),
-    ("reindex", reductions, "to_poly", lambda t, ctx: {}),
+    ("reindex", reductions, "holds", always),
     ("telescope", reductions, "to_poly", lambda t, ctx: {}),
     ("through", Context, "positive_size", always),
     ("through", Context, "positive", always),
