@@ -107,6 +107,8 @@ class Context:
         self.polynomials: dict[Term, Poly] = {}
         self._plain: dict[Term, None] | None = None
         self._distances: list[Poly] | None = None
+        # The contexts under an index of a name, or ("") where a condition holds: what is found there is found once.
+        self._inner: dict[tuple[str, Term], Context] = {}
         # What is known in fewer ranges and facts is known here.
         self._parent = parent
         self._heads: dict[tuple[str, Data], list[tuple[Fact, Term, int]]] | None = None
@@ -117,10 +119,17 @@ class Context:
         """The context under one more index."""
         if name in self.ranges:
             raise KernelError(f"index {name} is in use")
-        return Context(self.ask, {**self.ranges, name: n}, self.facts, self.elements, self)
+        if (name, n) not in self._inner:
+            self._inner[name, n] = Context(self.ask, {**self.ranges, name: n}, self.facts, self.elements, self)
+        return self._inner[name, n]
 
     def with_condition(self, condition: Term) -> Context:
         """The context where one more condition holds; conjunctions are taken apart."""
+        if ("", condition) not in self._inner:
+            self._inner["", condition] = self if condition in self._conditions() else self._where(condition)
+        return self._inner["", condition]
+
+    def _where(self, condition: Term) -> Context:
         found: list[Fact] = []
         stack = [condition]
         while stack:

@@ -59,12 +59,12 @@ def exp_add(ctx: Context, t: Term, chosen: Any) -> Term:
 
 
 def bottom(ctx: Context, t: Term) -> Term:
-    """−∞ + t = −∞; exp(−∞) = 0; a product with −∞ is 0, and so are its inverse, logarithm and root."""
+    """−∞ + t = −∞; exp(−∞) = 0; a product with −∞ or 0 is 0, and so are the inverse, logarithm and root of −∞."""
     if t.op == "add" and BOT in t.args:
         return BOT
-    if t.op in ("exp", "mul", "inv", "log", "sqrt") and BOT in t.args:
+    if (t.op in ("exp", "mul", "inv", "log", "sqrt") and BOT in t.args) or (t.op == "mul" and ZERO in t.args):
         return ZERO
-    raise KernelError(f"{t} has no part that is −∞")
+    raise KernelError(f"{t} has no part that is −∞ or 0")
 
 
 def lattice(ctx: Context, t: Term) -> Term:

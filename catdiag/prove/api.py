@@ -228,7 +228,12 @@ def certify(ask: Ask, statement: dict[str, Any], further: bool = True) -> Theore
 
 
 def certify_equation(
-    ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), through: Sequence[tuple[int, int]] = ()
+    ask: Ask,
+    f: Diagram,
+    g: Diagram,
+    assume: Sequence[str] = (),
+    through: Sequence[tuple[int, int]] = (),
+    further: bool = True,
 ) -> Theorem:
     """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (`prove.cut`).
 
@@ -240,7 +245,7 @@ def certify_equation(
     from catdiag.prove.find import Open
 
     if not through and not has_generators(f) and not has_generators(g):
-        return certify(ask, statement_of(f, g, assume))
+        return certify(ask, statement_of(f, g, assume), further)
 
     def equal(a: Diagram, b: Diagram) -> bool:
         try:

@@ -24,7 +24,7 @@ from catdiag.kernel.terms import (
     term_data,
 )
 from catdiag.prove.linear import combination, linear
-from catdiag.prove.trace import Path, Trace
+from catdiag.prove.trace import Path, Trace, Work
 
 COMPARISONS = ("lt", "le", "eq")
 
@@ -36,6 +36,11 @@ SUM = 40
 class Conditions(Trace):
     """How conditions are rewritten; `normal` is that of the whole normal form."""
 
+    def __init__(self, work: Work | None = None) -> None:
+        super().__init__(work)
+        # What was found not to be decided.
+        self._open: set[tuple[Context, Term]] = set()
+
     def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
         """The normal form of a closed term in a context."""
         raise NotImplementedError
@@ -46,8 +51,14 @@ class Conditions(Trace):
 
     def decided(self, ctx: Context, t: Term, path: Path) -> Term:
         """A comparison as `true` or `false` if it is known here, by adding up what is known or by the kernel."""
-        if t.op not in COMPARISONS:
+        if t.op not in COMPARISONS or (ctx, t) in self._open:
             return t
+        result = self._decided(ctx, t, path)
+        if result is t:
+            self._open.add((ctx, t))
+        return result
+
+    def _decided(self, ctx: Context, t: Term, path: Path) -> Term:
         for goal in (t, negate(t)) if t.op != "eq" else ():
             self.work.spend(SUM)
             found = combination(ctx, goal)
@@ -203,9 +214,9 @@ def _is_maximum(t: Term) -> bool:
     return t.op == "max" or (t.op == "big" and t.data == "max")
 
 
-def reduces(t: Term, monoid: str) -> bool:
-    """Whether there is a reduction by a monoid in a term."""
-    return (t.op == "big" and t.data == monoid) or any(reduces(a, monoid) for a in t.args)
+def compares_maxima(t: Term) -> bool:
+    """Whether a polynomial has a maximum over an axis for an atom, which no condition decides."""
+    return (t.op == "big" and t.data == "max") or (t.op in ("add", "mul") and any(map(compares_maxima, t.args)))
 
 
 def upright(ctx: Context, c: Term) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from catdiag.kernel.context import Context, arithmetic, negate
 from catdiag.kernel.polynomial import leading, to_poly, to_term
-from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, Term, leaves, sub, term_data
+from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, KernelError, Term, leaves, sub, term_data
 from catdiag.prove.conditions import Conditions, upright
 from catdiag.prove.trace import Path
 
@@ -33,26 +33,26 @@ class Guards(Conditions):
         c, yes, no = t.args
         if c in (TRUE, FALSE) or (yes == no and not alike):
             return self.normal(ctx, self.step(ctx, t, path, "decide"), path)
+        if not arithmetic(c) and (ctx.entails(c) or ctx.entails(negate(c))):
+            return self.normal(ctx, self.step(ctx, t, path, "decide"), path)
         if c.op in ("not", "and", "or"):
             return self.case(ctx, self.step(ctx, t, path, "turn", "connective"), path, alike)
         if c.op in ("lt", "le") and not upright(ctx, c):
             return self.case(ctx, self.step(ctx, t, path, "turn", "opposite"), path, alike)
         real = ctx.with_condition(c).real(yes) and ctx.with_condition(negate(c)).real(no)
-        if real and c.op == "le" and not arithmetic(c):
-            return self.case(ctx, self.step(ctx, t, path, "turn", "equal"), path, alike)
+        weak = c.op == "le" and not arithmetic(c)
+        if real and weak and not alike:
+            return self.case(ctx, self.step(ctx, t, path, "turn", "equal"), path)
         if is_guard(t):
             return t
         t = self.part(ctx, t, path, 1, self.normal)
-        if t.args[2].op == "ite" and t.args[2].args[1] == t.args[2].args[2] == yes and alike:
-            # `0 ≤ p` became `0 < p`, else `0 = p`.
-            t = self.part(ctx, t, path, 2, lambda x, u, p: self.case(x, u, p, True))
-        else:
-            t = self.part(ctx, t, path, 2, self.normal)
+        t = self.part(ctx, t, path, 2, self.normal)
         if t.args[1] == t.args[2]:
             return self.step(ctx, t, path, "decide")
-        guarded = self.attempt(ctx, t, path, "guard")
-        if guarded is not t:
-            return self.ring(ctx, guarded, path)
+        if ctx.real(t.args[1]) and ctx.real(t.args[2]):
+            if weak:
+                t = self.part(ctx, self.step(ctx, t, path, "turn", "equal"), path, 2, self.case)
+            return self.ring(ctx, self.attempt(ctx, t, path, "guard"), path)
         earlier = [b.args[0] for b in t.args[1:] if b.op == "ite" and not is_guard(b) and b.args[0].key < c.key]
         if earlier:
             # Distinctions between values that are not real are nested in the order of their conditions.
@@ -65,7 +65,7 @@ class Guards(Conditions):
 
     def lifted(self, ctx: Context, t: Term, path: Path) -> Term | None:
         """The normal form of a term that has case distinctions in its arguments; None for others."""
-        condition = next(_distinctions(t), None)
+        condition = next(_distinctions(ctx, t), None)
         if condition is None:
             return None
         if t.op in LOGICAL:
@@ -144,7 +144,10 @@ class Guards(Conditions):
                     modulo: list[list[object]] = [[term_data(c), term_data(ONE if one is c.args[0] else _MINUS)]]
                     return self._everywhere(ctx, t, path, one, other, modulo)
             return t
-        p = to_poly(sub(c.args[1], c.args[0]), ctx)
+        try:
+            p = to_poly(sub(c.args[1], c.args[0]), ctx)
+        except KernelError:
+            return t
         lead = leading({m: a for m, a in p.items() if m} or p)
         if len(lead) == 1 and lead[0][0] == t and lead[0][1] == 1:
             factor = 1 / p[lead]
@@ -201,11 +204,14 @@ def _has_cases(t: Term) -> bool:
     return t.op == "ite" or any(_has_cases(a) for a in t.args)
 
 
-def _distinctions(t: Term) -> Iterator[Term]:
-    """The conditions that the arguments of a term turn on, not looked for inside reductions and maxima."""
+def _distinctions(ctx: Context, t: Term) -> Iterator[Term]:
+    """The conditions that the arguments of a term turn on, not looked for inside reductions and maxima.
+
+    A case that is real though a branch is not everywhere (a maximum, or a number where that is −∞) is an atom.
+    """
     for a in t.args:
         if a.op == "ite":
-            if not a.args[0].loose:
+            if not a.args[0].loose and (is_guard(a) or not ctx.real(a)):
                 yield a.args[0]
         elif a.op not in ("big", "max"):
-            yield from _distinctions(a)
+            yield from _distinctions(ctx, a)

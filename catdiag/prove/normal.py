@@ -13,12 +13,15 @@ from itertools import permutations
 
 from catdiag.kernel.context import Context, arithmetic, negate
 from catdiag.kernel.polynomial import Facts, Monomial, Poly, constant, plus, times, to_poly, to_term
-from catdiag.kernel.terms import BOT, Term, fn, term_data
-from catdiag.prove.conditions import COMPARISONS, SUM, reduces
+from catdiag.kernel.terms import BOT, ZERO, Term, fn, term_data
+from catdiag.prove.conditions import COMPARISONS, SUM, compares_maxima
 from catdiag.prove.guards import RING, is_guard
 from catdiag.prove.linear import combination
 from catdiag.prove.reduced import Reductions
 from catdiag.prove.trace import Path, Work
+
+_SMALL = 6
+"""The weight below which a normal form is found anew each time."""
 
 
 class Normaliser(Reductions):
@@ -33,6 +36,20 @@ class Normaliser(Reductions):
 
     def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
         """The normal form of a closed term in a context."""
+        if t.weight < _SMALL:
+            return self._normal(ctx, t, path)
+        key = (self.cases, ctx, t)
+        found = self.work.known.get(key)
+        if found is None:
+            start = len(self.steps)
+            result = self._normal(ctx, t, path)
+            steps = [[rule, at[len(path) :], *args] for rule, at, *args in self.steps[start:]]
+            self.work.known[key] = result, steps
+            return result
+        self.steps += [[rule, [*path, *at], *args] for rule, at, *args in found[1]]
+        return found[0]
+
+    def _normal(self, ctx: Context, t: Term, path: Path) -> Term:
         if t.op in RING:
             return self.region(ctx, t, path)
         if t.op == "big":
@@ -67,7 +84,7 @@ class Normaliser(Reductions):
         if t.op not in RING:
             return self.normal(ctx, t, path)
         t = self.parts(ctx, t, path, self._atoms)
-        if BOT in t.args:
+        if BOT in t.args or (t.op == "mul" and ZERO in t.args):
             return self.step(ctx, t, path, "bottom")
         if t.op not in ("add", "mul") or any(a.op == "ite" and not is_guard(a) for a in t.args):
             t = self._of_cases(ctx, t, path)
@@ -88,7 +105,7 @@ class Normaliser(Reductions):
         if out is not t:
             return self.region(ctx, out, path)
         if self.cases and all(map(ctx.real, t.args)):
-            plain = [a for a in t.args if not reduces(a, "max")]
+            plain = [a for a in t.args if not compares_maxima(a)]
             if len(plain) > 1:
                 # Cases inside come first, so that conditions compare no cases.
                 lifted = self.lifted(ctx, t, path)

@@ -15,10 +15,14 @@ Change = Callable[[Context, Term, Path], Term]
 
 
 class Work:
-    """How much may still be rewritten, in parts of terms: a count, so that the limit does not depend on the machine."""
+    """How much may still be rewritten, in parts of terms: a count, so that the limit does not depend on the machine.
+
+    `known` are the normal forms found so far: of a term in a context, in a mode, with the steps to it.
+    """
 
     def __init__(self, parts: int = 300_000) -> None:
         self.left = parts
+        self.known: dict[tuple[bool, Context, Term], tuple[Term, list[list[Any]]]] = {}
 
     def spend(self, parts: int) -> None:
         """Takes parts away. Raises TooLarge when there are none left."""

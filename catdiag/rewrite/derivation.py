@@ -81,10 +81,12 @@ class Derivation:
         base = self.ungrouped if self.ungrouped is not None else self.diagram
         title = f"{self.source.title or 'it'}.stream({axis!r})"
         reasons: list[str] = []
-        for candidate in candidates(base, axis):
+        # Each state is tried by normal forms before more is tried for any.
+        found = list(candidates(base, axis))
+        for candidate, further in [(c, further) for further in (False, True) for c in found]:
             streamed = _titled(candidate.diagram, title)
             try:
-                theorem = self._prove(streamed)
+                theorem = self._prove(streamed, further)
             except _NotProved as error:
                 if error.reason not in reasons:
                     reasons.append(error.reason)
@@ -121,14 +123,14 @@ class Derivation:
         step = Step(f"group {' '.join(names)}", grouped, theorem)
         return replace(self, diagram=grouped, groups=(*self.groups, *names), steps=(*self.steps, step))
 
-    def _prove(self, diagram: Diagram) -> Theorem:
+    def _prove(self, diagram: Diagram, further: bool = True) -> Theorem:
         from catdiag.kernel.terms import KernelError
         from catdiag.prove.api import Interrupted, certify_equation
         from catdiag.prove.find import Open
         from catdiag.solvers.z3 import SolverInterrupted
 
         try:
-            theorem = certify_equation(self.ask, self.source, diagram, self.assume)
+            theorem = certify_equation(self.ask, self.source, diagram, self.assume, further=further)
         except Open as error:
             raise _NotProved(error.goal) from error
         except SolverInterrupted as error:

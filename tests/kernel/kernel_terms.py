@@ -214,8 +214,12 @@ class Maker:
         if rule == "turn":
             how = self.one("connective", "connective", "opposite", "equal", "max")
             c, d = self.truth(), self.truth()
-            wanted = {"connective": self.one(fn("and", c, d), fn("or", c, d, self.truth()), fn("not", c)),
-                      "opposite": c, "equal": fn("le", self.number(1), self.number(1)), "max": fn("or", c, d)}  # fmt: skip
+            wanted = {
+                "connective": self.one(fn("and", c, d), fn("or", c, d, self.truth()), fn("not", c)),
+                "opposite": c,
+                "equal": fn("le", self.number(1), self.number(1)),
+                "max": fn("or", c, d),
+            }
             branches = (ONE, ZERO) if how == "max" and self.rng.random() < 0.9 else (inner(1), inner(1))
             return fn("ite", wanted[how], *branches), [how]
         if rule == "distinguish":
@@ -358,8 +362,12 @@ class Maker:
         n, b0 = self.length(), Term("b", 0)
         kind = self.one("one", "one", "reverse", "shift", "less")
         k = self.one(self.position(), ONE, num(2), size("m"), num(Fraction(1, 2)))
-        guards = {"one": lambda i: fn("eq", i, i if self.rng.random() < 0.1 else k), "reverse": lambda i: fn("le", ZERO, i),
-                  "shift": lambda i: fn("le", ONE, i), "less": lambda i: fn("lt", i, size("p"))}  # fmt: skip
+        guards = {
+            "one": lambda i: fn("eq", i, i if self.rng.random() < 0.1 else k),
+            "reverse": lambda i: fn("le", ZERO, i),
+            "shift": lambda i: fn("le", ONE, i),
+            "less": lambda i: fn("lt", i, size("p")),
+        }
 
         def guarded() -> Term:
             here = idx(self.indices[-1])
