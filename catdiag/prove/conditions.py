@@ -159,7 +159,12 @@ class Conditions(Trace):
             return self.part(ctx, t, path, 1, self.binders_in_order)
         free = [a for a in (at.args if at.op == "and" else (at,)) if "%some" not in leaves(a, "idx")]
         if free:
-            return self.normal(ctx, self.step(ctx, t, path, "distinguish", term_data(free[0])), path)
+            t = self.step(ctx, t, path, "distinguish", term_data(free[0]))
+            for k in (0, 1):
+                # The condition comes out before it could be found again in what says that an index exists.
+                t = self.part(ctx, t, path, k, lambda c, u, p: self.part(c, u, p, 1, self.normal))
+                t = self.part(ctx, t, path, k, lambda c, u, p: self.step(c, u, p, "logic"))
+            return self.logic(ctx, t, path)
         return t
 
     def _exists_body(self, ctx: Context, t: Term, path: Path) -> Term:

@@ -183,14 +183,21 @@ class Guards(Conditions):
         inverted = {a.args[0] for a in t.args if a.op == "inv"}
         for a in t.args:
             if a in inverted and not ctx.nonzero(a):
-                condition = Term("eq", None, (ZERO, a))
-                if ctx.entails(condition):
-                    others = list(t.args)
-                    others.remove(a)
-                    factor = Term("mul", None, (_MINUS, *others))
-                    return self.step(ctx, t, path, "same", term_data(ZERO), [[term_data(condition), term_data(factor)]])
-                return self.distinguished(ctx, t, path, condition)
+                return self._by_zero(ctx, t, path, a)
         return t
+
+    def _by_zero(self, ctx: Context, t: Term, path: Path, a: Term) -> Term:
+        """A product with a factor a, where a is 0 and where it is not."""
+        condition = Term("eq", None, (ZERO, a))
+        t = self.step(ctx, t, path, "distinguish", term_data(condition))
+        others = list(t.args[1].args)
+        others.remove(a)
+        factor = Term("mul", None, (_MINUS, *others))
+        modulo = [[term_data(condition), term_data(factor)]]
+        t = self.part(ctx, t, path, 1, lambda c, u, p: self.step(c, u, p, "same", term_data(ZERO), modulo))
+        t = self.part(ctx, t, path, 2, self.ring)
+        done = self.attempt(ctx, t, path, "decide")
+        return done if done is not t else self.ring(ctx, self.step(ctx, t, path, "guard"), path)
 
 
 _MINUS = Term("num", -ONE.data)  # type: ignore[operator]

@@ -20,7 +20,7 @@ class Work:
     `known` are the normal forms found so far: of a term in a context, in a mode, with the steps to it.
     """
 
-    def __init__(self, parts: int = 300_000) -> None:
+    def __init__(self, parts: int = 150_000) -> None:
         self.left = parts
         self.known: dict[tuple[bool, Context, Term], tuple[Term, list[list[Any]]]] = {}
 
