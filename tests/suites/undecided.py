@@ -13,9 +13,7 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
         "reductions: minimum of exponentials",
         "reductions: negative scale turns a maximum",
     ),
-    "truth values by cases": (
-        "reductions: any by a count",
-    ),
+    "truth values by cases": ("reductions: any by a count",),
     "what is known of a maximum or a sum from each of its elements": (
         "reductions: maximum capped",
         "reductions: deviation from the maximum",
@@ -26,9 +24,7 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
         "reductions: sum of all but the first",
         "optimisers: window as a difference of causal sums",
     ),
-    "exponentials of cases with minus infinity": (
-        "normalisers: causal softmax without its stabiliser",
-    ),
+    "exponentials of cases with minus infinity": ("normalisers: causal softmax without its stabiliser",),
     "digits of an index in another layout": (
         "shapes: through a common merged axis",
         "shapes: unit axis merged and split",
@@ -84,5 +80,4 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
         "positions: sum of two halves",
         "positions: quotient by a product of sizes",
     ),
-    "differences that floats do not show": ("elementwise: root of two rounded",),
 }
