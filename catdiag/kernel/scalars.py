@@ -290,7 +290,9 @@ def logic(ctx: Context, t: Term) -> Term:
             return logic(ctx, fn("or" if inner.op == "and" else "and", *(logic(ctx, fn("not", a)) for a in inner.args)))
         if inner in (TRUE, FALSE):
             return FALSE if inner == TRUE else TRUE
-        return t if inner.op not in ("not", "lt", "le") else negate(inner)
+        # That something holds of an index, 0 < max_i [c(i)], keeps its words.
+        some = inner.op == "lt" and inner.args[0] == ZERO and inner.args[1].op == "big"
+        return t if some or inner.op not in ("not", "lt", "le") else negate(inner)
     if t.op not in ("and", "or"):
         raise KernelError(f"{t} is no connective")
     neutral, absorbing = (TRUE, FALSE) if t.op == "and" else (FALSE, TRUE)
