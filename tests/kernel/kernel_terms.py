@@ -418,7 +418,12 @@ class Maker:
             return (t.args[1], [], found[0]) if logical and not t.args[1].loose else (t, [1], found[0])
         t, args = self.shaped(rule)
         if t.op in ("lt", "le", "eq", "and", "or", "not", "true", "false", "holds"):
+            if self.rng.random() < 0.5:
+                return fn(self.one("and", "or"), self.truth(), t), [1], args
             return fn("ite", t, self.number(1), self.number(1)), [0], args
+        if self.rng.random() < 0.3:
+            branches = self.one((ONE, ZERO), (self.number(1), ZERO), (ZERO, ONE), (ONE, num(2)))
+            return mul(fn("ite", self.truth(), *branches), t), [1], args
         if self.rng.random() < 0.5:
             return fn("ite", self.truth(), t, self.number(1)), [1], args
         return fn("ite", self.truth(), self.number(1), t), [2], args

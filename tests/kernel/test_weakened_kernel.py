@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from catdiag.kernel.terms import (
     num,
     read,
     size,
+    term_data,
 )
 
 
@@ -210,3 +212,34 @@ def test_a_value_and_its_inverse_do_not_cancel_in_an_exponent() -> None:
     a = read("A")
     result = axioms.apply(ctx, fn("exp", mul(a, fn("inv", a))), "ring", [])
     assert "read" in result.key
+
+
+def test_a_part_knows_what_is_said_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factor beside [c] may be changed where c holds, a part of `c ∧ d` where the other does, of `∨` where not."""
+    ctx, c = _knows(), fn("lt", ZERO, read("C"))
+    value = fn("exp", fn("log", read("C")))
+    assert axioms.apply(ctx, mul(fn("ite", c, ONE, ZERO), value), "ring", [1]).args[1] == read("C")
+    assert axioms.apply(ctx, fn("and", c, c), "decide", [1]) == fn("and", c, TRUE)
+    assert axioms.apply(ctx, fn("or", c, c), "decide", [1]).args[1] != TRUE
+    for beside in (fn("ite", c, ONE, num(2)), fn("ite", c, ZERO, ONE)):
+        assert axioms.apply(ctx, mul(beside, value), "ring", [1]) == mul(beside, value)
+    assert axioms.apply(ctx, add(fn("ite", c, ONE, ZERO), value), "ring", [1]).args[1] == value
+    monkeypatch.setattr(reductions, "support", lambda monoid, t: [t.args[0]] if t.op == "ite" else [])
+    beside = fn("ite", c, ONE, num(2))
+    assert axioms.apply(ctx, mul(beside, value), "ring", [1]) == mul(beside, read("C"))
+
+
+def test_telescopes_and_bijections_start_and_end_where_they_should() -> None:
+    ctx, n, i = _knows(), size("n"), bound(0)
+    half = num(Fraction(1, 2))
+    good, off = mul(half, i, add(i, MINUS)), add(mul(half, i, add(i, MINUS)), ONE)
+    assert axioms.apply(ctx, big("sum", n, i), "telescope", [], [term_data(good)]) == mul(half, n, add(n, MINUS))
+    for wrong in (off, mul(half, i, i)):
+        with pytest.raises(KernelError):
+            axioms.apply(ctx, big("sum", n, i), "telescope", [], [term_data(wrong)])
+    t = big("sum", n, read("A", i))
+    reverse = term_data(add(n, MINUS, mul(MINUS, i)))
+    assert axioms.apply(ctx, t, "reindex", [], [term_data(n), reverse, reverse]) != t
+    for length, forth, back in ((n, i, add(i, ONE)), (n, add(i, ONE), add(i, MINUS)), (add(n, ONE), i, i), (ONE, i, i)):
+        with pytest.raises(KernelError):
+            axioms.apply(ctx, t, "reindex", [], list(map(term_data, (length, forth, back))))
