@@ -215,7 +215,7 @@ class Box:
         if isinstance(op, Reduce):
             return f"{op.monoid}[{op.axis}]"
         if isinstance(op, (Index, SizeOf)):
-            return f"{type(op).__name__.lower()}[{op.axis if isinstance(op, Index) else op.size}]"
+            return f"{type(op).__name__.lower()}[{op.axis if isinstance(op, Index) else show_size(op.size)}]"
         if isinstance(op, Const):
             return "-inf" if op.value is None else str(op.value)
         if isinstance(op, (Reindex, View, Call, Generic)):
