@@ -17,6 +17,8 @@ R = TypeVar("R")
 
 # An exception that is raised while an object is being deleted is lost: it is raised again after this many seconds.
 _AGAIN = 0.5
+# Steps of Python in which an exception that was raised from outside is heard: at the first that goes back in a loop.
+_STEPS = 100
 # How soon it is looked again whether an import has ended, in seconds.
 _SOON = 0.005
 
@@ -63,7 +65,10 @@ def within(seconds: float | None, work: Callable[[], R]) -> R:
                 ended.set()
                 if watcher.ident is not None:
                     watcher.join()
-                _raise_in(worker, None)
+                # One that is on its way is heard in this loop. Taking it back would leave Python looking for it for
+                # ever, and under a debugger or a profiler doing nothing else.
+                for _ in range(_STEPS):
+                    pass
                 return
             except _Stop:
                 continue
@@ -90,7 +95,6 @@ def _importing(thread: int) -> bool:
     return False
 
 
-def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
-    """Raises an exception in a thread at its next step; None takes back one that was not raised yet."""
-    exception = ctypes.py_object() if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), exception)
+def _raise_in(thread: int, kind: type[BaseException]) -> None:
+    """Raises an exception in a thread at its next step."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))

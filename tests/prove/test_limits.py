@@ -250,3 +250,21 @@ def test_numbers_of_arrays_and_elements_that_differ() -> None:
             cd.prove(f, g)
         for word in words:
             assert word in str(error.value), str(error.value)
+
+
+TRACED = """
+import sys
+import catdiag as cd
+f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
+cd.prove(f, f)
+calls = []
+sys.settrace(lambda frame, event, arg: calls.append(event))
+cd.prove(f, f)
+sys.settrace(None)
+print(len(calls) > 100)
+"""
+
+
+def test_debuggers_and_profilers_see_the_work_before_and_after() -> None:
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
