@@ -24,7 +24,7 @@ Rule = Callable[..., Term]
 RULES: dict[str, Rule] = {
     "split": r.split, "nest": r.nest, "empty": r.empty, "single": r.single, "part": r.part, "join": r.join,
     "pull": r.pull, "push": r.push, "scale": r.scale, "swap": r.swap, "constant": r.constant, "reindex": r.reindex,
-    "telescope": r.telescope, "through": r.through,
+    "shift": r.shift, "telescope": r.telescope, "through": r.through,
     "ring": s.ring, "flatten": s.flatten, "exp_add": s.exp_add, "bottom": s.bottom, "lattice": s.lattice,
     "larger": s.larger, "divide": s.divide, "compare": s.compare, "difference": s.difference, "order": s.order,
     "logic": s.logic, "decide": s.decide, "guard": s.guard, "turn": s.turn, "distinguish": s.distinguish,
@@ -32,7 +32,7 @@ RULES: dict[str, Rule] = {
 }  # fmt: skip
 AXIOMS = {
     "split": "A5", "nest": "A4", "empty": "A5", "single": "A5", "part": "A3", "join": "A3", "pull": "A3", "push": "A3",
-    "scale": "A3", "swap": "A4", "constant": "A8", "reindex": "A6", "telescope": "A8", "through": "A7",
+    "scale": "A3", "swap": "A4", "constant": "A8", "reindex": "A6", "shift": "A5", "telescope": "A8", "through": "A7",
     "ring": "A7", "flatten": "A7", "exp_add": "A7", "bottom": "A7", "lattice": "A3", "larger": "A9", "divide": "A7",
     "compare": "A7", "difference": "A7", "order": "A9", "logic": "A7", "decide": "A7", "guard": "A7", "turn": "A7",
     "distinguish": "A7", "same": "A7", "field": "A7", "equal": "A2",

@@ -23,6 +23,7 @@ from catdiag.kernel.terms import (
     idx,
     maximum,
     mul,
+    num,
     open_body,
     sub,
 )
@@ -198,6 +199,23 @@ def reindex(ctx: Context, t: Term, length: Any, forth: Any, back: Any) -> Term:
         if not holds(c, fn("eq", x, y)):
             raise KernelError(f"{x} is not known to be {y}")
     return big(monoid, m, close_body(open_body(body, to), j))
+
+
+def shift(ctx: Context, t: Term, way: Any) -> Term:
+    """A5: Σ_{i<n} t(i) = t(0) + Σ_{i<n} t(i + 1) − t(n) (`up`) = t(n − 1) + Σ_{i<n} t(i − 1) − t(−1) (`down`).
+
+    n is natural, and t real from 0 to n, or from −1 to n − 1. With t(n) added, both sides of the first are
+    Σ_{i<n+1} t(i); the second is the first for t(i − 1).
+    """
+    _, n, body = reduction(t, "sum")
+    inner, name, at = opened(ctx, n, body)
+    if way not in ("up", "down") or not natural(n):
+        raise KernelError(f"{t} is not moved {str(way)[:20]!r} over {n}")
+    first, last = (ZERO, n) if way == "up" else (sub(n, ONE), num(-1))
+    if not inner.real(at) or not ctx.real(open_body(body, last)):
+        raise KernelError(f"the summands of {t} are not known to be real")
+    moved = open_body(body, add(idx(name), num(1 if way == "up" else -1)))
+    return add(open_body(body, first), big("sum", n, close_body(moved, name)), mul(num(-1), open_body(body, last)))
 
 
 def support(monoid: str, t: Term) -> list[Term]:

@@ -7,12 +7,9 @@ believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fractions import Fraction
 from itertools import permutations
 
 from catdiag.kernel.context import Context, arithmetic, negate
-from catdiag.kernel.polynomial import Facts, Monomial, Poly, constant, plus, times, to_poly, to_term
 from catdiag.kernel.terms import BOT, ZERO, Term, fn, term_data
 from catdiag.prove.conditions import COMPARISONS, SUM, compares_maxima
 from catdiag.prove.guards import RING, is_guard
@@ -57,7 +54,7 @@ class Normaliser(Reductions):
         if t.op == "ite":
             return self.case(ctx, t, path)
         if not t.args:
-            return t
+            return self.position(ctx, t, path)
         if t.op in ("lt", "le") and self._says_some(t):
             return self._exists(ctx, t, path)
         t = self.parts(ctx, t, path, self.normal)
@@ -66,7 +63,7 @@ class Normaliser(Reductions):
         if t.op in ("and", "or", "not"):
             return self.logic(ctx, t, path)
         if t.op == "div":
-            return self._divide(ctx, t, path)
+            return self.divided(ctx, t, path)
         if t.op in COMPARISONS:
             return self.comparison(ctx, t, path)
         return self._of_cases(ctx, t, path)
@@ -126,39 +123,6 @@ class Normaliser(Reductions):
                 t = self.step(ctx, t, path, "larger", [low, high], found)
                 return self._without_smaller(ctx, t, path) if t.op == "max" else t
         return t
-
-    def _divide(self, ctx: Context, t: Term, path: Path) -> Term:
-        """⌊a/n⌋ for normal a and n, where a is a multiple of n and a remainder below n."""
-        if not arithmetic(t):
-            return t
-        for q, r in _quotients(to_poly(t.args[0], ctx), to_poly(t.args[1], ctx), ctx):
-            divided = self.attempt(ctx, t, path, "divide", term_data(to_term(q)), term_data(to_term(r)))
-            if divided is not t:
-                return divided
-        return t
-
-
-def _quotients(a: Poly, n: Poly, facts: Facts) -> Iterator[tuple[Poly, Poly]]:
-    """Polynomials q and r with a = q·n + r, by division, for each choice of a leading monomial of n."""
-    for lead, c in n.items():
-        q: Poly = {}
-        r = a
-        for _ in range(len(a) + 1):
-            found = next((m for m in r if (r[m] / c).denominator == 1 and _over(m, lead) is not None), None)
-            over = None if found is None else _over(found, lead)
-            if found is None or over is None:
-                break
-            part = {over: r[found] / c}
-            q, r = plus(q, part), plus(r, times(constant(Fraction(-1)), times(part, n, facts), facts))
-        yield q, r
-
-
-def _over(m: Monomial, n: Monomial) -> Monomial | None:
-    """The monomial that n must be multiplied by to give m."""
-    powers = dict(m)
-    for a, e in n:
-        powers[a] = powers.get(a, Fraction(0)) - e
-    return tuple((a, e) for a, e in powers.items() if e) if all(e >= 0 for e in powers.values()) else None
 
 
 __all__ = ["Normaliser", "Work"]

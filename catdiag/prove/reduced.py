@@ -31,11 +31,12 @@ from catdiag.kernel.terms import (
     term_data,
 )
 from catdiag.prove.binders import canonical_order
-from catdiag.prove.guards import RING, Guards, is_guard
+from catdiag.prove.guards import RING, is_guard
+from catdiag.prove.indices import Indices, guards_of
 from catdiag.prove.trace import Change, Path
 
 
-class Reductions(Guards):
+class Reductions(Indices):
     """How reductions are rewritten."""
 
     def region(self, ctx: Context, t: Term, path: Path) -> Term:
@@ -87,6 +88,9 @@ class Reductions(Guards):
         joined = self.attempt(ctx, t, path, "through")
         if joined is not t:
             return self.normal(ctx, joined, path)
+        turned = self.turned(ctx, t, path)
+        if turned is not None:
+            return turned
         if monoid == "sum":
             return self._sum(ctx, t, path)
         if monoid == "max":
@@ -99,7 +103,7 @@ class Reductions(Guards):
         """A reduction whose guards fix its index, at that index; None for others."""
         name = "%here"
         at = open_body(t.args[1], idx(name))
-        for condition in _guards(str(t.data), at):
+        for condition in guards_of(str(t.data), at):
             for k in _solutions(ctx, condition, name):
                 found = self._at_index(ctx, t, path, k)
                 if found is not None:
@@ -259,16 +263,6 @@ class Reductions(Guards):
         if depth == 0:
             return change(ctx, t, path)
         return self.under(ctx, t, path, lambda c, u, p: self.at_depth(c, u, p, depth - 1, change))
-
-
-def _guards(monoid: str, t: Term) -> Iterator[Term]:
-    """The conditions without which a body is the unit."""
-    if t.op == "ite":
-        yield from t.args[0].args if t.args[0].op == "and" else (t.args[0],)
-        yield from _guards(monoid, t.args[1])
-    elif t.op == "mul" and monoid == "sum":
-        for a in t.args:
-            yield from _guards(monoid, a)
 
 
 def _solutions(ctx: Context, condition: Term, name: str) -> Iterator[Term]:

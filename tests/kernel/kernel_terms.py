@@ -205,6 +205,8 @@ class Maker:
             return big(monoid, self.length(), c), []
         if rule == "reindex":
             return self.reindexed(monoid, inner)
+        if rule == "shift":
+            return self.over("sum", self.length(), lambda: inner(1)), [self.one("up", "down")]
         if rule == "join":
             n = self.length()
             parts = [self.over(monoid, n if self.rng.random() < 0.9 else self.length(), lambda: inner(1)) for _ in "ab"]

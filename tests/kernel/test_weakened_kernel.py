@@ -74,6 +74,7 @@ WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
     ("reindex", Context, "entails", always),
     ("reindex", reductions, "integer", always),
     ("reindex", reductions, "holds", always),
+    ("shift", Context, "real", always),
     ("telescope", reductions, "to_poly", lambda t, ctx: {}),
     ("through", Context, "positive_size", always),
     ("through", Context, "positive", always),
