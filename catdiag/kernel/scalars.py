@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import gcd
 from typing import Any
 
-from catdiag.kernel.arguments import given, opened, positions, reduction
+from catdiag.kernel.arguments import given, integer, opened, positions, reduction
 from catdiag.kernel.context import Context, arithmetic, match, negate
 from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
 from catdiag.kernel.terms import (
@@ -341,12 +341,12 @@ def _combined(ctx: Context, goal: Term, combination: Any) -> bool:
     """Whether 0 < p, or 0 ≤ p, follows by adding up known comparisons 0 < q, 0 ≤ q and 0 = q."""
     if goal.op not in ("lt", "le"):
         return False
-    rest, strict = _gap(ctx, goal), goal.op == "lt" and not arithmetic(goal)
+    rest, strict = _gap(ctx, goal), goal.op == "lt" and not whole(ctx, goal)
     for data, coefficient in combination:
         known, c = given(ctx, data, logical=True), Fraction(coefficient)
         if known.op not in ("lt", "le", "eq") or not ctx.entails(known) or (c <= 0 and known.op != "eq"):
             return False
-        strict = strict and (known.op != "lt" or arithmetic(known))
+        strict = strict and (known.op != "lt" or whole(ctx, known))
         rest = plus(rest, {m: -c * a for m, a in _gap(ctx, known).items()})
     left = rest.pop((), Fraction(0))
     return not rest and (left > 0 or (left == 0 and not strict))
@@ -355,7 +355,12 @@ def _combined(ctx: Context, goal: Term, combination: Any) -> bool:
 def _gap(ctx: Context, c: Term) -> Poly:
     """b − a for a comparison of a with b; 1 less for a < b of integers, which says a + 1 ≤ b."""
     p = to_poly(sub(c.args[1], c.args[0]), ctx)
-    return plus(p, {(): Fraction(-1)}) if c.op == "lt" and arithmetic(c) else p
+    return plus(p, {(): Fraction(-1)}) if c.op == "lt" and whole(ctx, c) else p
+
+
+def whole(ctx: Context, c: Term) -> bool:
+    """Whether a comparison is one of integers by their form."""
+    return all(integer(ctx, a) for a in c.args)
 
 
 def guard(ctx: Context, t: Term) -> Term:

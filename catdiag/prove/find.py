@@ -17,6 +17,7 @@ from catdiag.kernel.judge import Json, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
 from catdiag.prove.cases import Meeting
+from catdiag.prove.linear import combination
 from catdiag.prove.normal import Normaliser, Work
 
 
@@ -82,6 +83,10 @@ class Finder(Checker):
                 record["steps"] = search.steps
                 return
             goal = Open(show(found), found)
+            sum_ = combination(ctx, found) if found.op in ("lt", "le") else None
+            if sum_ is not None:
+                record["steps"] = [*search.steps, ["decide", [], sum_]]
+                return
             if self._closes(ctx, found):
                 record.update(steps=search.steps, close="field")
                 return

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 
-from catdiag.kernel.context import Context, arithmetic, natural
+from catdiag.kernel.context import Context, Fact, arithmetic, natural
 from catdiag.kernel.polynomial import Poly, to_poly
-from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, fn, idx, leaves, size, sub, term_data
+from catdiag.kernel.scalars import whole
+from catdiag.kernel.terms import ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, size, sub, substitute, term_data
 
+_INSTANCES = 20
 _MOST = 24
 """The most comparisons that are tried together."""
 
@@ -32,8 +35,8 @@ def combination(ctx: Context, goal: Term) -> list[list[object]] | None:
     # The constants: what is left over is a column of its own.
     matrix.append([q.get((), Fraction(0)) for _, q in columns] + [Fraction(1)])
     wanted = [p.get(m, Fraction(0)) for m in rows] + [p.get((), Fraction(0))]
-    strict = goal.op == "lt" and not arithmetic(goal)
-    gain = [Fraction(int(known[k][0].op == "lt" and not arithmetic(known[k][0]))) for k, _ in columns] + [Fraction(1)]
+    strict = goal.op == "lt" and not whole(ctx, goal)
+    gain = [Fraction(int(known[k][0].op == "lt" and not whole(ctx, known[k][0]))) for k, _ in columns] + [Fraction(1)]
     solution = simplex(matrix, wanted, gain if strict else [Fraction(0)] * len(gain))
     if solution is None or (strict and not sum(x * g for x, g in zip(solution, gain, strict=True))):
         return None
@@ -51,7 +54,7 @@ def gap(ctx: Context, c: Term) -> Poly | None:
         p = to_poly(sub(c.args[1], c.args[0]), ctx)
     except KernelError:
         return None
-    if c.op == "lt" and arithmetic(c):
+    if c.op == "lt" and whole(ctx, c):
         p = {**p, (): p.get((), Fraction(0)) - 1}
     return p
 
@@ -68,8 +71,9 @@ def linear(ctx: Context, goal: Term) -> bool:
 
 def _known(ctx: Context, goal: Term) -> list[Term]:
     found = [f.condition for f in ctx.facts if not f.variables and not f.guards]
-    found = [c for c in found if c.op in ("lt", "le", "eq") and arithmetic(c) == arithmetic(goal)]
-    if arithmetic(goal):
+    found += [c for f in ctx.facts if f.variables for c in _instances(ctx, f)]
+    found = [c for c in found if c.op in ("lt", "le", "eq") and whole(ctx, c) == whole(ctx, goal)]
+    if whole(ctx, goal):
         for i, n in ctx.ranges.items():
             if arithmetic(n):
                 found += [fn("le", ZERO, idx(i)), fn("lt", idx(i), n)]
@@ -78,6 +82,35 @@ def _known(ctx: Context, goal: Term) -> list[Term]:
         found = [c for c in found if not (c.op == "le" and c.args[0] == ZERO and c.args[1].op == "num")]
         found += [fn("le", ZERO, a) for a in _floors(goal) if natural(a)]
     return list(dict.fromkeys(found))
+
+
+def _instances(ctx: Context, fact: Fact) -> list[Term]:
+    """What a fact about all indices says of those that are here, and of the first and the last ones."""
+    if fact.condition.op not in ("lt", "le", "eq"):
+        return []
+    spoken = set().union(*(leaves(c, "idx") for c in (fact.condition, *fact.guards)))
+    names, values = [], []
+    for name, n in fact.variables:
+        if n is not None and name in spoken:
+            here = sorted((idx(i) for i, m in ctx.ranges.items() if m == n), key=lambda i: (i.data != name, i.key))
+            names.append(name)
+            ends = [ZERO, sub(n, ONE)] if ctx.positive_size(n) else []
+            values.append([*here, *(sub(sub(n, ONE), i) for i in here), *ends])
+    # The indices that are here come first, and then what differs from them in fewer places.
+    ranked = sorted(product(*map(range, map(len, values))), key=lambda chosen: (sum(chosen), chosen))[:_INSTANCES]
+    choices: list[dict[tuple[str, Data], Term]] = [
+        {("idx", name): vs[k] for name, vs, k in zip(names, values, chosen, strict=True)} for chosen in ranked
+    ]
+    plain = {f.condition for f in ctx.facts if not f.variables and not f.guards}
+    found = []
+    for put in choices:
+        condition = substitute(fact.condition, put)
+        guards = [substitute(g, put) for g in fact.guards]
+        spoken = set().union(*(leaves(c, "idx") for c in (condition, *guards)))
+        # A solver is not worth asking for each of many instances.
+        if spoken <= set(ctx.ranges) and plain.issuperset(guards):
+            found.append(condition)
+    return found
 
 
 def _floors(t: Term) -> list[Term]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from catdiag.kernel.context import Context, arithmetic, negate
-from catdiag.kernel.terms import BOT, ZERO, Term, fn, term_data
+from catdiag.kernel.terms import BOT, ZERO, Term, fn
 from catdiag.prove.conditions import COMPARISONS, SUM, compares_maxima
 from catdiag.prove.guards import RING, is_guard
 from catdiag.prove.linear import combination
