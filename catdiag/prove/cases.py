@@ -66,6 +66,8 @@ class Meeting:
         """Steps that lead left and right to one term, or None. Raises TooLarge where the work is spent."""
         if left == right:
             return [], []
+        if arithmetic(left) and arithmetic(right):
+            return self._one_position(ctx, left, right)
         x, y = Side(ctx, left), Side(ctx, right)
         if depth > 0 and left.op == right.op == "big" and self._parts_meet(x, y, [], [], depth, splits):
             return x.steps, y.steps
@@ -83,6 +85,13 @@ class Meeting:
         if depth > 0 and self._summed(x, y, depth, splits):
             return x.steps, y.steps
         return None
+
+    @staticmethod
+    def _one_position(ctx: Context, left: Term, right: Term) -> tuple[list[Step], list[Step]] | None:
+        """Integers that are known to be equal."""
+        equal = fn("eq", left, right)
+        known = left.op not in LOGICAL and right.op not in LOGICAL and ctx.entails(equal)
+        return ([["same", [], term_data(right), [[term_data(equal), term_data(num(1))]]]], []) if known else None
 
     @staticmethod
     def _one(x: Side, y: Side) -> bool:
@@ -113,7 +122,8 @@ class Meeting:
         return False
 
     def _some_pair_meets(self, x: Side, y: Side, depth: int, splits: int) -> bool:
-        ours, theirs = dict(_atoms(x.term)), dict(_atoms(y.term))
+        floors = any(_mentions(s.term, "div") for s in (x, y))
+        ours, theirs = dict(_atoms(x.term, floors)), dict(_atoms(y.term, floors))
         mine = [t for t in ours if t not in theirs]
         others = [t for t in theirs if t not in ours]
         if len(mine) * len(others) > _PAIRS:
@@ -223,12 +233,12 @@ def _with_sum_last(p: Poly, n: Term) -> list[Term] | None:
     return found
 
 
-def _atoms(t: Term) -> Iterator[tuple[Term, None]]:
-    """The outermost parts of a polynomial, or of a truth value, that are functions of others."""
+def _atoms(t: Term, reads: bool = False) -> Iterator[tuple[Term, None]]:
+    """The outermost parts of a polynomial, or of a truth value, that are functions of others; with reads or without."""
     if t.op in ("add", "mul"):
         for a in t.args:
-            yield from _atoms(a)
-    elif t.op in _PARTS:
+            yield from _atoms(a, reads)
+    elif t.op in _PARTS or (reads and t.op in ("read", "holds")):
         yield t, None
 
 
