@@ -123,6 +123,11 @@ SUITE.same(
     ("strided windows as reads", lambda a: cd.sum(near(a, "y k=2", stride=2), "k"),
      lambda a: cd.stride(a, "x", "y", 2) + cd.stride(a, "x", "y", 2, start=1)),
 )  # fmt: skip
+SUITE.partly(
+    "x -> y",
+    ("padded windows as windows of a pad", lambda a: cd.sum(near(a, pad=(1, 1)), "k"),
+     lambda a: cd.sum(cd.window(cd.pad(a, "x", 1, 1), "1+x+1", "y k=3"), "k")),
+)  # fmt: skip
 SUITE.same(
     "x -> y",
     ("padded windows as windows of a pad", lambda a: cd.sum(near(a, pad=(1, 1)), "k"),
