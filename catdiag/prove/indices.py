@@ -118,16 +118,14 @@ class Indices(Guards):
     def _rotated(self, ctx: Context, t: Term, path: Path, at: Term, name: str) -> Term | None:
         """An index i that is used as (i + c) mod n only, for that."""
         n = t.args[0]
-        for floor in _floors(at, name):
-            rest = sub(floor.args[0], idx(name))
-            if floor.args[1] != n or name in leaves(to_term(to_poly(rest, ctx.with_index(name, n))), "idx"):
-                continue
-            offset = to_term(to_poly(rest, ctx.with_index(name, n)))
-            forth, back = (_modulo(add(bound(0), mul(num(s), offset)), n) for s in (-1, 1))
-            done = self._over(ctx, t, path, n, forth, back)
-            if done is not None:
-                return done
-        return None
+        floors = list(_floors(at, name))
+        if len(floors) != 1 or floors[0].args[1] != n or not _only_with(at, name, floors[0]):
+            return None
+        offset = to_term(to_poly(sub(floors[0].args[0], idx(name)), ctx.with_index(name, n)))
+        if name in leaves(offset, "idx"):
+            return None
+        forth, back = (_modulo(add(bound(0), mul(num(s), offset)), n) for s in (-1, 1))
+        return self._over(ctx, t, path, n, forth, back)
 
     def _moved(self, ctx: Context, t: Term, path: Path, uses: dict[tuple[str, int, str, Term], None]) -> Term | None:
         """Σ_i t(i) by Σ_i t(i ± 1) and the two ends, so that the first element read is the first one."""
@@ -214,6 +212,15 @@ def _floors(t: Term, name: str) -> Iterator[Term]:
         if t.op == "div" and name in leaves(t, "idx") and not t.loose:
             yield t
         stack.extend(t.args)
+
+
+def _only_with(t: Term, name: str, floor: Term) -> bool:
+    """Whether an index occurs in positions only that mention the floor too."""
+    if name not in leaves(t, "idx"):
+        return True
+    if arithmetic(t):
+        return any(floor == f for f in _floors(t, name))
+    return all(_only_with(a, name, floor) for a in t.args)
 
 
 # -- quotients -----------------------------------------------------------------------------------------
