@@ -89,7 +89,9 @@ class Indices(Guards):
                 continue
             upper, limit = bound_
             length = to_term(to_poly(limit if upper else sub(n, limit), ctx))
-            if length == n or not natural(length) or leaves(length, "idx") or leaves(limit, "idx"):
+            if length == n or not natural(length):
+                continue
+            if leaves(length, "idx") | leaves(limit, "idx") and not _counts_only(at, name, condition):
                 continue
             start = ZERO if upper else limit
             if self.known(ctx, fn("le", length, n)):
@@ -129,11 +131,17 @@ class Indices(Guards):
 
     def _moved(self, ctx: Context, t: Term, path: Path, uses: dict[tuple[str, int, str, Term], None]) -> Term | None:
         """Σ_i t(i) by Σ_i t(i ± 1) and the two ends, so that the first element read is the first one."""
-        offsets = [int(rest.data) for _, _, how, rest in uses if how == "+" and rest.op == "num"]  # type: ignore[arg-type]
+        offsets = [_constant(rest) for _, _, how, rest in uses if how == "+"]
         if t.data != "sum" or not offsets or not 0 < abs(min(offsets)) <= _FAR:
             return None
         moved = self.attempt(ctx, t, path, "shift", "up" if min(offsets) < 0 else "down")
         return None if moved is t else self.normal(ctx, moved, path)
+
+
+def _constant(rest: Term) -> int:
+    """The number in what is added to an index."""
+    numbers = [int(p.data) for p in (rest.args if rest.op == "add" else (rest,)) if p.op == "num"]  # type: ignore[arg-type]
+    return numbers[0] if numbers else 0
 
 
 def _modulo(a: Term, n: Term) -> Term:
@@ -163,6 +171,12 @@ def _bound(ctx: Context, condition: Term, name: str) -> tuple[bool, Term] | None
     if p[here] < 0:
         return True, rest if condition.op == "lt" else add(rest, ONE)
     return False, mul(MINUS, rest) if condition.op == "le" else sub(ONE, rest)
+
+
+def _counts_only(t: Term, name: str, condition: Term) -> bool:
+    """Whether a body mentions an index in one guard only."""
+    parts = t.args if t.op == "mul" else (t,)
+    return all(name not in leaves(p, "idx") or p == fn("ite", condition, ONE, ZERO) for p in parts)
 
 
 # -- how a body uses an index ------------------------------------------------------------------------------
@@ -285,7 +299,8 @@ def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Fraction) -> Iterator[Ter
     if floor is not None:
         b, divisor = floor.args
         others = {m: x for m, x in rest.items() if m != ((floor, Fraction(1)),)}
-        yield fn("div", to_term(to_poly(add(b, mul(divisor, to_term(others))), ctx)), to_term(to_poly(mul(divisor, n), ctx)))
+        above, below = add(b, mul(divisor, to_term(others))), mul(divisor, n)
+        yield fn("div", to_term(to_poly(above, ctx)), to_term(to_poly(below, ctx)))
     yield from _shared(rest, lead, k)
 
 

@@ -32,6 +32,7 @@ SUITES = (
     "parts",
     "windows",
     "positions",
+    "blocks",
 )
 
 
