@@ -28,11 +28,14 @@ SUITE.same(
     ("a prefix sum less the one before", lambda a, b, n: prefix(a) - cd.shift(prefix(a), "x", 1), lambda a, b, n: a),
     ("prefix and suffix", lambda a, b, n: prefix(a) + suffix(a), lambda a, b, n: cd.sum(a, "x") + a),
     ("suffix by a reverse", lambda a, b, n: suffix(a), lambda a, b, n: cd.reverse(prefix(cd.reverse(a, "x")), "x")),
-    ("last prefix sum", lambda a, b, n: W(INDEX("x") == cd.size("x") - 1, prefix(a), b), lambda a, b, n: W(INDEX("x") == cd.size("x") - 1, cd.sum(a, "x"), b)),
+    ("last prefix sum", lambda a, b, n: W(INDEX("x") == cd.size("x") - 1, prefix(a), b),
+     lambda a, b, n: W(INDEX("x") == cd.size("x") - 1, cd.sum(a, "x"), b)),
     ("first prefix sum", lambda a, b, n: W(INDEX("x") == 0, prefix(a), b), lambda a, b, n: W(INDEX("x") == 0, a, b)),
-    ("exclusive prefix sum", lambda a, b, n: prefix(a) - a, lambda a, b, n: cd.sum(W(INDEX("y") < INDEX("x"), a.rename(x="y"), 0), "y")),
+    ("exclusive prefix sum", lambda a, b, n: prefix(a) - a,
+     lambda a, b, n: cd.sum(W(INDEX("y") < INDEX("x"), a.rename(x="y"), 0), "y")),
     ("prefix sum of ones", lambda a, b, n: prefix(0 * a + 1), lambda a, b, n: INDEX("x") + 1 + 0 * a),
-    ("prefix maximum of an exponential", lambda a, b, n: cd.max(W(INDEX("y") <= INDEX("x"), cd.exp(a.rename(x="y")), 0), "y"),
+    ("prefix maximum of an exponential",
+     lambda a, b, n: cd.max(W(INDEX("y") <= INDEX("x"), cd.exp(a.rename(x="y")), 0), "y"),
      lambda a, b, n: cd.exp(cd.max(W(INDEX("y") <= INDEX("x"), a.rename(x="y"), -float("inf")), "y"))),
 )  # fmt: skip
 SUITE.same(
@@ -47,7 +50,8 @@ SUITE.same(
          (l_ := R(k, "(b g) d -> b g d").rename(b="c", g="h")),
          (w := R(v, "(b g) e -> b g e").rename(b="c", g="h")),
          (state := E("b c, c h d, c h e -> b d e", W(INDEX("c") < INDEX("b"), 1, 0), l_, w)),
-         (inside := E("b g h, b h e -> b g e", W(INDEX("h") <= INDEX("g"), E("b g d, b h d -> b g h", p, l_.rename(c="b")), 0), w.rename(c="b"))),
+         (inside := E("b g h, b h e -> b g e", W(INDEX("h") <= INDEX("g"),
+          E("b g d, b h d -> b g h", p, l_.rename(c="b")), 0), w.rename(c="b"))),
          R(E("b g d, b d e -> b g e", p, state) + inside, "b g e -> (b g) e"),
      )[-1]),
 )  # fmt: skip
@@ -64,7 +68,8 @@ SUITE.same(
 )  # fmt: skip
 SUITE.same(
     "i k, j l, (k l) -> (i j)",
-    ("product with a Kronecker product", lambda a, b, x: E("(i j) (k l), (k l) -> (i j)", R(E("i k, j l -> i j k l", a, b), "i j k l -> (i j) (k l)"), x),
+    ("product with a Kronecker product",
+     lambda a, b, x: E("(i j) (k l), (k l) -> (i j)", R(E("i k, j l -> i j k l", a, b), "i j k l -> (i j) (k l)"), x),
      lambda a, b, x: R(E("i k, k j -> i j", a, E("j l, k l -> k j", b, R(x, "(k l) -> k l"))), "i j -> (i j)")),
 )  # fmt: skip
 SUITE.same(
@@ -87,7 +92,8 @@ SUITE.same(
     ("fast convolution of two outputs by four products, the first",
      lambda a, w: E("y k, k -> y", cd.window(a, "x", "y k=3"), w.rename(**{"3": "k"})),
      lambda a, w: (
-         (d := [cd.reindex(a, "y", x=lambda y: y), cd.reindex(a, "y", x=lambda y: y + 1), cd.reindex(a, "y", x=lambda y: y + 2)]),
+         (d := [cd.reindex(a, "y", x=lambda y: y), cd.reindex(a, "y", x=lambda y: y + 1),
+          cd.reindex(a, "y", x=lambda y: y + 2)]),
          (g := [cd.reindex(w, "", **{"3": k}) for k in range(3)]),
          (d[0] - d[2]) * g[0] + (d[1] + d[2]) * (g[0] + g[1] + g[2]) / 2 + (d[2] - d[1]) * (g[0] - g[1] + g[2]) / 2,
      )[-1]),
@@ -96,17 +102,22 @@ SUITE.same(
     "x c, 1 c j -> x j",
     ("kernel of one enlarged to three",
      lambda a, w: E("x c, c j -> x j", a, cd.sum(w, "1")),
-     lambda a, w: E("x k c, k c j -> x j", cd.window(a, "x", "x k=3", pad=(1, 1)), cd.reindex(w, "k=3", **{"1": lambda k: k - 1}, fill=0))),
+     lambda a, w: E("x k c, k c j -> x j", cd.window(a, "x", "x k=3", pad=(1, 1)),
+      cd.reindex(w, "k=3", **{"1": lambda k: k - 1}, fill=0))),
 )  # fmt: skip
 SUITE.same(
     "x -> y",
     ("sliding sum by its difference", lambda a: cd.sum(cd.reindex(a, "y k=7", x=lambda y, k: y + k + 1, fill=0), "k"),
-     lambda a: cd.sum(cd.reindex(a, "y k=7", x=lambda y, k: y + k, fill=0), "k") + cd.reindex(a, "y", x=lambda y: y + 7, fill=0) - cd.reindex(a, "y", x=lambda y: y, fill=0)),
+     lambda a: cd.sum(cd.reindex(a, "y k=7", x=lambda y, k: y + k, fill=0), "k")
+      + cd.reindex(a, "y", x=lambda y: y + 7, fill=0) - cd.reindex(a, "y", x=lambda y: y, fill=0)),
 )  # fmt: skip
 SUITE.same(
     "m k, k n -> m n",
-    ("centring folded into the weights", lambda x, w: E("m k, k n -> m n", x - cd.mean(x, "k"), w), lambda x, w: E("m k, k n -> m n", x, w - cd.mean(w, "k"))),
-    ("layer norm as a norm of centred inputs", lambda x, w: E("m k, k n -> m n", (x - cd.mean(x, "k")) / cd.sqrt(cd.mean((x - cd.mean(x, "k")) ** 2, "k") + 1), w),
+    ("centring folded into the weights", lambda x, w: E("m k, k n -> m n", x - cd.mean(x, "k"), w),
+     lambda x, w: E("m k, k n -> m n", x, w - cd.mean(w, "k"))),
+    ("layer norm as a norm of centred inputs",
+     lambda x, w: E("m k, k n -> m n", (x - cd.mean(x, "k"))
+      / cd.sqrt(cd.mean((x - cd.mean(x, "k")) ** 2, "k") + 1), w),
      lambda x, w: (
          (c := x - cd.mean(x, "k")),
          E("m k, k n -> m n", c, w) / cd.sqrt(cd.mean(c * c, "k") + 1),
@@ -114,14 +125,17 @@ SUITE.same(
 )  # fmt: skip
 SUITE.same(
     "q x, x d, -> q d",
-    ("linear bias of distances", lambda s, v, m: E("q x, x d -> q d", cd.softmax(s - m * (INDEX("q") - INDEX("x")), "x"), v),
+    ("linear bias of distances",
+     lambda s, v, m: E("q x, x d -> q d", cd.softmax(s - m * (INDEX("q") - INDEX("x")), "x"), v),
      lambda s, v, m: E("q x, x d -> q d", cd.softmax(s + m * INDEX("x"), "x"), v)),
-    ("one more score of zero beside the keys", lambda s, v, m: E("q x, x d -> q d", cd.exp(s), v) / (1 + cd.sum(cd.exp(s), "x")),
+    ("one more score of zero beside the keys",
+     lambda s, v, m: E("q x, x d -> q d", cd.exp(s), v) / (1 + cd.sum(cd.exp(s), "x")),
      lambda s, v, m: (
          (t := cd.softmax(C([s, cd.broadcast(0 * cd.sum(s, "x"), "q 1")], "x+1"), "x+1")),
          E("q x, x d -> q d", cd.slice(t, "x+1", "x"), v),
      )[-1]),
-    ("causal mask by two masks", lambda s, v, m: E("q x, x d -> q d", W(INDEX("x") <= INDEX("q"), W(INDEX("x") + 3 > INDEX("q"), s, 0), 0), v),
+    ("causal mask by two masks",
+     lambda s, v, m: E("q x, x d -> q d", W(INDEX("x") <= INDEX("q"), W(INDEX("x") + 3 > INDEX("q"), s, 0), 0), v),
      lambda s, v, m: E("q x, x d -> q d", W((INDEX("x") <= INDEX("q")) & (INDEX("q") < INDEX("x") + 3), s, 0), v)),
 )  # fmt: skip
 
@@ -159,11 +173,14 @@ SUITE.differ(
 )  # fmt: skip
 SUITE.differ(
     "m k, k n -> m n",
-    ("centring of the weights along the other axis", lambda x, w: E("m k, k n -> m n", x - cd.mean(x, "k"), w), lambda x, w: E("m k, k n -> m n", x, w - cd.mean(w, "n"))),
+    ("centring of the weights along the other axis", lambda x, w: E("m k, k n -> m n", x - cd.mean(x, "k"), w),
+     lambda x, w: E("m k, k n -> m n", x, w - cd.mean(w, "n"))),
 )  # fmt: skip
 SUITE.differ(
     "q x, x d, -> q d",
-    ("bias of distances of the queries", lambda s, v, m: E("q x, x d -> q d", cd.softmax(s - m * (INDEX("q") - INDEX("x")), "x"), v),
+    ("bias of distances of the queries",
+     lambda s, v, m: E("q x, x d -> q d", cd.softmax(s - m * (INDEX("q") - INDEX("x")), "x"), v),
      lambda s, v, m: E("q x, x d -> q d", cd.softmax(s - m * INDEX("x"), "x"), v)),
-    ("one more score forgotten", lambda s, v, m: E("q x, x d -> q d", cd.exp(s), v) / (1 + cd.sum(cd.exp(s), "x")), lambda s, v, m: E("q x, x d -> q d", cd.softmax(s, "x"), v)),
+    ("one more score forgotten", lambda s, v, m: E("q x, x d -> q d", cd.exp(s), v) / (1 + cd.sum(cd.exp(s), "x")),
+     lambda s, v, m: E("q x, x d -> q d", cd.softmax(s, "x"), v)),
 )  # fmt: skip
