@@ -371,6 +371,11 @@ def _checked(
     variables: Variables,
 ) -> Fitted:
     """Whether every box is the one of the pattern with these axes, weaved. Raises Clash."""
+    unifier = unifier.copy()
+    for box, here in pairs:
+        # A size may be told by no axis of the pattern.
+        if isinstance(box.op, SizeOf) and isinstance(here.op, SizeOf):
+            unifier.size(box.op.size, here.op.size)
     for box, here in pairs:
         local = {unifier.name(a.name): a.name for t in (*box.dom, *box.cod) for a in t.axes}
         if len(local) != len({a.name for t in (*box.dom, *box.cod) for a in t.axes}):
