@@ -294,7 +294,7 @@ def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
         elif t.op in ("and", "or"):
             found.extend(a for a in t.args if a.op in ("lt", "le") and arithmetic(a))
         elif t.op in ("sqrt", "log") and t.args[0].op == "mul":
-            found.extend(fn("le", ZERO, a) for a in t.args[0].args)
+            found.extend(fn(op, ZERO, a) for a in dict.fromkeys(t.args[0].args) for op in ("eq", "le"))
         for c in [e for d in found for e in (d, *_signs_in(ctx, d))]:
             if not c.loose and c.op in ("lt", "le", "eq", "holds") and not (ctx.entails(c) or ctx.entails(negate(c))):
                 yield c

@@ -165,7 +165,7 @@ class Guards(Conditions):
         return t if t == before else self.normal(ctx, t, path)
 
     def _put_in(self, ctx: Context, t: Term, path: Path, c: Term) -> Term:
-        if t.op in ("add", "mul") and not arithmetic(c):
+        if t.op in ("add", "mul", "inv", "log", "sqrt", "exp", "max", "apply") and not arithmetic(c):
             return self.parts(ctx, t, path, lambda x, u, p: self._put_in(x, u, p, c))
         return self._replaced(ctx, t, path, c)
 
