@@ -1,7 +1,9 @@
 """Finding proofs and counterexamples; the kernel checks what is found.
 
 - `export`: diagrams as core programs;
-- `normal`, `find`: the normal form with its trace, and the search for certificates;
+- `normal`: the normal form, of `conditions`, `guards` (case distinctions) and `reduced` (reductions, with `binders` in
+  order), as a `trace` of steps; `linear`: which known comparisons add up to one;
+- `cases`: two terms led to one by parts, by cases or as one sum; `find`: the search for certificates;
 - `reals`, `exact`, `functions`: exact numbers, programs run on them, and what stands for uninterpreted functions;
 - `refute`: the search for counterexamples, with `points` (inputs to try), `sieve` (many at once, in floats), `solve`
   (inputs at which a program turns) and `shrink`;
