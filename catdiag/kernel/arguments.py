@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from catdiag.kernel.context import Context, arithmetic, fresh
+from catdiag.kernel.context import Context, fresh
 from catdiag.kernel.terms import LOGICAL, KernelError, Term, idx, leaves, open_body, parse_term
 
 
@@ -49,15 +49,6 @@ def given_body(ctx: Context, data: Any) -> Term:
     if t.loose > 1 or not leaves(t, "idx") <= set(ctx.ranges) or t.op in LOGICAL:
         raise KernelError(f"{t} is no number of an index")
     return t
-
-
-def integer(ctx: Context, t: Term) -> bool:
-    """Whether a term is an integer by its form: of sizes, indices, floors and arrays of integers."""
-    if t.op == "read":
-        return ctx.elements.get(str(t.data)) == "int"
-    if t.op in ("add", "mul"):
-        return all(integer(ctx, a) for a in t.args)
-    return t.op == "div" or arithmetic(t)
 
 
 def depends(t: Term) -> bool:

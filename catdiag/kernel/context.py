@@ -81,6 +81,15 @@ def arithmetic(t: Term) -> bool:
     return t.op in ("add", "mul", "div", "lt", "le", "eq", "and", "or", "not") and all(arithmetic(a) for a in t.args)
 
 
+def integer(ctx: Context, t: Term) -> bool:
+    """Whether a term is an integer by its form: of sizes, indices, floors and arrays of integers."""
+    if t.op == "read":
+        return ctx.elements.get(str(t.data)) == "int"
+    if t.op in ("add", "mul", "ite"):
+        return all(integer(ctx, a) for a in t.args[t.op == "ite" :])
+    return t.op == "div" or (t.op == "max" and all(integer(ctx, a) for a in t.args)) or arithmetic(t)
+
+
 def natural(t: Term) -> bool:
     """Whether a term is a natural number by its form."""
     if t.op == "num":
@@ -357,7 +366,9 @@ class Context:
             bound_ = substitute(n, put)
             if self.ranges.get(str(value.data)) == bound_ and value.op == "idx":
                 continue
-            if not (self.entails(fn("le", ZERO, value)) and self.entails(fn("lt", value, bound_))):
+            # What holds at every index says nothing between two of them.
+            within = integer(self, value) and self.entails(fn("le", ZERO, value))
+            if not within or not self.entails(fn("lt", value, bound_)):
                 return False
         return all(self.entails(substitute(g, put)) for g in fact.guards)
 

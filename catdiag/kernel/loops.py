@@ -21,7 +21,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from catdiag.kernel.context import Ask, Context, Fact, arithmetic, nonzero
+from catdiag.kernel.context import Ask, Context, Fact, arithmetic, integer, nonzero
 from catdiag.kernel.defined import Obligation, owes
 from catdiag.kernel.judge import Json, Judge, only
 from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
@@ -99,6 +99,9 @@ class Loops(Judge):
         def accepted(node: Json, args: Sequence[Wire], sizes: Sizes) -> None:
             if node["op"] == "view":
                 made, duties = view(node, args, sizes)
+                for table in args[len(node["reads"]) :]:
+                    if not integer(Context(self.ask, dict(table.axes), facts, elements), numeric(table.term)):
+                        raise KernelError(f"a view reads at {table.term}, which is no integer by its form")
                 for guards, index, n in duties:
                     result.owed += [
                         Obligation(made.axes, guards, c) for c in (fn("le", ZERO, index), fn("lt", index, n))
@@ -114,8 +117,9 @@ class Loops(Judge):
             for k, (wire, d) in enumerate(zip(args, body["inputs"], strict=True)):
                 ctx = Context(self.ask, dict(wire.axes), facts, elements)
                 given += _signs_of_input(f"${k}", wire, ctx)
-                if d["element"] not in ("extended", "bool") and not ctx.real(numeric(wire.term)):
-                    raise KernelError(f"input {d['name']} of a {node['op']} is not known to be real")
+                value, element = numeric(wire.term), d["element"]
+                if not {"int": integer(ctx, value), "real": ctx.real(value)}.get(element, True):
+                    raise KernelError(f"input {d['name']} of a {node['op']} is not known to be {element}")
             if node["op"] == "fold":
                 whole = {**sizes, node["block"]: fold_length(node, args)}
                 result.wires += self.meaning(body, args, whole, facts, elements, scope).outputs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from catdiag.kernel.arguments import depends, given, given_body, integer, opened, positions, reduction
-from catdiag.kernel.context import Context, fresh, natural, negate
+from catdiag.kernel.arguments import depends, given, given_body, opened, positions, reduction
+from catdiag.kernel.context import Context, fresh, integer, natural, negate
 from catdiag.kernel.polynomial import to_poly
 from catdiag.kernel.scalars import holds
 from catdiag.kernel.terms import (

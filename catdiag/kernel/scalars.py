@@ -6,8 +6,8 @@ from fractions import Fraction
 from math import gcd
 from typing import Any
 
-from catdiag.kernel.arguments import given, integer, opened, positions, reduction
-from catdiag.kernel.context import Context, arithmetic, match, negate
+from catdiag.kernel.arguments import given, opened, positions, reduction
+from catdiag.kernel.context import Context, arithmetic, integer, match, negate
 from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
 from catdiag.kernel.terms import (
     BOT,
@@ -135,7 +135,7 @@ def below(ctx: Context, a: Term, b: Term, fuel: int = 8) -> bool:
         values = match(pattern, a, set(names))
         k = ZERO if values is None else values.get(names[0], ZERO)
         inner, _, at = opened(ctx, *b.args)
-        within = ctx.entails(fn("le", ZERO, k)) and ctx.entails(fn("lt", k, b.args[0]))
+        within = integer(ctx, k) and ctx.entails(fn("le", ZERO, k)) and ctx.entails(fn("lt", k, b.args[0]))
         if within and (b.data == "max" or inner.nonnegative(at)) and below(ctx, a, open_body(b.args[1], k), fuel - 1):
             return True
     if not ctx.real(a) or not ctx.real(b):
