@@ -42,7 +42,7 @@ FORMS = {
     "an input with more": ({**SUM, "inputs": [{**X, "more": 1}]}, "an input"),
     "an input without a name": ({**SUM, "inputs": [{**X, "name": ""}]}, "a name without %"),
     "an input with a name of the kernel's": ({**SUM, "inputs": [{**X, "name": "%A"}]}, "a name without %"),
-    "an input whose name is no text": ({**SUM, "inputs": [{**X, "name": 3}]}, "a name without %"),
+    "an input whose name is no text": ({**SUM, "inputs": [{**X, "name": 3}]}, "printable text"),
     "axes in a text": ({**SUM, "inputs": [{**X, "axes": "xy"}]}, "a list of axes"),
     "an axis of three": ({**SUM, "inputs": [{**X, "axes": [["x", "x", "x"]]}]}, "a pair"),
     "an axis that is a text of two letters": ({**SUM, "inputs": [{**X, "axes": ["xy"]}]}, "a pair"),
