@@ -26,9 +26,9 @@ def user_line() -> str | None:
     frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        # The `__init__` of a dataclass is in no file; it runs among the names of the module that defined it.
+        # By name too: the `__init__` of a dataclass is in no file, and a part may be loaded from another copy's folder.
         ours = filename.startswith((PACKAGE, *_IMPORTS)) or (
-            filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("catdiag.")
+            str(frame.f_globals.get("__name__")).startswith("catdiag.") and not filename.startswith("<doctest")
         )
         if not ours:
             text = linecache.getline(filename, frame.f_lineno).strip()
