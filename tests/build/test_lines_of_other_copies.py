@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import types
 
+import pytest
+
 import catdiag as cd
 
 
@@ -11,7 +13,6 @@ def test_a_module_of_the_package_is_known_by_its_name_too() -> None:
     source = "def fail(error):\n    raise error('no')\n"
     part = types.ModuleType("catdiag.part")
     exec(compile(source, "/elsewhere/catdiag/part.py", "exec"), vars(part))
-    try:
+    with pytest.raises(cd.CatdiagError) as caught:
         part.fail(cd.CatdiagError)
-    except cd.CatdiagError as error:
-        assert error.line is not None and error.line.startswith(__file__)
+    assert caught.value.line is not None and caught.value.line.startswith(__file__)
