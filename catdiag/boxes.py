@@ -112,6 +112,15 @@ class Fold:
     - `state`: inputs at a list → states, what each component is of a list, textbook fashion.
 
     The box gives `state` of the whole list, by folding `step`; that the two agree is list induction.
+
+    How the loop is run, which changes nothing of what it gives (the kernel's premises say so of each):
+
+    - `parts`: a size symbol; the axis is cut into so many chunks, each folded on its own, and their states are merged
+      in order;
+    - `extent`: inputs at a list → two arrays of integers lo and hi, along axes that every state has; a block that for
+      all their entries ends at or before lo, or begins at or after hi, is not run;
+    - `live`: inputs at a block → an array of truth values, along the streamed axis and axes that every state has; a
+      block of which no entry is true is not run.
     """
 
     axis: str
@@ -121,6 +130,9 @@ class Fold:
     merge: Diagram
     state: Diagram
     components: tuple[str, ...] = ()
+    parts: str | None = None
+    extent: Diagram | None = None
+    live: Diagram | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +161,8 @@ def bodies(op: Op) -> tuple[Diagram, ...]:
     if isinstance(op, (Call, Group)):
         return (op.body,)
     if isinstance(op, Fold):
-        return (op.unit, op.step, op.merge, op.state)
+        further = (op.extent, op.live)
+        return (op.unit, op.step, op.merge, op.state, *(d for d in further if d is not None))
     return ()
 
 
@@ -158,7 +171,10 @@ def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
     if isinstance(op, (Call, Group)):
         return replace(op, body=new[0])
     if isinstance(op, Fold):
-        return replace(op, unit=new[0], step=new[1], merge=new[2], state=new[3])
+        further = iter(new[4:])
+        extent = None if op.extent is None else next(further)
+        live = None if op.live is None else next(further)
+        return replace(op, unit=new[0], step=new[1], merge=new[2], state=new[3], extent=extent, live=live)
     return op
 
 
@@ -169,7 +185,7 @@ def without_bodies(op: Op) -> tuple[Hashable, ...]:
     if isinstance(op, Group):
         return (Group, op.tiles)
     if isinstance(op, Fold):
-        return (Fold, op.axis, op.block, op.components)
+        return (Fold, op.axis, op.block, op.components, op.parts, op.extent is None, op.live is None)
     return (op,)
 
 
@@ -444,3 +460,18 @@ def _check_fold(b: Box, op: Fold) -> None:
         body: Diagram = getattr(op, part)
         if body.dom != dom or body.cod != states:
             raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)
+    along = set.intersection(*({a.name for a in ty.axes} for ty in states)) if states else set()
+    for part, guide, element, count, axes in (
+        ("extent", op.extent, "int", 2, along),
+        ("live", op.live, "bool", 1, along | {op.axis}),
+    ):
+        if guide is None:
+            continue
+        fits = len(guide.cod) == count and all(ty.element == element and set(ty.names) <= axes for ty in guide.cod)
+        if guide.dom != block or not fits:
+            given = "integer array lo and one hi" if count == 2 else "array of truth values"
+            raise TypeMismatch(
+                f"{b.name}: expected {part} to take {block} and to give one {given}, along axes among "
+                f"{', '.join(sorted(axes)) or 'none'}, not {guide.dom} → {guide.cod}",
+                b.line,
+            )

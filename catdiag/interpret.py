@@ -180,7 +180,7 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
                 f"cannot weave {b.name} over axis {axis.name!r}: its step takes {op.step.dom} where the states "
                 f"{b.cod} and a block of the inputs {b.dom} were expected; weave before streaming"
             )
-        own = {op.block}
+        own = {op.block, *([op.parts] if op.parts else [])}
         all_states = tuple(range(states))
         shifted = tuple([states + k for k in chosen])
         parts = [
@@ -188,6 +188,7 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
             (op.step, all_states + shifted),
             (op.merge, tuple(range(2 * states))),
             (op.state, chosen),
+            *((body, chosen) for body in (op.extent, op.live) if body is not None),
         ]
     elif isinstance(op, Group):
         own = {local for _, local in op.tiles}

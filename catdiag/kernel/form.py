@@ -13,7 +13,9 @@ from typing import Any
 from catdiag.kernel.terms import KernelError, size_term
 
 ELEMENTS = ("real", "extended", "int", "bool")
-BODIES = ("unit", "step", "merge", "state", "body")
+BODIES = ("unit", "step", "merge", "state", "extent", "live", "body")
+GUIDES = BODIES[4:6]
+"""Bodies that a fold may have or not."""
 MOST, DEEPEST, LONGEST = 1_000_000, 400, 14_000
 """The most items of a certificate, the deepest that one may lie, and the most bits or letters that one may have."""
 _NUMBER = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?|-inf", re.ASCII)
@@ -128,7 +130,7 @@ _FIELDS: dict[str, dict[str, Callable[[Any], object]]] = {
     "index": {"axis": _axis},
     "size": {"size": size_term},
     "const": {"value": _number},
-    "fold": {"axis": name, "block": name, "args": _wires, **dict.fromkeys(BODIES[:4], _program)},
+    "fold": {"axis": name, "block": name, "args": _wires, **dict.fromkeys(BODIES[:6], _program)},
     "group": {"tiles": _pairs, "args": _wires, "body": _program},
 }
 
@@ -154,10 +156,14 @@ def well_formed(program: Any) -> None:
             checks = _FIELDS.get(node["op"])
             if checks is None:
                 raise KernelError(f"no box {node['op']!r}")
-            _require(set(node) == {"op", *checks}, f"a {node['op']} with {', '.join(checks)}", sorted(map(str, node)))
-            for field, check in checks.items():
-                check(node[field])
-            stack.extend(node[field] for field in checks if field in BODIES)
+            expected, given = {"op", *checks}, set(node)
+            _require(given <= expected, f"a {node['op']} with {', '.join(checks)}", sorted(map(str, node)))
+            _require(
+                expected <= given | set(GUIDES), f"a {node['op']} with {', '.join(checks)}", sorted(map(str, node))
+            )
+            for field in sorted(given - {"op"}):
+                checks[field](node[field])
+            stack.extend(node[field] for field in BODIES if field in given)
         for output in _list(data["outputs"], "outputs"):
             _pair(output)
             _wire(output[0])

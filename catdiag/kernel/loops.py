@@ -7,7 +7,18 @@ of the whole list once three things are proved, for fresh arrays and arbitrary n
 
 The argument: a partition of the list into consecutive non-empty blocks is folded from `unit`; by induction on
 the number of blocks, the state after them is `state` of what was read. With `state(a + b) = merge(state(a),
-state(b))` proved as well, the same holds of every tree of merges.
+state(b))` proved as well, the same holds of every tree of merges. A step may hold folds over other axes: they mean
+their own state, by their own premises for any block of this one.
+
+**Blocks left out.** A fold may say where its list begins and ends to matter: `extent` gives arrays lo and hi along axes
+of the states, and at every index of a component it is proved, for a list a + b, that
+
+    a ≤ lo implies state(a) = unit        hi ≤ a implies state(a + b) = state(a)
+
+So a loop may begin with `unit` at any u that is at most every lo, and stop at any v that is at least every hi: what it
+has is state([0, v)), which is `state` of all. Likewise `live` gives truth values along the streamed axis and axes of
+the states, and where none is true in b, state(a + b) = state(a): such a block may be passed over. In these premises
+an input that is the position along its one axis is that, and no fresh array.
 
 **Groups (A1).** A group means its body on whole axes once, for fresh arrays and every tile [o, o+l) of an axis,
 the body on the tile is at j, symbol for symbol, the body on the whole at o + j.
@@ -19,10 +30,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from catdiag.kernel.context import Ask, Context, Fact, arithmetic, integer, nonzero
+from catdiag.kernel.context import Ask, Context, Fact, arithmetic, integer, negate, nonzero
 from catdiag.kernel.defined import Obligation, owes
+from catdiag.kernel.form import BODIES, GUIDES
 from catdiag.kernel.judge import Json, Judge, only
 from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
 from catdiag.kernel.terms import (
@@ -123,9 +136,13 @@ class Loops(Judge):
             if node["op"] == "fold":
                 whole = {**sizes, node["block"]: fold_length(node, args)}
                 result.wires += self.meaning(body, args, whole, facts, elements, scope).outputs
-            known = self._accepted.setdefault(json.dumps(node, sort_keys=True), [])
+            places = _positions(node, args)
+            known = self._accepted.setdefault(json.dumps([node, sorted(places)], sort_keys=True), [])
             if not any(earlier <= set(given) for earlier in known):
-                (self._fold if node["op"] == "fold" else self._group)(node, tuple(given), scope)
+                if node["op"] == "fold":
+                    self._fold(node, tuple(given), scope, places)
+                else:
+                    self._group(node, tuple(given), scope, places)
                 known.append(frozenset(given))
 
         return accepted
@@ -145,24 +162,20 @@ class Loops(Judge):
 
     # -- premises ----------------------------------------------------------------------------------
 
-    def _fold(self, node: Json, assume: Facts, scope: frozenset[str]) -> None:
+    def _fold(self, node: Json, assume: Facts, scope: frozenset[str], places: frozenset[int]) -> None:
         block, axis = _local(node["block"], scope | self._tiles), node["axis"]
         proof = self.fold_proof()
-        only(proof, "unit", "step", "merge", "defined")
-        for body in ("unit", "step", "merge", "state"):
-            if any(inner["op"] in ("fold", "group") for inner in node[body]["nodes"]):
-                raise KernelError("a fold's bodies contain no folds or groups")
+        only(proof, "unit", "step", "merge", "before", "after", "idle", "defined")
+        for body in {"unit", "step", "merge", "state", *GUIDES} & set(node):
+            if any(inner["op"] in ("fold", "group")[body == "step" :] for inner in node[body]["nodes"]):
+                raise KernelError(f"the {body} of a fold contains no groups, and folds in its step only")
         _cut_only(node["state"], {axis: block})
         a, b = size("%a"), size("%b")
         arrays = _fresh_arrays(node["state"])
         elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
 
         def inputs(length: Term, start: Term | None = None) -> list[Wire]:
-            found = inputs_of(arrays, {block: length})
-            if start is None:
-                return found
-            moved: dict[tuple[str, Data], Term] = {("idx", axis): add(start, idx(axis))}
-            return [Wire(substitute(w.term, moved), w.axes, w.element) if axis in dict(w.axes) else w for w in found]
+            return _moved(inputs_of(arrays, {block: length}), axis, start)
 
         def state(length: Term, start: Term | None = None) -> Meaning:
             return self.meaning(arrays, inputs(length, start), {block: length}, assume, elements, scope)
@@ -173,7 +186,10 @@ class Loops(Judge):
         whole, first, second = state(add(a, b)), state(a), state(b, a)
         if any(axis in dict(w.axes) for w in whole.outputs):
             raise KernelError(f"a component of the state has the streamed axis {axis!r}")
+        # Folds inside have premises of their own, for any block of this one, which is not empty.
+        self._tiles.add(block)
         step = made("step", [*first.outputs, *inputs(b, a)], {block: b})
+        self._tiles.remove(block)
         merge = made("merge", [*first.outputs, *second.outputs], {})
         some = Fact((), (), fn("le", ONE, b))
         of_blocks = (*assume, some, *self._of_elements(state, add(a, b), assume, elements))
@@ -192,9 +208,47 @@ class Loops(Judge):
                 self._all_met(ctx, owes(ctx, here.term, of_list.element), proof, f"{name} {j}")
             self._all_met(Context(self.ask, {}, facts, elements), found.owed, proof, f"{name} in range")
         self._all_met(Context(self.ask, {}, assume, elements), first.owed, proof, "state in range")
+
+        def placed(length: Term, start: Term | None = None) -> list[Wire]:
+            return _moved(_placed(inputs_of(arrays, {block: length}), places), axis, start)
+
+        if set(node) & set(GUIDES):
+            known = (*assume, *self._of_elements(state, add(a, b), assume, elements))
+            self._idle(node, proof, (a, b), Context(self.ask, {}, known, elements), placed, scope)
         self.consumed(proof)
         self.axioms.add("A10")
         self._tiling()
+
+    def _idle(self, node: Json, proof: Json, lists: tuple[Term, Term], ctx: Context, inputs: Any, scope: Any) -> None:
+        """That what `extent` and `live` leave out of a fold changes none of its states."""
+        (a, b), axis, block = lists, node["axis"], node["block"]
+
+        def found(body: str, length: Term, start: Term | None = None) -> list[Wire]:
+            sizes = {block: length}
+            made = self.meaning(node[body], inputs(length, start), sizes, ctx.facts, ctx.elements, scope)
+            if body in GUIDES:
+                self._all_met(ctx, made.owed, proof, f"{body} in range")
+            return made.outputs
+
+        whole, first, unit = found("state", add(a, b)), found("state", a), evaluate(node["unit"], [], {}, _none)
+        for k, (of_both, of_first, of_none) in enumerate(zip(whole, first, unit, strict=True)):
+            premises: list[tuple[str, Fact, Wire, Wire]] = []
+            if "extent" in node:
+                lo, hi = found("extent", add(a, b))
+                if not {*lo.axes, *hi.axes} <= set(of_both.axes):
+                    raise KernelError(f"the extent has axes {(*lo.axes, *hi.axes)}, a state {of_both.axes}")
+                premises = [
+                    ("before", Fact((), (), fn("le", a, numeric(lo.term))), of_first, of_none),
+                    ("after", Fact((), (), fn("le", numeric(hi.term), a)), of_both, of_first),
+                ]
+            if "live" in node:
+                (live,) = found("live", b, a)
+                if not set(live.axes) <= {*of_both.axes, (axis, b)} or live.term.op not in LOGICAL:
+                    raise KernelError(f"what is live has axes {live.axes}, a state {of_both.axes}")
+                premises.append(("idle", Fact(((axis, b),), (), negate(live.term)), of_both, of_first))
+            for name, fact, left, right in premises:
+                here = Context(self.ask, dict(of_both.axes), (*ctx.facts, fact), ctx.elements)
+                self.holds(here, fn("eq", numeric(left.term), numeric(right.term)), self.item(proof, name, k))
 
     def _of_elements(self, state: Any, length: Term, assume: Facts, elements: Mapping[str, str]) -> list[Fact]:
         """What the state of a list owes of single elements, as facts about a part of the list.
@@ -220,7 +274,7 @@ class Loops(Judge):
             if not self.discharge(ctx, obligation, self.item(proof, "defined", f"{name} {k}")):
                 raise KernelError(f"not defined on every block: {obligation}")
 
-    def _group(self, node: Json, assume: Facts, scope: frozenset[str]) -> None:
+    def _group(self, node: Json, assume: Facts, scope: frozenset[str], places: frozenset[int]) -> None:
         body, tiles = node["body"], dict(node["tiles"])
         if any(inner["op"] == "group" for inner in body["nodes"]) or len(set(tiles.values())) != len(tiles):
             raise KernelError("groups are not nested, and each axis has a local size of its own")
@@ -231,8 +285,10 @@ class Loops(Judge):
         tile_sizes = {local: size(f"%l {axis}") for axis, local in tiles.items()}
         move: dict[tuple[str, Data], Term] = {("idx", axis): add(size(f"%o {axis}"), idx(axis)) for axis in tiles}
         elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
-        whole = self.meaning(arrays, inputs_of(arrays, whole_sizes), whole_sizes, assume, elements, scope)
-        moved = [Wire(substitute(w.term, move), w.axes, w.element) for w in inputs_of(arrays, tile_sizes)]
+        placed = _placed(inputs_of(arrays, whole_sizes), places)
+        whole = self.meaning(arrays, placed, whole_sizes, assume, elements, scope)
+        placed = _placed(inputs_of(arrays, tile_sizes), places)
+        moved = [Wire(substitute(w.term, move), w.axes, w.element) for w in placed]
         tile = self.meaning(arrays, moved, tile_sizes, assume, elements, scope)
         for w, t in zip(whole.outputs, tile.outputs, strict=True):
             missing = set(tiles) - {name for name, _ in t.axes}
@@ -299,6 +355,31 @@ def _signs_of_input(name: str, wire: Wire, ctx: Context) -> list[Fact]:
     return [Fact(everywhere, (), c) for c in found]
 
 
+def _positions(node: Json, args: Sequence[Wire]) -> frozenset[int]:
+    """Which inputs are the position along their one axis, uncut, where a fold that leaves blocks out may ask."""
+    cut = {axis for axis, _ in node.get("tiles", ())}
+    asks = any(set(inner) & set(GUIDES) for inner in (node, *node.get("body", {}).get("nodes", ())))
+    found = (k for k, w in enumerate(args) if len(w.axes) == 1 and w.term == idx(w.axes[0][0]))
+    return frozenset(k for k in found if asks and args[k].axes[0][0] not in cut)
+
+
+def _placed(inputs: Sequence[Wire], places: frozenset[int]) -> list[Wire]:
+    """Inputs, some of which are the position along their axis."""
+    return [replace(w, term=idx(w.axes[0][0])) if k in places else w for k, w in enumerate(inputs)]
+
+
+def _moved(inputs: Sequence[Wire], axis: str, start: Term | None) -> list[Wire]:
+    """Inputs at a list that begins at `start`."""
+    if start is None:
+        return list(inputs)
+    put: dict[tuple[str, Data], Term] = {("idx", axis): add(start, idx(axis))}
+    return [Wire(substitute(w.term, put), w.axes, w.element) if axis in dict(w.axes) else w for w in inputs]
+
+
+def _none(node: Json, args: Sequence[Wire], sizes: Sizes) -> None:
+    raise KernelError(f"a unit holds no {node['op']}")
+
+
 def _local(name: Any, scope: frozenset[str]) -> str:
     if not isinstance(name, str) or not name.isidentifier() or name in scope:
         raise KernelError(f"the local size {name!r} is no new name")
@@ -328,7 +409,7 @@ def symbols(program: Program) -> set[str]:
 def symbols_of_node(node: Json) -> set[str]:
     """The size symbols that a node mentions and does not bind itself."""
     if node["op"] == "fold":
-        return set().union(*(symbols(node[body]) for body in ("unit", "step", "merge", "state"))) - {node["block"]}
+        return set().union(*(symbols(node[body]) for body in BODIES if body in node)) - {node["block"]}
     if node["op"] == "group":
         return symbols(node["body"]) - {local for _, local in node["tiles"]}
     axes = node.get("axes", ()) if node["op"] == "view" else [node["axis"]] if node["op"] == "index" else ()

@@ -172,9 +172,9 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
         case Const(value):
             return {"op": "const", "value": "-inf" if value is None else str(value)}
         case Fold(axis, block, unit, step, merge, state):
-            bodies = {"unit": unit, "step": step, "merge": merge, "state": state}
+            bodies = {"unit": unit, "step": step, "merge": merge, "state": state, "extent": op.extent, "live": op.live}
             return {"op": "fold", "axis": axis, "block": block, "args": args} | {
-                name: program(body) for name, body in bodies.items()
+                name: program(body) for name, body in bodies.items() if body is not None
             }
         case Group(tiles, body):
             return {"op": "group", "tiles": [list(t) for t in tiles], "args": args, "body": program(body)}

@@ -62,7 +62,7 @@ def sizes_in(diagram: Diagram) -> set[str]:
             if isinstance(op, SizeOf):
                 found |= size_symbols(op.size)
             elif isinstance(op, Fold):
-                found.add(op.block)
+                found.update({op.block, op.parts or op.block})
             elif isinstance(op, Group):
                 found.update(local for _, local in op.tiles)
             todo.extend(bodies(op))

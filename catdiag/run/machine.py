@@ -401,8 +401,7 @@ class Machine:
         carried: list[Wire] = []
         for value, ty in zip(filled(unit, box, sizes), box.cod, strict=True):
             carried.append(Wire(Cell(held=self.fast.allocate(_extent(ty, value, sizes))), value))
-        for start in range(0, total, block):
-            stop = min(start + block, total)
+        for start, stop in self.runner.blocks(op, [a.value for a in args], total, block, sizes):
             local = local_sizes(sizes, {op.axis: (op.block, stop - start)})
             wires = dict(enumerate(carried))
             arrived: set[Cell] = set()

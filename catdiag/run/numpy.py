@@ -7,7 +7,7 @@ streamed diagram runs does not grow with the streamed axis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -281,11 +281,28 @@ class Runner:
         total = _axis_length(op.axis, box, args, sizes)
         block = min(self.tiles.get(op.block, total), total)
         state: Sequence[Named] = self.diagram(op.unit, (), {**sizes, op.block: 0})
-        for start in range(0, total, block):
-            stop = min(start + block, total)
+        for start, stop in self.blocks(op, args, total, block, sizes):
             parts = [a.cut(op.axis, start, stop) for a in args]
             state = self.diagram(op.step, (*state, *parts), local_sizes(sizes, {op.axis: (op.block, stop - start)}))
         return state
+
+    def blocks(
+        self, op: Fold, args: Sequence[Named], total: int, block: int, sizes: Mapping[str, int]
+    ) -> Iterator[tuple[int, int]]:
+        """Where the blocks that a loop runs begin and end: all, or those that its extent and what is live leave."""
+        first, last = 0, total
+        if op.extent is not None:
+            lo, hi = self.diagram(op.extent, args, {**sizes, op.block: total})
+            if np.size(lo.data) and np.size(hi.data):
+                first, last = max(0, int(np.min(lo.data))), min(total, int(np.max(hi.data)))
+        for start in range(first // block * block, last, block):
+            stop = min(start + block, total)
+            if op.live is not None:
+                parts = [a.cut(op.axis, start, stop) for a in args]
+                (live,) = self.diagram(op.live, parts, local_sizes(sizes, {op.axis: (op.block, stop - start)}))
+                if not np.any(live.data):
+                    continue
+            yield start, stop
 
     def group(self, op: Group, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
         """The body on each tile, written into results made beforehand."""

@@ -235,7 +235,7 @@ CHECKS: dict[str, tuple[Json, str]] = {
         certificate(SUM, program([X], [renamed(FOLD, "s_x", "s x")], 1), {"folds": [PROVED]}), "no new name"),
     "a loop in a loop": (
         certificate(SUM, program([X], [with_body(FOLD, "state", nodes=[FOLD])], 1), {"folds": [PROVED, PROVED]}),
-        "contain no folds or groups"),
+        "contains no groups, and folds in its step only"),
     "a loop that cuts another axis": (
         certificate(program([X, array("R", "y", y="x")], [reduce("sum", "x", 0)], 2),
                     program([X, array("R", "y", y="x")], [UNCUT], 2), {"folds": [PROVED]}), "not how it is cut|unknown sizes"),
