@@ -244,6 +244,18 @@ class Diagram:
 
         return io(self, **options)
 
+    def pseudocode(self) -> str:
+        """What the diagram loads, computes and saves, as formulas; its loops and groups as loops."""
+        from catdiag.emit.pseudocode import pseudocode
+
+        return pseudocode(self)
+
+    def numpy(self) -> str:
+        """The diagram as the source of a function of plain NumPy (see `catdiag.emit.numpy`)."""
+        from catdiag.emit.numpy import source
+
+        return source(self)
+
 
 def _mismatch(cod: Ty, dom: Ty) -> None:
     pairs = zip(cod, dom, strict=False)

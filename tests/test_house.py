@@ -31,12 +31,13 @@ ROWS: tuple[dict[str, str], ...] = (
     },
     {"prove": ""},
     {"rewrite": ""},
+    {"emit": ""},
     {"library": "", "testing": ""},
     {"cli": ""},
 )
 ROW = {room: number for number, row in enumerate(ROWS) for room in row}
 # Beside: a diagram's own methods, thin, which import what they call when they are called.
-THIN = {"trace": "calls", "diagram": "flatten isomorphism interpret run rewrite cost"}
+THIN = {"trace": "calls", "diagram": "flatten isomorphism interpret run rewrite cost emit", "rewrite": "emit"}
 # The package's face names what it re-exports.
 FACE = "catdiag"
 

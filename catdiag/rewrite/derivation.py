@@ -189,6 +189,30 @@ class Derivation:
 
         return fit(self.diagram, hardware, sizes, **options)
 
+    def pseudocode(self) -> str:
+        """The loops of the derived diagram as formulas: what each loads, carries, computes and saves.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
+        >>> print(total.stream("x").group("q").pseudocode())
+        total.stream('x').group('q'): A[q x] → out[q]
+        for each tile of q (g_q at a time), in parallel:
+            start: sum1[q] = 0
+            for each block of x (s_x at a time):
+                load A[q x]
+                sum1[q] = sum1 + Σ_x A
+            save out[q] = sum1
+        """
+        from catdiag.emit.pseudocode import pseudocode
+
+        return pseudocode(self.diagram)
+
+    def numpy(self) -> str:
+        """The loops of the derived diagram as the source of a function of plain NumPy (see `catdiag.emit.numpy`)."""
+        from catdiag.emit.numpy import source
+
+        return source(self.diagram)
+
     def __str__(self) -> str:
         lines = [str(self.source)]
         for step in self.steps:

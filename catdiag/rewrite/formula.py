@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Rename, SizeOf
+from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.rewrite.terms import Terms
 from catdiag.types import show_size
+from catdiag.views import show, show_condition
 
 if TYPE_CHECKING:
     from catdiag.rewrite.cascade import Cascade
@@ -20,8 +21,9 @@ _INFIX = {
     "lt": (" < ", 1), "le": (" ≤ ", 1), "and": (" ∧ ", 0), "or": (" ∨ ", 0),
 }  # fmt: skip
 _BIG = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
+_REACHING = tuple(f"{sign}_" for sign in _BIG.values())
 _UNITS = {"sum": "0", "prod": "1", "max": "-∞", "any": "false", "all": "true"}
-_ATOM = 9
+ATOM = 9
 _LONG = 12  # a text above this length is worth a name of its own where it is used twice
 
 Text = tuple[str, int]
@@ -76,7 +78,7 @@ class Printer:
 
     def __init__(self, terms: Terms, names: Mapping[int, str]) -> None:
         self.terms = terms
-        self.known: dict[int, Text] = {w: (n, _ATOM) for w, n in names.items()}
+        self.known: dict[int, Text] = {w: (n, ATOM) for w, n in names.items()}
         self.shared: list[tuple[str, str]] = []
 
     def share(self, roots: Iterable[int]) -> None:
@@ -96,7 +98,7 @@ class Printer:
                         k += 1
                     taken.add(f"t{k}")
                     self.shared.append((f"t{k}", text))
-                    self.known[w] = (f"t{k}", _ATOM)
+                    self.known[w] = (f"t{k}", ATOM)
 
     def text(self, wire: int, names: Mapping[int, str] | None = None) -> str:
         """The formula of a wire; `names` are further names, for this formula alone."""
@@ -104,37 +106,37 @@ class Printer:
 
     def opened(self, wire: int, names: Mapping[int, str] | None = None) -> str:
         """The formula of a wire that has a name itself."""
-        known = {**self.known, **{w: (n, _ATOM) for w, n in (names or {}).items()}}
+        known = {**self.known, **{w: (n, ATOM) for w, n in (names or {}).items()}}
         node = self.terms.node(wire)
         if node is None:
             return known[wire][0]
-        return _say(node.box, [self._text(i, names) for i in node.inputs])[0]
+        return say(node.box, [self._text(i, names) for i in node.inputs])[0]
 
     def _inputs(self, wire: int) -> tuple[int, ...]:
         node = self.terms.node(wire)
         return () if node is None else node.inputs
 
     def _text(self, wire: int, names: Mapping[int, str] | None = None) -> Text:
-        known = {**self.known, **{w: (n, _ATOM) for w, n in (names or {}).items()}}
+        known = {**self.known, **{w: (n, ATOM) for w, n in (names or {}).items()}}
         for w in self.terms.cone([wire], known):
             node = self.terms.node(w)
             if w not in known and node is not None:
-                known[w] = _say(node.box, [known[i] for i in node.inputs])
+                known[w] = say(node.box, [known[i] for i in node.inputs])
         return known[wire]
 
 
-def _in(text: Text, level: int) -> str:
+def bracketed(text: Text, level: int) -> str:
     return text[0] if text[1] >= level else f"({text[0]})"
 
 
-def _say(box: Box, args: Sequence[Text]) -> Text:
+def say(box: Box, args: Sequence[Text]) -> Text:
     op = box.op
     if isinstance(op, Map):
         return _say_map(op.fn.removeprefix("apply:"), args)
     if isinstance(op, Reduce):
-        return f"{_BIG[op.monoid]}_{op.axis} {_in(args[0], 3)}", 1
+        return f"{_BIG[op.monoid]}_{op.axis} {bracketed(args[0], 3)}", 1
     if isinstance(op, Einsum):
-        body = "·".join(_in(a, 3) for a in args) or "1"
+        body = "·".join(bracketed(a, 3) for a in args) or "1"
         left = box.cod[0].names
         gone = dict.fromkeys(n for t in box.dom for n in t.names if n not in left)
         if gone:
@@ -142,14 +144,18 @@ def _say(box: Box, args: Sequence[Text]) -> Text:
         return (body, 3) if len(args) > 1 else args[0]
     if isinstance(op, Rename):
         pairs = ",".join(f"{a}→{b}" for a, b in op.pairs)
-        return (f"{_in(args[0], _ATOM)}[{pairs}]", _ATOM) if pairs else args[0]
+        return (f"{bracketed(args[0], ATOM)}[{pairs}]", ATOM) if pairs else args[0]
+    if isinstance(op, View):
+        return _say_view(op, args)
+    if isinstance(op, Reindex):
+        return _say_reindex(op, box, args)
     if isinstance(op, Index):
-        return f"index({op.axis})", _ATOM
+        return f"index({op.axis})", ATOM
     if isinstance(op, SizeOf):
-        return show_size(op.size), _ATOM if not isinstance(op.size, tuple) else 2
+        return show_size(op.size), ATOM if not isinstance(op.size, tuple) else 2
     if isinstance(op, Const):
-        return ("-∞", _ATOM) if op.value is None else _number(op.value)
-    return f"{box.name}({', '.join(a[0] for a in args)})", _ATOM
+        return ("-∞", ATOM) if op.value is None else _number(op.value)
+    return f"{box.name}({', '.join(a[0] for a in args)})", ATOM
 
 
 def _number(value: Fraction) -> Text:
@@ -159,23 +165,54 @@ def _number(value: Fraction) -> Text:
     if value.denominator == 1 and zeros > 6:
         head = text[: len(text) - zeros]
         text = f"{head}e{zeros}"
-    return text, 2 if value < 0 else _ATOM if value.denominator == 1 else 3
+    return text, 2 if value < 0 else ATOM if value.denominator == 1 else 3
 
 
 def _say_map(fn: str, args: Sequence[Text]) -> Text:
     if fn in _INFIX:
         sign, level = _INFIX[fn]
-        # A sum or a maximum reaches to the end of its line: as a part it has parentheses. `a - b - c` is `(a - b) - c`.
+        # A sum or a maximum reaches to the end of its line: as a part it has parentheses, but at the end of a sum.
+        # `a - b - c` is `(a - b) - c`.
         first = level + 1 if level < 2 else level
         second = level + 1 if level < 2 or fn in ("sub", "div") else level
-        return f"{_in(args[0], first)}{sign}{_in(args[1], second)}", level
+        if fn in ("add", "sub") and args[1][0].startswith(_REACHING):
+            return f"{bracketed(args[0], first)}{sign}{args[1][0]}", 1
+        return f"{bracketed(args[0], first)}{sign}{bracketed(args[1], second)}", level
     if fn == "neg":
-        return f"-{_in(args[0], 3)}", 2
+        return f"-{bracketed(args[0], 3)}", 2
     if fn == "not":
-        return f"¬{_in(args[0], _ATOM)}", _ATOM
+        return f"¬{bracketed(args[0], ATOM)}", ATOM
     if fn == "sqrt":
-        return f"√{_in(args[0], _ATOM)}", _ATOM
-    return f"{fn}({', '.join(a[0] for a in args)})", _ATOM
+        return f"√{bracketed(args[0], ATOM)}", ATOM
+    return f"{fn}({', '.join(a[0] for a in args)})", ATOM
+
+
+def _say_reindex(op: Reindex, box: Box, args: Sequence[Text]) -> Text:
+    """Elements read elsewhere: `A[(b g) = b g]`, `A[y of x+y]`, `concat(A, B)`."""
+    if op.kind == "concat":
+        return f"concat({', '.join(a[0] for a in args)})", ATOM
+    given, taken = (" ".join(a.name for a in axes) for axes in (op.given(), op.taken()[0]))
+    sign = " of " if op.kind == "slice" else "→"
+    pair = f"{given}{sign}{taken}" if op.kind == "slice" else f"{taken}{sign}{given}"
+    return f"{bracketed(args[0], ATOM)}[{pair}]", ATOM
+
+
+def _say_view(op: View, args: Sequence[Text]) -> Text:
+    """Arrays read at index arithmetic: `A[x = y + k]`; where there are several, each with when it is read."""
+
+    def named(text: str) -> str:
+        for k, arg in enumerate(args):
+            text = text.replace(f"input {k}", bracketed(arg, ATOM))
+        return text
+
+    parts: list[str] = []
+    for read, arg in zip(op.reads, args, strict=False):
+        places = ", ".join(f"{n} = {named(show(e))}" for n, e in read.at)
+        parts.append(f"{bracketed(arg, ATOM)}[{places}]" if places else arg[0])
+    text = parts[-1]
+    for read, part in reversed(list(zip(op.reads, parts, strict=True))[:-1]):
+        text = f"where({named(' ∧ '.join(map(show_condition, read.where)))}, {part}, {text})"
+    return text, ATOM
 
 
 def describe(
@@ -192,7 +229,7 @@ def describe(
         factor = ""
         repair: str | None = None
         if c.scale is not None:
-            repair = f"exp({_in(printer._text(c.scale, old), 2)} - {_in(printer._text(c.scale, new), 3)})"
+            repair = f"exp({bracketed(printer._text(c.scale, old), 2)} - {bracketed(printer._text(c.scale, new), 3)})"
             if c.guards:
                 empty = " ∧ ".join(f"{printer.text(w, old)} = -∞" for w in c.guards)
                 repair = f"where({empty}, 0, {repair})"

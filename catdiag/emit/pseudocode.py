@@ -1,0 +1,158 @@
+"""Pseudocode: what a kernel does, in the words of the program that it was derived from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.boxes import Box, Rename
+from catdiag.diagram import Diagram
+from catdiag.emit.nest import (
+    Carry,
+    Cut,
+    For,
+    Let,
+    Load,
+    Make,
+    Program,
+    Save,
+    Start,
+    Statement,
+    Unless,
+    Value,
+    Within,
+    lower,
+)
+from catdiag.emit.writer import Text, Writer
+from catdiag.rewrite.formula import say
+from catdiag.types import ArrayType
+
+
+def pseudocode(diagram: Diagram) -> str:
+    """The loops of a diagram, what they load and save, and what is computed in between, as formulas.
+
+    Arrays have their axes where they are made (`S[q x]`); a reduction over an axis is over the block at hand. A name
+    with a prime is the next value of a state.
+
+    >>> import catdiag as cd
+    >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
+    >>> print(pseudocode(dot.stream("x").diagram))
+    dot.stream('x'): A[x], B[x] → out
+    start: sum1 = 0
+    for each block of x (s_x at a time):
+        load A[x], B[x]
+        sum1 = sum1 + Σ_x A·B
+    save out = sum1
+    """
+    return "\n".join(_Pseudocode(lower(diagram)).text_of())
+
+
+class _Pseudocode(Writer):
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        for value in program.inputs:
+            self.name(value)
+
+    def text_of(self) -> list[str]:
+        program = self.program
+        for value in program.outputs:
+            if value not in self.text:
+                self.name(value)
+        ends = ", ".join(dict.fromkeys(map(self._typed, program.outputs))) or "nothing"
+        title = f"{program.title}: " if program.title else ""
+        self.write(f"{title}{', '.join(map(self._typed, program.inputs)) or 'nothing'} → {ends}")
+        self.block(program.body)
+        return self.lines
+
+    # -- expressions -------------------------------------------------------------------------------------
+
+    def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        return say(box, args)
+
+    def newer(self, name: str) -> str:
+        return name + "′"
+
+    def stays(self, let: Let, text: Text) -> bool:
+        # Only another form of an array: no work of its own.
+        return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
+
+    def assign(self, targets: Sequence[Value], text: str) -> None:
+        self.write(f"{', '.join(map(self._typed, targets))} = {text}")
+
+    def _typed(self, value: Value) -> str:
+        return self.text[value][0] + _axes(value.ty)
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Load(values):
+                arrays = ", ".join(map(self._typed, values))
+                if self.lines[-1].startswith(self.indent * self.depth + "load "):
+                    self.lines[-1] += f", {arrays}"
+                else:
+                    self.write(f"load {arrays}")
+            case Cut(target, source):
+                self.text[target] = self.text[source]
+            case Within(body=body):
+                self.block(body)
+            case Start(states, values):
+                for state in states:
+                    if state not in self.text:
+                        self.name(state)
+                pairs = zip(states, values, strict=True)
+                self.write("start: " + ", ".join(f"{self._typed(s)} = {_truth(self.text[v][0])}" for s, v in pairs))
+            case Carry():
+                left = self.remaining(statement)
+                if left:
+                    self.write(f"{', '.join(n for n, _ in left)} = {', '.join(t for _, t in left)}")
+            case Unless(live):
+                self.write(f"next block, unless somewhere {self.text[live][0]}")
+            case Make(values):
+                for value in values:
+                    if value not in self.text:
+                        self.name(value)
+            case Save(target, value):
+                if target is value:
+                    self.write(f"save {self._typed(value)}")
+                else:
+                    if target not in self.text:
+                        self.name(target)
+                    self.write(f"save {self._typed(target)} = {self.text[value][0]}")
+            case For():
+                self._loop(statement)
+
+    def _loop(self, loop: For) -> None:
+        spans = loop.spans
+        if loop.how == "tiles":
+            each = " and ".join(f"each tile of {s.axis} ({s.symbol} at a time)" for s in spans)
+            self.write(f"for {each}, in parallel:" if spans else "in one kernel:")
+        elif loop.how == "blocks":
+            self.write(f"for each block of {spans[0].axis} ({spans[0].symbol} at a time){self._range(loop)}:")
+        elif loop.how == "parts":
+            self.write(f"for each of {spans[0].symbol} parts of {spans[0].axis}, in parallel:")
+        else:
+            neighbours = [f"{self.text[v][0]}" for v in loop.kept]
+            self.write(f"for each part of {spans[0].axis} in order, with its {', '.join(neighbours)}:")
+        self.inside(loop.body)
+
+    def _range(self, loop: For) -> str:
+        if not loop.extent:
+            return ""
+        lo, hi = (self.text[v][0] for v in loop.extent)
+        ends = [f"from {_least('min', v, t)}" if k == 0 else f"to {_least('max', v, t)}"
+                for k, (v, t) in enumerate(zip(loop.extent, (lo, hi), strict=True))]  # fmt: skip
+        return f" that meets the range {ends[0]} {ends[1]}"
+
+
+def _least(word: str, value: Value, text: str) -> str:
+    """The least or largest entry of an array."""
+    return f"{word}_{','.join(value.ty.names)} ({text})" if value.ty.axes else text
+
+
+def _axes(ty: ArrayType) -> str:
+    return f"[{' '.join(ty.names)}]" if ty.axes else ""
+
+
+def _truth(text: str) -> str:
+    """The units of `any` and `all`, which are comparisons of constants."""
+    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

@@ -1,0 +1,250 @@
+"""Loops written from diagrams: as pseudocode, and as NumPy source that is run and compared with the program itself."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from fractions import Fraction
+from types import FunctionType
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag import library
+from catdiag.boxes import Box, Const, Fold, map_box
+from catdiag.cli.arguments import sizes_of
+from catdiag.diagram import Graph, Node, inline, of_graph
+from catdiag.rewrite.group import find as grouped
+from catdiag.rewrite.group import groupable
+from catdiag.rewrite.stream import candidates
+from catdiag.run.numpy import run
+from catdiag.run.sizes import solve, tile_bounds
+from catdiag.types import ArrayType, Axis, Ty, size_symbols, size_value
+
+OPERATORS: dict[str, cd.Diagram] = {}
+
+
+def operator(signature):
+    def register(function):
+        OPERATORS[function.__name__] = cd.algorithm(signature)(function)
+        return function
+
+    return register
+
+
+@operator("q d, x d, x v -> q v")
+def causal(Q, K, V):
+    S = cd.einsum("q d, x d -> q x", Q, K) / cd.sqrt(cd.size("d"))
+    S = cd.where(cd.index("x") <= cd.index("q"), S, float("-inf"))
+    return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
+
+
+@operator("q x -> q, q")
+def smallest_and_largest(S):
+    return cd.min(S, "x"), cd.max(S, "x")
+
+
+@operator("q x, int[q] -> q")
+def cross_entropy(Z, y):
+    m = cd.max(Z, "x")
+    return m + cd.log(cd.sum(cd.exp(Z - m), "x")) - cd.sum(cd.where(cd.index("x") == y, Z, 0), "x")
+
+
+@operator("q x, bool[x] -> q")
+def any_and_all(A, keep):
+    return cd.where(cd.any((A > 1) & keep, "x") | cd.all(A > 0, "x"), cd.prod(A, "x"), cd.size("x"))
+
+
+@operator("q x, x o, x r, r o -> q o")
+def low_rank(X, W, A, B):
+    return cd.einsum("q x, x o -> q o", X, W) + cd.einsum("q r, r o -> q o", cd.einsum("q x, x r -> q r", X, A), B)
+
+
+@operator("(b g) x -> b g")
+def of_a_product(A):
+    return cd.rearrange(cd.sum(cd.sigmoid(A) * cd.apply("f", A), "x"), "(b g) -> b g")
+
+
+@operator("x, y -> x+y")
+def joined(A, B):
+    return cd.concat([cd.maximum(A, 0.5), cd.reverse(B, "y")], "x+y")
+
+
+@operator("x d, int[t] -> t d")
+def shifted_and_gathered(A, places):
+    return cd.gather(cd.shift(A, "x", 1, fill=0), "x", places)
+
+
+PROGRAMS = {**OPERATORS, **{name: library.get(name) for name in library.names()}}
+
+
+def forms(diagram):
+    """The diagram as it is, and streamed over each axis, grouped over more and more axes."""
+    found = [diagram]
+    for axis in dict.fromkeys(a.name for ty in diagram.dom for a in ty.axes):
+        try:
+            found.append(next(candidates(diagram, axis)).diagram)
+        except cd.NotStreamable:
+            continue
+    for streamed in found[1:]:
+        axes = groupable(streamed)
+        found += [grouped(streamed, axes[: k + 1]) for k in range(len(axes))]
+    return found
+
+
+def folds(diagram):
+    found, todo = [], [diagram]
+    while todo:
+        for box in inline(todo.pop()).boxes:
+            if isinstance(box.op, Fold):
+                found.append(box.op)
+            if hasattr(box.op, "body"):
+                todo.append(box.op.body)
+    return found
+
+
+def inputs_for(diagram, rng):
+    """Arrays of small sizes, windows smaller than what they slide over."""
+    small = {"k", "i", "j", "b"}
+    symbols = {s for ty in diagram.dom for a in ty.axes for s in size_symbols(a.size)} | set(sizes_of(diagram))
+    sizes = {s: 2 if s in small else int(rng.integers(6, 8)) for s in sorted(symbols)}
+    shapes = [[size_value(a.size, sizes) for a in ty.axes] for ty in diagram.dom]
+    made = {"int": lambda s: rng.integers(0, 5, s), "bool": lambda s: rng.random(s) < 0.6}
+    arrays = [made.get(t.element, lambda s: rng.uniform(0.2, 1.4, s))(s) for t, s in zip(diagram.dom, shapes)]
+    hidden = {"b": 2} if "(b g)" in str(diagram) else {}
+    return arrays, {**sizes, **solve(diagram, shapes, hidden)}
+
+
+def function(text):
+    namespace = {}
+    exec(text, namespace)
+    return next(v for v in namespace.values() if isinstance(v, FunctionType))
+
+
+def call(text, arrays, given):
+    made = function(text)
+    named = [p.name for p in inspect.signature(made).parameters.values() if p.kind == p.KEYWORD_ONLY]
+    return made(*arrays, **{name: given[name] for name in named if name in given})
+
+
+def same(got, want):
+    pairs = zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True)
+    return all(np.shape(g) == np.shape(w) and np.allclose(g, w) for g, w in pairs)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numpy_gives_what_the_program_gives(name):
+    program, rng = PROGRAMS[name], np.random.default_rng(1)
+    arrays, sizes = inputs_for(program, rng)
+    want = run(program, arrays, functions={"f": np.sin}, sizes={k: v for k, v in sizes.items() if k.isidentifier()})
+    for form in forms(program):
+        text = form.numpy()
+        for length in (1, 2, 3, 100):
+            given = {**sizes, **dict.fromkeys(tile_bounds(form), length), "f": np.sin}
+            assert same(call(text, arrays, given), want), text
+        assert "catdiag" not in text
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_pseudocode_names_all_there_is(name):
+    for form in forms(PROGRAMS[name]):
+        text = form.pseudocode()
+        for word in (*form.input_names, *tile_bounds(form), *(c for fold in folds(form) for c in fold.components)):
+            assert word in text, text
+        assert text.count("save out") == len(set(form.graph.outputs))
+        assert text == form.pseudocode()
+
+
+def test_attention_reads_as_people_write_it():
+    flash = library.get("attention").stream("x").group("q")
+    assert flash.pseudocode().splitlines() == [
+        "attention.stream('x').group('q'): Q[q d], K[x d], V[x d] → out[q d]",
+        "for each tile of q (g_q at a time), in parallel:",
+        "    load Q[q d]",
+        "    start: max1[q] = -∞, sum2[q] = 0, sum3[q d] = 0",
+        "    for each block of x (s_x at a time):",
+        "        load K[x d], V[x d]",
+        "        t1[q x] = (Σ_d Q·K)/√d",
+        "        max1′[q] = max(max1, max_x t1)",
+        "        t2[q] = exp(max1 - max1′)",
+        "        t3[q x] = exp(t1 - max1′)",
+        "        sum2[q] = sum2·t2 + Σ_x t3",
+        "        sum3[q d] = sum3·t2 + Σ_x t3·V",
+        "        max1 = max1′",
+        "    save out[q d] = sum3/sum2",
+    ]
+
+
+def test_a_plain_program_has_no_loop():
+    assert library.get("softmax").pseudocode().splitlines() == [
+        "softmax: a[q x] → out[q x]",
+        "load a[q x]",
+        "t1[q x] = exp(a - max_x a)",
+        "save out[q x] = t1/(Σ_x t1)",
+    ]
+
+
+def test_two_results_and_a_mask():
+    assert PROGRAMS["cross_entropy"].stream("x").pseudocode().splitlines() == [
+        "cross_entropy.stream('x'): Z[q x], y[q] → out[q]",
+        "load y[q]",
+        "start: max1[q] = -∞, sum2[q] = 0, sum3[q] = 0",
+        "for each block of x (s_x at a time):",
+        "    load Z[q x]",
+        "    max1′[q] = max(max1, max_x Z)",
+        "    sum2[q] = sum2·exp(max1 - max1′) + Σ_x exp(Z - max1′)",
+        "    sum3[q] = sum3 + Σ_x where(index(x) = y, Z, 0)",
+        "    max1 = max1′",
+        "save out[q] = max1 + log(sum2) - sum3",
+    ]
+    both = PROGRAMS["smallest_and_largest"].stream("x").pseudocode()
+    assert "save out0[q] = " in both and "save out1[q] = " in both
+
+
+def with_fold(diagram, **changes):
+    """The diagram with its loop run otherwise."""
+    nodes = [
+        Node(Box(replace(n.box.op, **changes), n.box.dom, n.box.cod), n.inputs) if isinstance(n.box.op, Fold) else n
+        for n in diagram.graph.nodes
+    ]
+    graph = Graph(diagram.graph.dom, tuple(nodes), diagram.graph.outputs)
+    return of_graph(graph, diagram.cod, diagram.names, diagram.title)
+
+
+@pytest.mark.parametrize("name", ["causal", "cross_entropy", "any_and_all"])
+@pytest.mark.parametrize("parts", [1, 2, 3, 50])
+def test_parts_are_merged_in_order(name, parts):
+    program = PROGRAMS[name]
+    arrays, sizes = inputs_for(program, np.random.default_rng(2))
+    # The second way of `causal` is the one that is defined where a part has no entry.
+    split = with_fold([*candidates(program, "x")][name == "causal"].diagram, parts="p_x")
+    text = split.pseudocode()
+    assert "for each of p_x parts of x, in parallel:" in text and "for each part of x in order" in text
+    got = call(split.numpy(), arrays, {**sizes, "p_x": parts, "s_x": 2})
+    assert same(got, run(program, arrays))
+
+
+def test_blocks_left_out_are_said_and_not_run():
+    x = Axis("x", "s_x")
+    first = cd.algorithm("x", name="first")(lambda A: cd.sum(cd.where(cd.index("x") < 3, A, 0), "x"))
+    streamed = next(candidates(first, "x")).diagram
+    (fold,) = folds(streamed)
+    dom = fold.state.dom
+    place = next(k for k, ty in enumerate(dom) if ty.element == "int")
+    ints = [Box(Const(Fraction(n)), Ty(), Ty(ArrayType((), "int"))) for n in (0, 3)]
+    count = len(dom)
+    extent = of_graph(Graph(dom, tuple(Node(b, ()) for b in ints), (count, count + 1)))
+    below = map_box("lt", [ArrayType((x,), "int"), ArrayType((), "int")])
+    live = of_graph(Graph(dom, (Node(ints[1], ()), Node(below, (place, count))), (count + 1,)))
+    A = np.arange(7.0)
+    for changes, said in (
+        ({"extent": extent}, "for each block of x (s_x at a time) that meets the range from 0 to 3:"),
+        ({"live": live}, "    next block, unless somewhere index(x) < 3"),
+    ):
+        form = with_fold(streamed, **changes)
+        assert said in form.pseudocode().splitlines()
+        A[4:] = np.nan if "extent" in changes else A[4:]
+        for block in (1, 2, 3):
+            clean = np.where(np.arange(7) < 3 + block, np.nan_to_num(A), A)
+            assert call(form.numpy(), [clean], {"s_x": block}) == 3.0
