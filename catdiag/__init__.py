@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from catdiag.indexing import gather, reindex, reverse, shift, slice, stride, window
     from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
+    from catdiag.rewrite.given import Fold
     from catdiag.rewrite.rule import Rule, rule
     from catdiag.scalars import (
         abs,
@@ -73,6 +74,7 @@ _HOMES = {
         "SignatureError SizeError TypeMismatch"
     ),
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
+    "catdiag.rewrite.given": "Fold",
     "catdiag.rewrite.rule": "Rule rule",
     "catdiag.scalars": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
     "catdiag.indexing": "gather reindex reverse shift slice stride window",
@@ -83,7 +85,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 _MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "testing": "catdiag.testing"}
 
 __all__ = [  # noqa: RUF022
-    "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Interrupted",
+    "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
+    "Interrupted",
     "MatchUndecided", "NoMatch", "NotAProof", "NotGroupable", "NotStreamable", "Refuted", "Rule", "SignatureError",
     "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "box",
     "broadcast", "cast", "clip", "concat", "copy", "discard", "einsum", "equal", "equivalent", "exp", "gather",

@@ -38,6 +38,7 @@ from catdiag.types import ArrayType, Axis, Ty
 if TYPE_CHECKING:
     from catdiag.cost.io import IO
     from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.given import Fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +227,14 @@ class Diagram:
 
         return run(self, arrays, tiles, sizes=sizes)
 
-    def stream(self, axis: str) -> Derivation:
-        """The diagram with `axis` streamed through a loop, as a `Derivation` with its theorem. Raises NotStreamable."""
+    def stream(self, axis: str, by: Fold | None = None) -> Derivation:
+        """The diagram with `axis` streamed through a loop, as a `Derivation` with its theorem.
+
+        By a fold that is found, or by the one that is given. Raises NotStreamable, and as `Derivation.stream` does.
+        """
         from catdiag.rewrite.derivation import Derivation
 
-        return Derivation.start(self).stream(axis)
+        return Derivation.start(self).stream(axis, by)
 
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """The diagram run in groups of the named axes, as a `Derivation` with its theorem. Raises NotGroupable."""

@@ -231,7 +231,7 @@ class Trace:
 
     def arithmetic(self, fn: str, *operands: object) -> Traced:
         """A scalar function of numbers: truth values among the operands count as 0 and 1."""
-        infinite = fn in ("max", "min")
+        infinite = fn in ("max", "min", "eq", "ne", "lt", "le")
         arrays = [a.type.element for a in operands if isinstance(a, Traced)]
         element = "int" if fn in _WHOLE and arrays and set(arrays) == {"int"} else "real"
         return self.map(fn, *[self.numeric(self.lift(a, infinite, element)) for a in operands])

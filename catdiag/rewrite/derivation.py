@@ -22,17 +22,22 @@ if TYPE_CHECKING:
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.attempt import Origins
     from catdiag.rewrite.formula import Found
+    from catdiag.rewrite.given import Fold
     from catdiag.solvers.z3 import Z3
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rewrite: its name, the diagram it led to, the theorem `source = diagram`, and what a stream found."""
+    """One rewrite: its name, the diagram it led to, the theorem `source = diagram`, and what a stream found.
+
+    `premises` are theorems beside it: of a fold that was given, that one element's state is what `element` gives.
+    """
 
     name: str
     diagram: Diagram
     theorem: Theorem
     found: Found | None = None
+    premises: tuple[Theorem, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.theorem}"
@@ -65,11 +70,12 @@ class Derivation:
 
     # -- rewrites --------------------------------------------------------------------------------
 
-    def stream(self, axis: str) -> Derivation:
-        """With `axis` run through a loop over blocks of any size, keeping a state that is found here.
+    def stream(self, axis: str, by: Fold | None = None) -> Derivation:
+        """With `axis` run through a loop over blocks of any size, keeping a state that is found here, or given.
 
-        Raises NotStreamable, naming the reduction and the reason, where no state is found or proved; AxisError for
-        an unknown axis.
+        `by` is a `cd.Fold(unit, element, merge, finish, state=…)`, which is proved or refuted. Raises NotStreamable,
+        naming the reduction and the reason, where no state is found or proved; AxisError for an unknown axis; and for
+        a fold that is given Refuted, with a list and its split into blocks, or Undecided, with the goal.
 
         >>> import catdiag as cd
         >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
@@ -78,6 +84,8 @@ class Derivation:
         """
         from catdiag.rewrite.stream import candidates
 
+        if by is not None:
+            return self._stream_by(axis, by)
         base = self.ungrouped if self.ungrouped is not None else self.diagram
         title = f"{self.source.title or 'it'}.stream({axis!r})"
         reasons: list[str] = []
@@ -98,6 +106,29 @@ class Derivation:
             f"{self.source.title or 'the diagram'} was not streamed over {axis!r}: a state was found, but not proved: "
             + "; ".join(reasons)
         )
+
+    def _stream_by(self, axis: str, fold: Fold) -> Derivation:
+        from catdiag.boxes import Fold as FoldBox
+        from catdiag.rewrite.given_stream import stream_by
+
+        def prove(left: Diagram, right: Diagram, further: bool) -> Theorem | str:
+            try:
+                return self._prove(_titled(right, title), further, left)
+            except _NotProved as error:
+                return error.reason
+
+        base = self.ungrouped if self.ungrouped is not None else self.diagram
+        if any(isinstance(box.op, FoldBox) for box in base.boxes):
+            raise NotStreamable(
+                f"{self.source.title or 'the diagram'} runs in a loop already, which a given fold would replace: "
+                "use .stream(axis, by=…) first"
+            )
+        title = f"{self.source.title or 'it'}.stream({axis!r}, by=…)"
+        made = stream_by(self.source, axis, fold, self.assume, prove)
+        streamed = _titled(made.diagram, title)
+        step = Step(f"stream {axis}", streamed, made.theorem, made.found, (made.element,))
+        derived = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step), stayed=None)
+        return derived.group(self.groups) if self.groups else derived
 
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.
@@ -123,14 +154,14 @@ class Derivation:
         step = Step(f"group {' '.join(names)}", grouped, theorem)
         return replace(self, diagram=grouped, groups=(*self.groups, *names), steps=(*self.steps, step))
 
-    def _prove(self, diagram: Diagram, further: bool = True) -> Theorem:
+    def _prove(self, diagram: Diagram, further: bool = True, source: Diagram | None = None) -> Theorem:
         from catdiag.kernel.terms import KernelError
         from catdiag.prove.api import Interrupted, certify_equation
         from catdiag.prove.find import Open
         from catdiag.solvers.z3 import SolverInterrupted
 
         try:
-            theorem = certify_equation(self.ask, self.source, diagram, self.assume, further=further)
+            theorem = certify_equation(self.ask, source or self.source, diagram, self.assume, further=further)
         except Open as error:
             raise _NotProved(error.goal) from error
         except SolverInterrupted as error:
