@@ -236,6 +236,15 @@ class Diagram:
 
         return Derivation.start(self).stream(axis, by)
 
+    def split(self, axis: str, parts: str | None = None) -> Derivation:
+        """The diagram with `axis` streamed in several parts at once, as a `Derivation` with its theorem.
+
+        The states of the parts are merged. Raises NotStreamable, and as `Derivation.split` does.
+        """
+        from catdiag.rewrite.derivation import Derivation
+
+        return Derivation.start(self).split(axis, parts)
+
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """The diagram run in groups of the named axes, as a `Derivation` with its theorem. Raises NotGroupable."""
         from catdiag.rewrite.derivation import Derivation

@@ -382,6 +382,11 @@ class Walk:
 
     def fold(self, box: Box, op: Fold, inputs: Sequence[Buffer | None], loops: tuple[Loop, ...]) -> list[Buffer]:
         """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
+        if op.parts is not None:
+            raise CatdiagError(
+                f"the loop over {op.axis!r} runs in {op.parts} parts, whose states cross the edge: io() and fit() "
+                "count loops of one part; ask before .split()"
+            )
         step, states = inline(op.step).graph, len(box.cod)
         whole = ZERO
         for ty in box.dom:

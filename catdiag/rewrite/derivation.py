@@ -14,6 +14,8 @@ from catdiag.diagram import Diagram, of_graph
 from catdiag.errors import CatdiagError, NotGroupable, NotStreamable
 
 if TYPE_CHECKING:
+    from random import Random
+
     import numpy as np
 
     from catdiag.cost.hardware import Hardware
@@ -130,6 +132,32 @@ class Derivation:
         derived = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step), stayed=None)
         return derived.group(self.groups) if self.groups else derived
 
+    def split(self, axis: str, parts: str | None = None) -> Derivation:
+        """With the loop over `axis` in several parts at once, each with a state of its own, which are merged in order.
+
+        `parts` is the symbol for how many there are (`p_` and the axis, if left out), for `run(…, tiles={"p_x": 4})`.
+        It changes nothing of what the loop means, and of the theorem nothing: list induction is about every tree of
+        merges. Streams the axis first if it is not. Raises NotStreamable as `stream` does, SignatureError for a symbol
+        that is no name, AxisError for one that is a size already.
+
+        >>> import catdiag as cd
+        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> dot.stream("x").split("x").run([1, 2, 3], [4, 5, 6], tiles={"p_x": 2})
+        array(32.)
+        """
+        from catdiag.prove.export import program
+        from catdiag.rewrite.parts import in_parts, is_streamed
+
+        if not is_streamed(self.diagram, axis):
+            return self.stream(axis).split(axis, parts)
+        split = in_parts(self.diagram, axis, parts)
+        ungrouped = None if self.ungrouped is None else in_parts(self.ungrouped, axis, parts)
+        prefix = self.diagram.title or "it"
+        same = self.steps and program(split) == program(self.diagram)
+        split = _titled(split, f"{prefix}.split({axis!r}{'' if parts is None else f', {parts!r}'})")
+        step = Step(f"split {axis}", split, self.theorem if same else self._prove(split))
+        return replace(self, diagram=split, ungrouped=ungrouped, steps=(*self.steps, step), stayed=None)
+
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.
 
@@ -187,16 +215,22 @@ class Derivation:
         return self.source.input_names
 
     def run(
-        self, *arrays: np.ndarray, tiles: Mapping[str, int] | None = None, sizes: Mapping[str, int] | None = None
+        self,
+        *arrays: np.ndarray,
+        tiles: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int] | None = None,
+        tree: str | int | Random | None = None,
     ) -> Any:
         """Runs the derived diagram on NumPy arrays, really in blocks and tiles.
 
-        `tiles` gives their sizes by symbol, `{"s_x": 64, "g_q": 128}`; those left out are whole axes.
-        `sizes` gives those that no input shows. Raises SizeError for unknown symbols or sizes below 1.
+        `tiles` gives their sizes by symbol, `{"s_x": 64, "g_q": 128}`, and the number of parts of a split loop,
+        `{"p_x": 4}`; those left out are whole axes, and one part. `sizes` gives those that no input shows. With `tree`,
+        the states of blocks are merged in a tree, `"balanced"` or random (a seed, or a `random.Random`): of any tree
+        the theorem holds. Raises SizeError for unknown symbols or sizes below 1, CatdiagError for another tree.
         """
         from catdiag.run.numpy import run
 
-        return run(self.diagram, arrays, tiles, sizes=sizes)
+        return run(self.diagram, arrays, tiles, sizes=sizes, tree=tree)
 
     def __call__(self, *arrays: np.ndarray) -> Any:
         """`run` with whole axes."""

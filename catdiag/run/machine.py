@@ -381,6 +381,10 @@ class Machine:
         sizes: dict[str, int],
     ) -> list[Wire]:
         """The loop: block after block into a ring of `stages` buffers."""
+        if op.parts is not None:
+            raise CatdiagError(
+                f"the loop over {op.axis!r} runs in {op.parts} parts: the machine counts loops of one part"
+            )
         lengths = [a.value.lengths()[op.axis] for a in args if op.axis in a.value.names]
         size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
         total = lengths[0] if lengths else size_value(size, sizes)

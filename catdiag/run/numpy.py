@@ -8,8 +8,11 @@ streamed diagram runs does not grow with the streamed axis.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from itertools import pairwise
+from random import Random
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -31,7 +34,7 @@ from catdiag.boxes import (
     View,
 )
 from catdiag.diagram import Diagram
-from catdiag.errors import SizeError, TypeMismatch
+from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.interpret import interpret
 from catdiag.run.named import Named, contract
 from catdiag.run.sizes import local_sizes, solve, tile_lengths
@@ -49,13 +52,15 @@ def run(
     dtype: DTypeLike | None = None,
     functions: Functions | None = None,
     sizes: Mapping[str, int] | None = None,
+    tree: str | int | Random | None = None,
 ) -> Any:
     """The outputs of a diagram on arrays given in the order of its inputs: one bare, several as a tuple.
 
     `tiles` gives the lengths of stream blocks and groups by symbol (`{"s_x": 64, "g_q": 128}`; the whole axis
-    where left out), `functions` what `cd.apply` and uninterpreted boxes are, on arrays, `sizes` the sizes that no
-    input shows. Arrays may be nested lists. Computed in the common floating type of the inputs, float64 if there
-    is none, or in `dtype`.
+    where left out) and the number of parts of split loops, `functions` what `cd.apply` and uninterpreted boxes are, on
+    arrays, `sizes` the sizes that no input shows. With `tree`, loops take the states of blocks by themselves and merge
+    neighbouring ones: in a `"balanced"` tree, or in a random one, of that seed or drawn from a `random.Random`. Arrays
+    may be nested lists. Computed in the common floating type of the inputs, float64 if there is none, or in `dtype`.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x")(lambda a: cd.sum(a, "x"))
@@ -74,7 +79,7 @@ def run(
     raw = [_array(a, name) for a, name in zip(arrays, names, strict=True)]
     kind = _float_type(raw, dtype)
     known = solve(diagram, [a.shape for a in raw], sizes or {})
-    machine = Runner(kind, tile_lengths(diagram, tiles or {}), functions or {})
+    machine = Runner(kind, tile_lengths(diagram, tiles or {}), functions or {}, Tree.of(tree))
     values = [
         Named(_elements(a, ty, name, kind), ty.names)
         for a, ty, name in zip(raw, diagram.dom, names, strict=True)
@@ -190,11 +195,63 @@ _REDUCERS: dict[str, np.ufunc] = {
 }  # fmt: skip
 
 
+S = TypeVar("S")
+
+
+def dealt(blocks: Sequence[S], parts: int) -> list[Sequence[S]]:
+    """Blocks in order, dealt out to so many parts as evenly as they go; parts without any are left out.
+
+    >>> dealt("abcde", 3), dealt("ab", 3)
+    (['a', 'bc', 'de'], ['a', 'b'])
+    """
+    ends = [k * len(blocks) // parts for k in range(parts + 1)]
+    return [blocks[start:stop] for start, stop in pairwise(ends) if stop > start]
+
+
+@dataclass
+class Tree:
+    """The order in which states of neighbouring lists are merged: one after the other, balanced, or at random."""
+
+    random: Random | None = None
+    balanced: bool = False
+
+    @staticmethod
+    def of(tree: str | int | Random | None) -> Tree | None:
+        """The order that `run` is asked for. Raises CatdiagError for anything else."""
+        if tree is None:
+            return None
+        if tree == "balanced":
+            return Tree(balanced=True)
+        if isinstance(tree, Random):
+            return Tree(tree)
+        if isinstance(tree, int) and not isinstance(tree, bool):
+            return Tree(Random(tree))
+        raise CatdiagError(f"tree is {tree!r}: expected 'balanced', the seed of a random tree, or a random.Random")
+
+    def merged(self, states: Sequence[S], merge: Callable[[S, S], S]) -> S:
+        """The states of neighbouring lists, put together.
+
+        >>> Tree(balanced=True).merged(list("abcde"), "({}{})".format)
+        '(((ab)(cd))e)'
+        """
+        waiting = list(states)
+        while len(waiting) > 1:
+            if self.balanced:
+                pairs = [waiting[k : k + 2] for k in range(0, len(waiting), 2)]
+                waiting = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+                continue
+            place = self.random.randrange(len(waiting) - 1) if self.random else 0
+            waiting[place : place + 2] = [merge(waiting[place], waiting[place + 1])]
+        return waiting[0]
+
+
 class Runner:
     """What is fixed while a diagram runs: the floating type, the lengths of tiles, the user's functions."""
 
-    def __init__(self, kind: np.dtype[Any], tiles: Mapping[str, int], functions: Functions) -> None:
-        self.kind, self.tiles, self.functions = kind, tiles, functions
+    def __init__(
+        self, kind: np.dtype[Any], tiles: Mapping[str, int], functions: Functions, tree: Tree | None = None
+    ) -> None:
+        self.kind, self.tiles, self.functions, self.tree = kind, tiles, functions, tree
 
     def diagram(self, diagram: Diagram, values: Sequence[Named], sizes: Mapping[str, int]) -> tuple[Named, ...]:
         """The outputs of a diagram, in which symbols have the given sizes."""
@@ -277,14 +334,42 @@ class Runner:
     # -- loops -----------------------------------------------------------------------------------------
 
     def fold(self, op: Fold, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
-        """The loop over blocks of the streamed axis: the last block is what remains."""
+        """The loop over blocks of the streamed axis: the last block is what remains.
+
+        The blocks of a split loop are dealt out to its parts in order; parts that get none have nothing to be merged.
+        """
         total = _axis_length(op.axis, box, args, sizes)
-        block = min(self.tiles.get(op.block, total), total)
-        state: Sequence[Named] = self.diagram(op.unit, (), {**sizes, op.block: 0})
-        for start, stop in self.blocks(op, args, total, block, sizes):
-            parts = [a.cut(op.axis, start, stop) for a in args]
-            state = self.diagram(op.step, (*state, *parts), local_sizes(sizes, {op.axis: (op.block, stop - start)}))
-        return state
+        count, block = self.cut(op, total)
+        unit: Sequence[Named] = self.diagram(op.unit, (), {**sizes, op.block: 0})
+
+        def turn(state: Sequence[Named], bounds: tuple[int, int]) -> Sequence[Named]:
+            parts = [a.cut(op.axis, *bounds) for a in args]
+            local = local_sizes(sizes, {op.axis: (op.block, bounds[1] - bounds[0])})
+            return self.diagram(op.step, (*state, *parts), local)
+
+        def merge(left: Sequence[Named], right: Sequence[Named]) -> Sequence[Named]:
+            return self.diagram(op.merge, (*left, *right), sizes)
+
+        if count == 1 and self.tree is None:
+            state = unit
+            for bounds in self.blocks(op, args, total, block, sizes):
+                state = turn(state, bounds)
+            return state
+        states: list[Sequence[Named]] = []
+        for part in dealt(list(self.blocks(op, args, total, block, sizes)), count):
+            if self.tree is not None:
+                states.append(self.tree.merged([turn(unit, bounds) for bounds in part], merge))
+                continue
+            states.append(unit)
+            for bounds in part:
+                states[-1] = turn(states[-1], bounds)
+        return (self.tree or Tree()).merged(states, merge) if states else unit
+
+    def cut(self, op: Fold, total: int) -> tuple[int, int]:
+        """How many parts a loop over an axis of that length has, and how long its blocks are."""
+        count = min(self.tiles.get(op.parts, 1), total) if op.parts else 1
+        longest = -(-total // count)
+        return count, min(self.tiles.get(op.block, longest), longest)
 
     def blocks(
         self, op: Fold, args: Sequence[Named], total: int, block: int, sizes: Mapping[str, int]

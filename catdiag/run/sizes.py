@@ -209,6 +209,8 @@ def local_sizes(sizes: Mapping[str, int], cuts: Mapping[str, tuple[str, int]]) -
 def tile_bounds(diagram: Diagram) -> dict[str, Size]:
     """The symbols of the stream blocks and groups of a diagram, bodies included, each with the size it divides up.
 
+    That of the parts of a split loop is how many there are, at most that size.
+
     >>> import catdiag as cd
     >>> tile_bounds(cd.library.get("attention"))
     {}
@@ -220,7 +222,7 @@ def tile_bounds(diagram: Diagram) -> dict[str, Size]:
             op = box.op
             pairs: tuple[tuple[str, str], ...] = ()
             if isinstance(op, Fold):
-                pairs = ((op.axis, op.block),)
+                pairs = ((op.axis, op.block), *(((op.axis, op.parts),) if op.parts else ()))
                 stack.append(op.step)
             elif isinstance(op, Group):
                 pairs = op.tiles
