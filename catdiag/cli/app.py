@@ -46,6 +46,7 @@ def derive(
     stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None,
     stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None,
     group: Annotated[str | None, typer.Option(help="The axes to group, such as 'r q' [all that can be].")] = None,
+    pseudocode: Annotated[bool, typer.Option("--pseudocode", help="Print the loops in full, however long.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
 ) -> None:
@@ -53,7 +54,7 @@ def derive(
     with guarded():
         from catdiag.cli.commands import run_derive
 
-        ended(run_derive(op, on, size or [], dtype, stages, stream, group, json, certificate))
+        ended(run_derive(op, on, size or [], dtype, stages, stream, group, pseudocode, json, certificate))
 
 
 @app.command()

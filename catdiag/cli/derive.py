@@ -38,12 +38,13 @@ def derive(
     target: Target | None = None,
     stream: str | None = None,
     group: Sequence[str] | None = None,
+    whole: bool = False,
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
 
-    What is best is decided by predicted time, or by memory without a target. Raises NotStreamable or NotGroupable where
-    an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
-    the error that says so.
+    With `whole`, the report prints its pseudocode however long it is. What is best is decided by predicted time, or by
+    memory without a target. Raises NotStreamable or NotGroupable where an axis that was asked for cannot be, AxisError
+    for an unknown one. A plan that nothing fits is in the report, as the error that says so.
 
     >>> from catdiag import library
     >>> from catdiag.solvers.z3 import Z3
@@ -71,6 +72,7 @@ def derive(
         io=io,
         optimum=_optimum(io),
         seconds=time.perf_counter() - start,
+        whole=whole,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
     from catdiag.cost.optimum import Optimum
     from catdiag.cost.plan import Plan
     from catdiag.cost.posynomial import Absorb, Certificate, Drop, Fill, Powers
+    from catdiag.emit.state import StateFormulas
     from catdiag.rewrite.derivation import Derivation, Step
     from catdiag.rewrite.strategy import Attempt, Refused
+
+
+_LINES = 25
+"""Pseudocode up to this length is printed without being asked for."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Report:
     io: IO
     optimum: Optimum | str
     seconds: float = field(compare=False, default=0.0)
+    whole: bool = False
+    """Whether the pseudocode is printed however long it is."""
 
     @property
     def derivation(self) -> Derivation:
@@ -59,12 +67,24 @@ class Report:
         """Why there is no plan, where a chip was given and nothing fits."""
         return self.chosen.worth.misfit
 
+    @cached_property
+    def formulas(self) -> StateFormulas:
+        """What its loops carry."""
+        return self.derivation.formulas()
+
     # -- text ------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[tuple[str, bool]]:
         """The text, line by line, each with whether it is a heading."""
         yield type_of(self.source), True
         yield from _section("Derivation", self._derivation())
+        if self.formulas.loops:
+            yield from _section(
+                "State of the loop (step: ′ after the block; merge: ′ of the neighbour, ″ of both)",
+                str(self.formulas).splitlines(),
+            )
+        if self.derivation.steps:
+            yield from _section("Loops", self._loops())
         yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
         yield from _section(f"Optimum: the least H with {self.io.capacity} values of SMEM", self._optimum())
         if self.plan is not None:
@@ -81,13 +101,18 @@ class Report:
         for number, step in enumerate(self.derivation.steps, 1):
             yield f"{number}. {step.name}, proved in {step.theorem.seconds:.2f} s"
             yield from _indented(self._theorem(step), 3)
-            if step.found is not None:
-                yield "   the state of the loop that was found (′: after a block, or of the neighbour)"
-                yield from _indented(str(step.found).splitlines(), 5)
         if self.chosen.ungrouped:
             yield f"not grouped: {self.chosen.ungrouped}"
         for attempt in self.others:
             yield f"{attempt.name} is possible too" + self._against(attempt.worth)
+
+    def _loops(self) -> Iterator[str]:
+        lines = self.derivation.pseudocode().splitlines()
+        if self.whole or len(lines) <= _LINES:
+            yield from lines
+            return
+        yield from lines[: _LINES - 1]
+        yield f"… {len(lines) - _LINES + 1} more lines: --pseudocode prints them"
 
     def _theorem(self, step: Step) -> Iterator[str]:
         yield from str(step.theorem).splitlines()
@@ -142,6 +167,8 @@ class Report:
                 "outputs": [{"axes": list(ty.names), "element": ty.element} for ty in self.source.cod],
             },
             "steps": [_step(step) for step in self.derivation.steps],
+            "formulas": self.formulas.as_dict(),
+            "pseudocode": self.derivation.pseudocode(),
             "refused": [{"axis": t.axis, "reason": t.reason} for t in self.refused],
             "not_grouped": self.chosen.ungrouped or None,
             "alternatives": [

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
     from catdiag.cost.io import IO
     from catdiag.cost.plan import Plan
+    from catdiag.emit.state import StateFormulas
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.attempt import Origins
     from catdiag.rewrite.formula import Found
@@ -254,6 +255,18 @@ class Derivation:
 
         return fit(self.diagram, hardware, sizes, **options)
 
+    def formulas(self) -> StateFormulas:
+        """What the loops carry, as formulas: unit, element, repair, step and merge of each state, and the finish.
+
+        >>> import catdiag as cd
+        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> dot.stream("x").formulas().loops[0].components[0].step
+        'sum1 + Σ_x A·B'
+        """
+        from catdiag.emit.state import formulas
+
+        return formulas(self.diagram)
+
     def pseudocode(self) -> str:
         """The loops of the derived diagram as formulas: what each loads, carries, computes and saves.
 
@@ -282,8 +295,8 @@ class Derivation:
         lines = [str(self.source)]
         for step in self.steps:
             lines.append(f"{step.name}: {step.theorem.seconds * 1000:.0f} ms")
-            if step.found is not None:
-                lines.extend("  " + line for line in str(step.found).splitlines())
+        if self.steps:
+            lines.extend("  " + line for line in str(self.formulas()).splitlines())
         return "\n".join(lines)
 
 

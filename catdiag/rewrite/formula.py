@@ -134,6 +134,9 @@ def say(box: Box, args: Sequence[Text]) -> Text:
     if isinstance(op, Map):
         return _say_map(op.fn.removeprefix("apply:"), args)
     if isinstance(op, Reduce):
+        turned = _negated(args[0]) if op.monoid in ("max", "min") else None
+        if turned is not None:  # a minimum is held as a maximum
+            return f"-({_BIG[{'max': 'min', 'min': 'max'}[op.monoid]]}_{op.axis} {turned})", 2
         return f"{_BIG[op.monoid]}_{op.axis} {bracketed(args[0], 3)}", 1
     if isinstance(op, Einsum):
         body = "·".join(bracketed(a, 3) for a in args) or "1"
@@ -175,16 +178,33 @@ def _say_map(fn: str, args: Sequence[Text]) -> Text:
         # `a - b - c` is `(a - b) - c`.
         first = level + 1 if level < 2 else level
         second = level + 1 if level < 2 or fn in ("sub", "div") else level
+        taken = _negated(args[1]) if fn == "sub" else None
+        if taken is not None:
+            return f"{bracketed(args[0], first)} + {taken}", level
         if fn in ("add", "sub") and args[1][0].startswith(_REACHING):
             return f"{bracketed(args[0], first)}{sign}{args[1][0]}", 1
         return f"{bracketed(args[0], first)}{sign}{bracketed(args[1], second)}", level
     if fn == "neg":
-        return f"-{bracketed(args[0], 3)}", 2
+        turned = _negated(args[0])
+        return (turned, 3) if turned is not None else (f"-{bracketed(args[0], 3)}", 2)
     if fn == "not":
         return f"¬{bracketed(args[0], ATOM)}", ATOM
     if fn == "sqrt":
         return f"√{bracketed(args[0], ATOM)}", ATOM
     return f"{fn}({', '.join(a[0] for a in args)})", ATOM
+
+
+def _negated(text: Text) -> str | None:
+    """What a formula is minus of: the text after a minus sign that is before all of it."""
+    inside, level = text
+    if not inside.startswith("-") or level != 2 or inside[1:2] in ("", "∞"):
+        return None
+    depth = 0
+    for k, letter in enumerate(inside):
+        depth += (letter in "([") - (letter in ")]")
+        if not depth and inside.startswith((" + ", " - "), k):
+            return None
+    return inside[1:]
 
 
 def _say_reindex(op: Reindex, box: Box, args: Sequence[Text]) -> Text:

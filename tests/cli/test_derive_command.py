@@ -22,7 +22,13 @@ def test_headline(run, tmp_path):
         "2. group q, proved in",
         "for all 1 ≤ d, 1 ≤ q, 1 ≤ x",
         "for blocks and tiles of every size: s_x, g_q",
-        "repair: exp(max1 - max1′)",
+        "unit     -∞",
+        "element  Σ_x exp((Σ_d Q·K)/√d - max1)·V",
+        "repair   exp(max1 - max1′)",
+        "merge    sum2·exp(max1 - max1″) + sum2′·exp(max1′ - max1″)",
+        "finish out = sum3/sum2",
+        "for each block of x (s_x at a time):",
+        "save out[q d] = sum3/sum2",
         "H = 2*d*q + 2*d*x*ceiling(q/g_q)",
         "M = 2*d*g_q + 2*d*s_x + g_q*s_x + 3*g_q",
         "leading order: 2*d*q + 4*d**2*q*x/M",
@@ -39,6 +45,8 @@ def test_headline(run, tmp_path):
     assert [s["name"] for s in everything["steps"]] == ["stream x", "group q"]
     assert [c["monoid"] for c in everything["steps"][0]["state"]["components"]] == ["max", "sum", "sum"]
     assert everything["steps"][1]["theorem"]["conditional"] is False
+    assert everything["formulas"]["finish"] == {"out": "sum3/sum2"}
+    assert everything["pseudocode"].splitlines()[1] == "for each tile of q (g_q at a time), in parallel:"
     assert everything["io"]["transfers"] == "2*d*q + 2*d*x*ceiling(q/g_q)"
     assert everything["optimum"]["leading"] == "2*d*q + 4*d**2*q*x/M"
     assert everything["optimum"]["certificate"]
