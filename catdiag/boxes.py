@@ -117,10 +117,9 @@ class Fold:
 
     - `parts`: a size symbol; the axis is cut into so many chunks, each folded on its own, and their states are merged
       in order;
-    - `extent`: inputs at a list → two arrays of integers lo and hi, along axes that every state has; a block that for
-      all their entries ends at or before lo, or begins at or after hi, is not run;
-    - `live`: inputs at a block → an array of truth values, along the streamed axis and axes that every state has; a
-      block of which no entry is true is not run.
+    - `extent`: inputs at a list → two arrays of integers lo and hi; a block that for all their entries ends at or
+      before lo, or begins at or after hi, is not run;
+    - `live`: inputs at a block → an array of truth values; a block for which none is true is not run.
     """
 
     axis: str
@@ -460,18 +459,13 @@ def _check_fold(b: Box, op: Fold) -> None:
         body: Diagram = getattr(op, part)
         if body.dom != dom or body.cod != states:
             raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)
-    along = set.intersection(*({a.name for a in ty.axes} for ty in states)) if states else set()
-    for part, guide, element, count, axes in (
-        ("extent", op.extent, "int", 2, along),
-        ("live", op.live, "bool", 1, along | {op.axis}),
-    ):
+    for part, guide, element, count in (("extent", op.extent, "int", 2), ("live", op.live, "bool", 1)):
         if guide is None:
             continue
-        fits = len(guide.cod) == count and all(ty.element == element and set(ty.names) <= axes for ty in guide.cod)
-        if guide.dom != block or not fits:
-            given = "integer array lo and one hi" if count == 2 else "array of truth values"
+        typed = len(guide.cod) == count and all(ty.element == element for ty in guide.cod)
+        whole = part == "extent" and any(op.axis in ty.names for ty in guide.cod)
+        if guide.dom != block or not typed or whole:
+            given = f"integers lo and hi, free of axis {op.axis!r}" if count == 2 else "an array of truth values"
             raise TypeMismatch(
-                f"{b.name}: expected {part} to take {block} and to give one {given}, along axes among "
-                f"{', '.join(sorted(axes)) or 'none'}, not {guide.dom} → {guide.cod}",
-                b.line,
+                f"{b.name}: expected {part} to take {block} and to give {given}, not {guide.dom} → {guide.cod}", b.line
             )

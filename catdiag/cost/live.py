@@ -387,6 +387,11 @@ class Walk:
                 f"the loop over {op.axis!r} runs in {op.parts} parts, whose states cross the edge: io() and fit() "
                 "count loops of one part; ask before .split()"
             )
+        if op.extent is not None or op.live is not None:
+            raise CatdiagError(
+                f"the loop over {op.axis!r} leaves out blocks, and how many depends on positions and data: ask before "
+                ".skip(), which gives an upper bound, or count with catdiag.run.machine.count"
+            )
         step, states = inline(op.step).graph, len(box.cod)
         whole = ZERO
         for ty in box.dom:

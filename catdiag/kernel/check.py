@@ -8,7 +8,7 @@ the theorem is conditional and says what is newly owed. D is computed here, from
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.defined import Obligation, show_condition
 from catdiag.kernel.exact import met
 from catdiag.kernel.form import bounded, well_formed
-from catdiag.kernel.judge import Json, numbered, only
+from catdiag.kernel.judge import Json, only
 from catdiag.kernel.loops import Facts, Loops, symbols, valued
 from catdiag.kernel.meaning import Program, axes_of, inputs_of, numeric
 from catdiag.kernel.terms import KernelError, Term, fn, leaves, size_term
@@ -150,18 +150,6 @@ class Checker(Loops):
         sizes = [f"{name}={n}" for name, n in sorted(witness["sizes"].items())]
         arrays = [f"{name} = {str(witness['arrays'][name]).replace(chr(39), '')}" for name in sorted(witness["arrays"])]
         return replace(theorem, witness="; ".join([*sizes, *(text for text in arrays if len(text) <= 60)]))
-
-    def derived_facts(
-        self, defined: Sequence[Obligation], facts: Facts, names: Mapping[str, str], proof: Json
-    ) -> Facts:
-        """What obligations that are met say in other words: their conditions, rewritten by given steps."""
-        found = []
-        for k in sorted(proof.get("facts", {})):
-            owed = numbered(defined)[k]
-            ctx = owed.context(Context(self.ask, {}, facts, names))
-            steps = self.item(proof, "facts", k)
-            found.append(Fact(owed.ranges, owed.guards, self.rewrite(ctx, owed.condition, steps)))
-        return tuple(found)
 
 
 def condition(c: Any) -> Term:

@@ -50,6 +50,12 @@ class Fact:
     guards: tuple[Term, ...]
     condition: Term
 
+    def at(self, put: dict[tuple[str, Data], Term]) -> Fact:
+        """The fact with terms for sizes."""
+        ranges = tuple((name, None if n is None else substitute(n, put)) for name, n in self.variables)
+        guards = tuple(substitute(g, put) for g in self.guards)
+        return Fact(ranges, guards, substitute(self.condition, put))
+
 
 def real(t: Term) -> Term:
     """The condition that a value is not −∞."""

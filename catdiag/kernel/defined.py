@@ -36,6 +36,10 @@ class Obligation:
         """The same as a fact, for where the obligation is known to be met."""
         return Fact(self.ranges, self.guards, self.condition)
 
+    def saying(self, condition: Term) -> list[Fact]:
+        """Facts for where a condition is known in the same ranges: of a conjunction, each part."""
+        return [Fact(self.ranges, self.guards, c) for c in (condition.args if condition.op == "and" else (condition,))]
+
     def context(self, ctx: Context) -> Context:
         """A context with the ranges and guards. Raises KernelError where an index would have two ranges."""
         for name, n in self.ranges:

@@ -7,6 +7,7 @@ A proof is one of these, and an equation is a condition like any other (`eq`, of
     {"cases": n, "zero": p, "more": p}    the size n is 0, or at least 1
     {"when": c, "yes": p, "no": p}        the condition c holds, or does not
     {"as": k, "equal": {"0": p, …}}       it says of terms what the k-th demand says of terms equal to them
+    {"absurd": true}                      what is known of sizes and indices is contradictory
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from catdiag.kernel.terms import (
 
 Json = Mapping[str, Any]
 Item = TypeVar("Item")
-_FORMS = ({"cases", "zero", "more"}, {"when", "yes", "no"}, {"as", "equal"}, {"steps", "close"})
+_FORMS = ({"absurd"}, {"cases", "zero", "more"}, {"when", "yes", "no"}, {"as", "equal"}, {"steps", "close"})
 
 
 class Judge:
@@ -69,7 +70,10 @@ class Judge:
         """Raises KernelError unless the proof shows that a condition holds in a context."""
         if not any(set(proof) <= form for form in _FORMS):
             raise KernelError(f"no proof has the fields {sorted(proof)}")
-        if "cases" in proof:
+        if proof.get("absurd") is True:
+            if not ctx.entails(fn("lt", ZERO, ZERO)):
+                raise KernelError("what is known here is not contradictory")
+        elif "cases" in proof:
             none, put, more = self.sized(ctx, proof["cases"])
             self.holds(none, substitute(condition, put), proof["zero"])
             self.holds(more, condition, proof["more"])
@@ -93,7 +97,8 @@ class Judge:
         """The context where a size is 0, what is then put for it, and the context where it is at least 1."""
         put: dict[tuple[str, Any], Term] = {("size", name): ZERO}
         ranges = {i: substitute(n, put) for i, n in ctx.ranges.items()}
-        none = Context(ctx.ask, ranges, ctx.facts, ctx.elements).with_condition(fn("eq", size(name), ZERO))
+        facts = dict.fromkeys((*ctx.facts, *(f.at(put) for f in ctx.facts)))
+        none = Context(ctx.ask, ranges, tuple(facts), ctx.elements).with_condition(fn("eq", size(name), ZERO))
         return none, put, ctx.with_condition(fn("le", ONE, size(name)))
 
     def rewrite(self, ctx: Context, t: Term, steps: Any) -> Term:

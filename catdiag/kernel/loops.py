@@ -10,15 +10,15 @@ the number of blocks, the state after them is `state` of what was read. With `st
 state(b))` proved as well, the same holds of every tree of merges. A step may hold folds over other axes: they mean
 their own state, by their own premises for any block of this one.
 
-**Blocks left out.** A fold may say where its list begins and ends to matter: `extent` gives arrays lo and hi along axes
-of the states, and at every index of a component it is proved, for a list a + b, that
+**Blocks left out.** A fold may say where its list begins and ends to matter: `extent` gives arrays of numbers lo and
+hi, and it is proved, for a list a + b, that
 
-    a ≤ lo implies state(a) = unit        hi ≤ a implies state(a + b) = state(a)
+    a ≤ lo at every index implies state(a) = state(∅)        hi ≤ a at every index implies state(a + b) = state(a)
 
 So a loop may begin with `unit` at any u that is at most every lo, and stop at any v that is at least every hi: what it
-has is state([0, v)), which is `state` of all. Likewise `live` gives truth values along the streamed axis and axes of
-the states, and where none is true in b, state(a + b) = state(a): such a block may be passed over. In these premises
-an input that is the position along its one axis is that, and no fresh array.
+has is state([0, v)), which is `state` of all. Likewise `live` gives truth values, and where none is true of b,
+state(a + b) = state(a): such a block may be passed over. In these premises an input that is the position along its one
+axis is that, and no fresh array. What is left out owes nothing.
 
 **Groups (A1).** A group means its body on whole axes once, for fresh arrays and every tile [o, o+l) of an axis,
 the body on the tile is at j, symbol for symbol, the body on the whole at o + j.
@@ -36,7 +36,7 @@ from typing import Any
 from catdiag.kernel.context import Ask, Context, Fact, arithmetic, integer, negate, nonzero
 from catdiag.kernel.defined import Obligation, owes
 from catdiag.kernel.form import BODIES, GUIDES
-from catdiag.kernel.judge import Json, Judge, only
+from catdiag.kernel.judge import Json, Judge, numbered, only
 from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
 from catdiag.kernel.terms import (
     LOGICAL,
@@ -165,7 +165,7 @@ class Loops(Judge):
     def _fold(self, node: Json, assume: Facts, scope: frozenset[str], places: frozenset[int]) -> None:
         block, axis = _local(node["block"], scope | self._tiles), node["axis"]
         proof = self.fold_proof()
-        only(proof, "unit", "step", "merge", "before", "after", "idle", "defined")
+        only(proof, "unit", "step", "merge", "idle", "defined")
         for body in {"unit", "step", "merge", "state", *GUIDES} & set(node):
             if any(inner["op"] in ("fold", "group")[body == "step" :] for inner in node[body]["nodes"]):
                 raise KernelError(f"the {body} of a fold contains no groups, and folds in its step only")
@@ -214,41 +214,45 @@ class Loops(Judge):
 
         if set(node) & set(GUIDES):
             known = (*assume, *self._of_elements(state, add(a, b), assume, elements))
-            self._idle(node, proof, (a, b), Context(self.ask, {}, known, elements), placed, scope)
+            both, one, none = (
+                self.meaning(node["state"], placed(n), {block: n}, known, elements, scope).outputs
+                for n in (add(a, b), a, ZERO)
+            )
+            if "extent" in node:
+                given = placed(add(a, b))
+                found = self.meaning(node["extent"], given, {block: add(a, b)}, known, elements, scope)
+                self._all_met(Context(self.ask, {}, known, elements), found.owed, proof, "extent in range")
+                lo, hi = ((w.axes, numeric(w.term)) for w in found.outputs)
+                self._idle("before", Obligation(lo[0], (), fn("le", a, lo[1])), one, none, known, elements, proof)
+                self._idle("after", Obligation(hi[0], (), fn("le", hi[1], a)), both, one, known, elements, proof)
+            if "live" in node:
+                found = self.meaning(node["live"], placed(b, a), {block: b}, known, elements, scope)
+                self._all_met(Context(self.ask, {}, known, elements), found.owed, proof, "live in range")
+                (live,) = found.outputs
+                dead = Obligation(live.axes, (), negate(live.term))
+                self._idle("idle", dead, both, one, known, elements, proof)
         self.consumed(proof)
         self.axioms.add("A10")
         self._tiling()
 
-    def _idle(self, node: Json, proof: Json, lists: tuple[Term, Term], ctx: Context, inputs: Any, scope: Any) -> None:
-        """That what `extent` and `live` leave out of a fold changes none of its states."""
-        (a, b), axis, block = lists, node["axis"], node["block"]
-
-        def found(body: str, length: Term, start: Term | None = None) -> list[Wire]:
-            sizes = {block: length}
-            made = self.meaning(node[body], inputs(length, start), sizes, ctx.facts, ctx.elements, scope)
-            if body in GUIDES:
-                self._all_met(ctx, made.owed, proof, f"{body} in range")
-            return made.outputs
-
-        whole, first, unit = found("state", add(a, b)), found("state", a), evaluate(node["unit"], [], {}, _none)
-        for k, (of_both, of_first, of_none) in enumerate(zip(whole, first, unit, strict=True)):
-            premises: list[tuple[str, Fact, Wire, Wire]] = []
-            if "extent" in node:
-                lo, hi = found("extent", add(a, b))
-                if not {*lo.axes, *hi.axes} <= set(of_both.axes):
-                    raise KernelError(f"the extent has axes {(*lo.axes, *hi.axes)}, a state {of_both.axes}")
-                premises = [
-                    ("before", Fact((), (), fn("le", a, numeric(lo.term))), of_first, of_none),
-                    ("after", Fact((), (), fn("le", numeric(hi.term), a)), of_both, of_first),
-                ]
-            if "live" in node:
-                (live,) = found("live", b, a)
-                if not set(live.axes) <= {*of_both.axes, (axis, b)} or live.term.op not in LOGICAL:
-                    raise KernelError(f"what is live has axes {live.axes}, a state {of_both.axes}")
-                premises.append(("idle", Fact(((axis, b),), (), negate(live.term)), of_both, of_first))
-            for name, fact, left, right in premises:
-                here = Context(self.ask, dict(of_both.axes), (*ctx.facts, fact), ctx.elements)
-                self.holds(here, fn("eq", numeric(left.term), numeric(right.term)), self.item(proof, name, k))
+    def _idle(
+        self,
+        name: str,
+        where: Obligation,
+        left: Sequence[Wire],
+        right: Sequence[Wire],
+        facts: Facts,
+        elements: Mapping[str, str],
+        proof: Json,
+    ) -> None:
+        """That two states of a loop are one, for all lists where something holds of all its indices."""
+        words = self.item(proof, "idle", name)
+        only(words, "facts")
+        facts = (*facts, where.fact())
+        facts += self.derived_facts([where], facts, elements, words)
+        for k, (x, y) in enumerate(zip(left, right, strict=True)):
+            ctx = Context(self.ask, dict(x.axes), facts, elements)
+            self.holds(ctx, fn("eq", numeric(x.term), numeric(y.term)), self.item(proof, "idle", f"{name} {k}"))
 
     def _of_elements(self, state: Any, length: Term, assume: Facts, elements: Mapping[str, str]) -> list[Fact]:
         """What the state of a list owes of single elements, as facts about a part of the list.
@@ -268,6 +272,18 @@ class Loops(Judge):
                 ranges = tuple((name, length if m == n else m) for name, m in owed.ranges)
                 found.append(Fact(ranges, owed.guards, owed.condition))
         return found
+
+    def derived_facts(
+        self, defined: Sequence[Obligation], facts: Facts, names: Mapping[str, str], proof: Json
+    ) -> Facts:
+        """What obligations that are met say in other words: their conditions, rewritten by given steps."""
+        found = []
+        for k in sorted(proof.get("facts", {})):
+            owed = numbered(defined)[k]
+            ctx = owed.context(Context(self.ask, {}, facts, names))
+            steps = self.item(proof, "facts", k)
+            found += owed.saying(self.rewrite(ctx, owed.condition, steps))
+        return tuple(found)
 
     def _all_met(self, ctx: Context, owed: Sequence[Obligation], proof: Json, name: str) -> None:
         for k, obligation in enumerate(owed):
@@ -374,10 +390,6 @@ def _moved(inputs: Sequence[Wire], axis: str, start: Term | None) -> list[Wire]:
         return list(inputs)
     put: dict[tuple[str, Data], Term] = {("idx", axis): add(start, idx(axis))}
     return [Wire(substitute(w.term, put), w.axes, w.element) if axis in dict(w.axes) else w for w in inputs]
-
-
-def _none(node: Json, args: Sequence[Wire], sizes: Sizes) -> None:
-    raise KernelError(f"a unit holds no {node['op']}")
 
 
 def _local(name: Any, scope: frozenset[str]) -> str:

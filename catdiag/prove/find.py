@@ -15,7 +15,7 @@ from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
 from catdiag.kernel.defined import Obligation
 from catdiag.kernel.judge import Json, closes
 from catdiag.kernel.polynomial import TooLarge
-from catdiag.kernel.terms import TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
+from catdiag.kernel.terms import BOT, TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
 from catdiag.prove.cases import Meeting
 from catdiag.prove.linear import combination
 from catdiag.prove.normal import Normaliser, Work
@@ -106,6 +106,8 @@ class Finder(Checker):
             record["cases"] = split
             self.holds(none, substitute(condition, put), self._child(record, "zero"))
             self.holds(more, condition, self._child(record, "more"))
+        elif ctx.entails(_FALSE):
+            record["absurd"] = True
         elif condition.op != "eq":
             raise goal
         elif not self._meets(ctx, condition, record):
@@ -177,6 +179,13 @@ class Finder(Checker):
         return False
 
     @staticmethod
+    def _whole(ctx: Context, condition: Term, search: Normaliser) -> Term:
+        """A condition in normal form, what it denies as a whole."""
+        if condition.op == "not":
+            return fn("not", search.normal(ctx, condition.args[0], (0,)))
+        return search.normal(ctx, condition)
+
+    @staticmethod
     def _condition(ctx: Context, condition: Term, search: Normaliser) -> Term:
         """A condition with the terms it compares in normal form."""
         if condition.op not in ("real", "lt", "le", "eq", "not"):
@@ -198,19 +207,29 @@ class Finder(Checker):
             try:
                 # The fact may not be used on itself: it would turn into `1 ≠ 0` and be lost.
                 bare = owed.context(Context(self.ask, {}, facts[: len(facts) - len(defined)], names))
-                condition = self._condition(bare, owed.condition, search)
+                condition = (self._condition if _of_signs(owed.condition) else self._whole)(
+                    bare, owed.condition, search
+                )
             except (KernelError, RecursionError):
                 continue
             if search.steps:
                 _record(proof).setdefault("facts", {})[str(k)] = search.steps
-                found.append(Fact(owed.ranges, owed.guards, condition))
+                found += owed.saying(condition)
         return tuple(found)
+
+
+def _of_signs(condition: Term) -> bool:
+    """Whether a condition says of a term that it is real, or compares it with 0."""
+    inner = condition.args[0] if condition.op == "not" else condition
+    return inner.op == "real" or (inner.op in ("lt", "le", "eq") and bool({ZERO, BOT} & set(inner.args)))
 
 
 def _plain(ctx: Context, condition: Term) -> bool:
     """Whether a condition holds without more: equations only by their form."""
     return condition.args[0] == condition.args[1] if condition.op == "eq" else ctx.entails(condition)
 
+
+_FALSE = fn("lt", ZERO, ZERO)
 
 _FURTHER = 150_000
 """The work that is spent where normal forms are not enough."""

@@ -183,6 +183,35 @@ class Derivation:
         step = Step(f"group {' '.join(names)}", grouped, theorem)
         return replace(self, diagram=grouped, groups=(*self.groups, *names), steps=(*self.steps, step))
 
+    def skip(self, axis: str) -> Derivation:
+        """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
+
+        The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
+        along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
+
+        Raises NotStreamable where a state takes elements of every block, naming it, or where leaving them out was not
+        proved; AxisError where no loop runs over the axis.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q, x -> q")(
+        ...     lambda n, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0) + 0 * n, "x"))
+        >>> total.stream("x").skip("x").theorem.conditional
+        False
+        """
+        from catdiag.rewrite.skip import find
+
+        prefix = self.diagram.title or "it"
+        skipped = _titled(find(self.diagram, axis), f"{prefix}.skip({axis!r})")
+        try:
+            theorem = self._prove(skipped)
+        except _NotProved as error:
+            raise NotStreamable(
+                f"leaving out blocks of {axis!r} that the mask empties was not proved: {error.reason}"
+            ) from error
+        step = Step(f"skip {axis}", skipped, theorem)
+        ungrouped = find(self.ungrouped, axis) if self.ungrouped is not None else None
+        return replace(self, diagram=skipped, ungrouped=ungrouped, steps=(*self.steps, step))
+
     def _prove(self, diagram: Diagram, further: bool = True, source: Diagram | None = None) -> Theorem:
         from catdiag.kernel.terms import KernelError
         from catdiag.prove.api import Interrupted, certify_equation

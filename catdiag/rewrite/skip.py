@@ -1,0 +1,223 @@
+"""Blocks that a mask empties, left out of a loop.
+
+Where every reduction of a loop takes the unit for its element unless a condition holds (`support`), a block on which
+it holds nowhere changes no state. The comparisons of the condition with the position along the axis are solved for
+it: they give `extent`, the bounds outside of which no block is run. What they do not say is asked of each block
+at hand: `live`. That neither changes what the loop gives is proved elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from catdiag.boxes import Box, Fold, Group, Index, Rename
+from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.errors import AxisError, NotStreamable
+from catdiag.rewrite.support import Condition, Support, body
+
+_NEGATED = {"lt": "le", "le": "lt"}
+
+
+def find(diagram: Diagram, axis: str) -> Diagram:
+    """The diagram with blocks left out of its loop over an axis where a mask empties them.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("x -> ")(lambda a: cd.sum(cd.where(cd.index("x") < 3, a, 0), "x"))
+    >>> skipped = find(total.stream("x").diagram, "x")
+    >>> [box.op.extent is not None for box in skipped.boxes if box.name == "fold[x]"]
+    [True]
+
+    Raises AxisError where no loop runs over the axis, NotStreamable where some state takes elements of every block.
+    """
+    flat = inline(diagram)
+    for place, node in enumerate(flat.graph.nodes):
+        op = node.box.op
+        if isinstance(op, Group):
+            inner = inline(op.body)
+            positions = _positions(flat.graph, place)
+            for k, within in enumerate(inner.graph.nodes):
+                if isinstance(within.box.op, Fold) and within.box.op.axis == axis:
+                    made = _put(inner, k, _skipping(within, _positions(inner.graph, k, positions)))
+                    return _put(flat, place, replace(op, body=made))
+        elif isinstance(op, Fold) and op.axis == axis:
+            return _put(flat, place, _skipping(node, _positions(flat.graph, place)))
+    raise AxisError(f"no loop runs over axis {axis!r}: use .stream({axis!r}) first")
+
+
+def _put(diagram: Diagram, place: int, op: Fold | Group) -> Diagram:
+    graph = diagram.graph
+    old = graph.nodes[place]
+    box = Box(op, old.box.dom, old.box.cod, old.box.line)
+    nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
+    return of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
+
+
+def _positions(graph: Graph, place: int, given: Sequence[str | None] = ()) -> list[str | None]:
+    """For each input of a box the axis along which it is the position, if it is one."""
+    known: list[str | None] = [*given, *[None] * (len(graph.dom) - len(given))]
+    for node in graph.nodes:
+        op = node.box.op
+        same = (
+            known[node.inputs[0]]
+            if isinstance(op, Rename) and not op.pairs and len(node.box.cod[0].axes) == 1
+            else None
+        )
+        known.extend([op.axis if isinstance(op, Index) else same] * len(node.box.cod))
+    return [known[w] for w in graph.nodes[place].inputs]
+
+
+def _skipping(node: Node, positions: Sequence[str | None]) -> Fold:
+    fold = node.box.op
+    assert isinstance(fold, Fold)
+    support = Support(fold)
+    conditions = support.of_components()
+    for k, condition in enumerate(conditions):
+        if condition is True:
+            name = fold.components[k] if k < len(fold.components) else f"state {k + 1}"
+            raise NotStreamable(
+                f"cannot leave blocks out of the loop over {fold.axis!r}: {name} takes every element, none is the unit "
+                "of its reduction; expected a mask, as in cd.where(mask, a, -float('inf')) under a maximum or "
+                "cd.where(mask, a, 0) under a sum",
+                node.box.line,
+            )
+    wanted = support.either(conditions)
+    live: Diagram | None = None
+    extent: Diagram | None = None
+    names = fold.state.input_names
+    if isinstance(wanted, bool):
+        # No element matters at all: a loop over nothing.
+        zero = support.terms.size(0)
+        extent = body(support.terms, (zero, zero), names)
+    else:
+        bounds = _Bounds(support, positions).of(wanted)
+        if bounds.lo is not None or bounds.hi is not None:
+            block = next(a.size for ty in fold.state.dom for a in ty.axes if a.name == fold.axis)
+            lo = support.terms.size(0) if bounds.lo is None else bounds.lo
+            hi = support.terms.size(block) if bounds.hi is None else bounds.hi
+            extent = body(support.terms, (lo, hi), names)
+        if extent is None or not bounds.whole:
+            live = body(support.terms, (wanted,), names)
+    return replace(fold, extent=extent, live=live)
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """Bounds lo ≤ p < hi of the positions at which a condition may hold (None: none), and whether it says no more."""
+
+    lo: int | None = None
+    hi: int | None = None
+    whole: bool = False
+
+
+class _Bounds:
+    """Conditions solved for the position along the streamed axis."""
+
+    def __init__(self, support: Support, positions: Sequence[str | None]) -> None:
+        self.support, self.terms, self.axis = support, support.terms, support.fold.axis
+        self.places = {k for k, axis in enumerate(positions) if axis == self.axis}
+
+    def of(self, wire: int, holds: bool = True) -> _Interval:
+        """The interval outside of which a condition (or its opposite) does not hold."""
+        terms, node = self.terms, self.terms.node(wire)
+        if self.axis not in terms.names(wire):
+            return _Interval()
+        if node is None:
+            return _Interval()
+        fn = terms.made_by(wire)
+        if fn == "not":
+            return self.of(node.inputs[0], not holds)
+        if fn in ("and", "or"):
+            left, right = (self.of(w, holds) for w in node.inputs)
+            return self._both(left, right) if (fn == "and") == holds else self._either(left, right)
+        if fn in ("lt", "le", "eq"):
+            return self._compared(fn, node.inputs[0], node.inputs[1], holds)
+        return _Interval()
+
+    def _both(self, left: _Interval, right: _Interval) -> _Interval:
+        lo = self._joined("max", left.lo, right.lo) if None not in (left.lo, right.lo) else _first(left.lo, right.lo)
+        hi = self._joined("min", left.hi, right.hi) if None not in (left.hi, right.hi) else _first(left.hi, right.hi)
+        return _Interval(lo, hi, left.whole and right.whole)
+
+    def _either(self, left: _Interval, right: _Interval) -> _Interval:
+        lo = self._joined("min", left.lo, right.lo) if None not in (left.lo, right.lo) else None
+        hi = self._joined("max", left.hi, right.hi) if None not in (left.hi, right.hi) else None
+        one_sided = left.lo is right.lo is None or left.hi is right.hi is None
+        return _Interval(lo, hi, left.whole and right.whole and one_sided)
+
+    def _joined(self, fn: str, left: int | None, right: int | None) -> int:
+        assert left is not None and right is not None
+        return left if left == right else self.terms.map(fn, left, right)
+
+    def _compared(self, fn: str, left: int, right: int, holds: bool) -> _Interval:
+        if fn != "eq" and not holds:
+            fn, left, right = _NEGATED[fn], right, left
+            holds = True
+        for side, other in ((left, right), (right, left)):
+            if self.terms.made_by(side) == "abs" and fn in ("lt", "le", "eq") and holds:
+                node = self.terms.node(side)
+                assert node is not None
+                inner = node.inputs[0]
+                minus = self.terms.map("neg", inner)
+                if side == left and fn != "eq":
+                    found = [self._compared(fn, w, other, True) for w in (inner, minus)]
+                    return self._both(*found)
+                return _Interval()
+        if not holds:
+            return _Interval()
+        parts = self._affine(left), self._affine(right)
+        if parts[0] is None or parts[1] is None:
+            return _Interval()
+        (c, a), (d, b) = parts[0], parts[1]
+        # c·p + a compared with d·p + b
+        if c - d == 1:
+            e = self._sum(b, a)
+            after = e if fn == "lt" else self._plus_one(e)
+            return _Interval(e if fn == "eq" else None, after, True)
+        if c - d == -1:
+            e = self._sum(a, b)
+            return _Interval(self._plus_one(e) if fn == "lt" else e, self._plus_one(e) if fn == "eq" else None, True)
+        return _Interval()
+
+    def _affine(self, wire: int) -> tuple[int, list[tuple[int, int]]] | None:
+        """A wire as c·p plus signed wires free of the axis; None where it is not."""
+        coefficient, rest = 0, []
+        todo = [(1, wire)]
+        while todo:
+            sign, w = todo.pop()
+            node = self.terms.node(w)
+            if w in self.places:
+                coefficient += sign
+            elif self.terms.types[w].element != "int":
+                return None
+            elif self.axis not in self.terms.names(w):
+                rest.append((sign, w))
+            elif node is not None and self.terms.made_by(w) in ("add", "sub", "neg"):
+                second = -sign if self.terms.made_by(w) == "sub" else sign
+                first = -sign if self.terms.made_by(w) == "neg" else sign
+                todo.extend([(first, node.inputs[0]), *((second, v) for v in node.inputs[1:])])
+            elif node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:
+                todo.append((sign, node.inputs[0]))
+            else:
+                return None
+        return coefficient, rest
+
+    def _sum(self, plus: list[tuple[int, int]], minus: list[tuple[int, int]]) -> int:
+        signed = [*plus, *((-s, w) for s, w in minus)]
+        total: int | None = None
+        for sign, w in sorted(signed, key=lambda p: (-p[0], p[1])):
+            if total is None:
+                total = w if sign > 0 else self.terms.map("neg", w)
+            else:
+                total = self.terms.map("add" if sign > 0 else "sub", total, w)
+        return self.terms.size(0) if total is None else total
+
+    def _plus_one(self, wire: int) -> int:
+        return self.terms.map("add", wire, self.terms.size(1))
+
+
+def _first(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left
+
+
+__all__ = ["Condition", "find"]

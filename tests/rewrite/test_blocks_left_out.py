@@ -1,0 +1,198 @@
+"""`.skip`: what is left out of a loop changes nothing, and what would change something is not left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catdiag as cd
+from catdiag.boxes import Box, Fold
+from catdiag.build import program
+from catdiag.diagram import Graph, Node, of_graph
+from catdiag.kernel.check import Checker
+from catdiag.rewrite.skip import find
+from catdiag.run.machine import count
+from catdiag.run.numpy import run
+from catdiag.solvers.z3 import Z3
+
+
+@cd.algorithm("q, x, x -> q")
+def below(a, b, c):
+    return cd.sum(cd.where(cd.index("x") <= cd.index("q"), a * b * c, 0), "x")
+
+
+@cd.algorithm("q, x, int[] -> q")
+def window(a, b, w):
+    kept = (cd.index("x") <= cd.index("q")) & (cd.index("q") - cd.index("x") < w)
+    return a * cd.sum(cd.where(kept, cd.exp(b), 0), "x")
+
+
+@cd.algorithm("q, x, int[] -> q")
+def around(a, b, w):
+    return a * cd.sum(cd.where(cd.abs(cd.index("q") - cd.index("x")) <= w, b, 0), "x")
+
+
+@cd.algorithm("q, x, int[] -> q")
+def first_or_below(a, b, p):
+    kept = (cd.index("x") < p) | ~(cd.index("q") < cd.index("x"))
+    return a + cd.sum(cd.where(kept, b, 0), "x")
+
+
+@cd.algorithm("q, x, int[q], int[x] -> q")
+def same(a, b, i, j):
+    return a + cd.sum(cd.where(i == j, b, 0), "x")
+
+
+@cd.algorithm("q, x, bool[q x] -> q")
+def chosen(a, b, m):
+    return a + cd.sum(cd.where(m & (cd.index("x") < cd.index("q")), b, 0), "x")
+
+
+CASES = {d.title: d for d in (below, window, around, first_or_below, same, chosen)}
+
+
+def arrays(diagram, sizes, generator):
+    """Small whole numbers, so that sums are exact."""
+    found = []
+    for ty in diagram.dom:
+        shape = tuple(sizes[n] for n in ty.names)
+        if ty.element == "bool":
+            found.append(generator.random(shape) < 0.3)
+        else:
+            found.append(generator.integers(0 if ty.element == "int" else -4, 4, shape))
+    return found
+
+
+@pytest.fixture(scope="module")
+def derived():
+    return {name: diagram.stream("x").skip("x") for name, diagram in CASES.items()}
+
+
+def fold_of(diagram):
+    return next(box.op for box in diagram.boxes if isinstance(box.op, Fold))
+
+
+@pytest.mark.parametrize(("name", "extent", "live"), [
+    ("below", True, False), ("window", True, False), ("around", True, False), ("first_or_below", True, False),
+    ("same", False, True), ("chosen", True, True),
+])  # fmt: skip
+def test_how(derived, name, extent, live):
+    fold = fold_of(derived[name].diagram)
+    assert (fold.extent is not None, fold.live is not None) == (extent, live)
+    assert not derived[name].theorem.conditional
+    with Z3() as ask:
+        assert Checker(ask).check(derived[name].theorem.certificate).statement == derived[name].theorem.statement
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_blocks_left_out_change_nothing(derived, name, data):
+    sizes = {n: data.draw(st.integers(1, 9), label=n) for n in "qx"}
+    tiles = {"s_x": data.draw(st.integers(1, 5), label="s_x")}
+    given_ = arrays(CASES[name], sizes, np.random.default_rng(data.draw(st.integers(0, 99))))
+    np.testing.assert_array_equal(derived[name].run(*given_, tiles=tiles), run(CASES[name], given_))
+
+
+def test_in_groups(derived):
+    grouped = derived["below"].group("q")
+    later = below.stream("x").group("q").skip("x")
+    given_ = arrays(below, {"q": 7, "x": 9}, np.random.default_rng(0))
+    for derivation in (grouped, later):
+        found = derivation.run(*given_, tiles={"s_x": 2, "g_q": 3})
+        np.testing.assert_array_equal(found, run(below, given_))
+    assert grouped.diagram == later.diagram
+
+
+def test_half_is_loaded(derived):
+    sizes, tiles = {"q": 64, "x": 64}, {"s_x": 4, "g_q": 4}
+    grouped = below.stream("x").group("q")
+    whole, less = (count(d.diagram, sizes, tiles) for d in (grouped, grouped.skip("x")))
+    # Of 16 tiles of rows, the k-th needs k + 1 of 16 blocks of both streamed arrays.
+    assert whole.load - less.load == 2 * 4 * (16 * 16 - 16 * 17 // 2)
+    with pytest.raises(cd.CatdiagError, match="leaves out blocks"):
+        derived["below"].io()
+
+
+def changed(diagram, **guides):
+    """A diagram with other guides for its loop: functions of the loop's inputs."""
+    graph = diagram.graph
+    nodes = []
+    for node in graph.nodes:
+        op = node.box.op
+        if isinstance(op, Fold):
+            names = op.state.input_names
+            made = {k: program(list(op.state.dom), f, names) for k, f in guides.items()}
+            op = replace(op, **{"extent": None, "live": None, **made})
+        nodes.append(Node(Box(op, node.box.dom, node.box.cod, node.box.line), node.inputs))
+    return of_graph(Graph(graph.dom, tuple(nodes), graph.outputs), diagram.cod, diagram.names, diagram.title)
+
+
+def proved(derivation, diagram):
+    from catdiag.rewrite.derivation import _NotProved
+
+    try:
+        derivation._prove(diagram)
+    except _NotProved:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("holds", "bounds"), [
+    (True, lambda i, n: (0 * i, i + 1)),
+    (True, lambda i, n: (0 * i - 3, i + 7)),
+    (True, lambda i, n: (0 * i, 0 * i + n)),
+    (False, lambda i, n: (0 * i, i)),  # the diagonal is dropped
+    (False, lambda i, n: (0 * i + 1, i + 1)),  # the first position is
+    (False, lambda i, n: (i, i + 1)),
+    (False, lambda i, n: (0 * i, 0 * i)),
+])  # fmt: skip
+def test_false_extents_are_not_proved(holds, bounds):
+    start = below.stream("x")
+    names = fold_of(start.diagram).state.input_names
+
+    def extent(*given_):
+        at = dict(zip(names, given_, strict=True))
+        return bounds(at["index_q"], cd.size("x"))
+
+    assert proved(start, changed(start.diagram, extent=extent)) == holds
+
+
+@pytest.mark.parametrize(("holds", "wanted"), [
+    (True, lambda i, j: i == j),
+    (True, lambda i, j: i <= j),
+    (False, lambda i, j: i < j),
+    (False, lambda i, j: (i == j) & (i < 3)),
+    (False, lambda i, j: i == j + 1),
+])  # fmt: skip
+def test_false_guides_are_not_proved(holds, wanted):
+    start = same.stream("x")
+    names = fold_of(start.diagram).state.input_names
+
+    def live(*given_):
+        at = dict(zip(names, given_, strict=True))
+        return wanted(at["i"], at["j"])
+
+    assert proved(start, changed(start.diagram, live=live)) == holds
+
+
+def test_nothing_to_leave_out():
+    dot = cd.algorithm("x, x ->")(lambda a, b: cd.sum(a * b, "x") + cd.sum(cd.where(cd.index("x") < 3, a, 0), "x"))
+    with pytest.raises(cd.NotStreamable, match=r"sum\d takes every element"):
+        dot.stream("x").skip("x")
+    with pytest.raises(cd.AxisError, match="no loop runs over axis 'y'"):
+        dot.stream("x").skip("y")
+    with pytest.raises(cd.AxisError, match="stream"):
+        find(dot, "x")
+
+
+def test_a_weaved_loop_leaves_out_what_it_did(derived):
+    woven = derived["below"].diagram.weave("h", ["a"])
+    generator = np.random.default_rng(1)
+    a, b, c = generator.integers(-4, 4, (3, 5)), generator.integers(-4, 4, 8), generator.integers(-4, 4, 8)
+    expected = np.stack([run(below, (row, b, c)) for row in a])
+    np.testing.assert_array_equal(run(woven, (a, b, c), {"s_x": 3}), expected)
