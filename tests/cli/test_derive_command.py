@@ -88,14 +88,14 @@ def test_library(run, name, sizes, grouped, leading):
 @pytest.mark.parametrize(
     ("name", "streamed", "grouped", "found"),
     [
-        ("cosine_attention", "x", "q", "result = sum3/sum2"),
-        ("gated_mlp", "f", "t", "result = sum1"),
+        ("cosine_attention", "x", "q", "finish out = sum3/sum2"),
+        ("gated_mlp", "f", "t", "finish out = sum1"),
         ("entropy", "x", "q", "max1"),
         ("variance", "x", "q", "sum2"),
-        ("l2_normalised", "x", "q v", "result = sum2/√sum1"),
-        ("at_temperature", "x", "q", "result = sum3/sum2"),
-        ("largest_and_log_sum", "x", "q", "result2 ="),
-        ("plane_sum", "x", "q", "result = sum1"),
+        ("l2_normalised", "x", "q v", "finish out = sum2/√sum1"),
+        ("at_temperature", "x", "q", "finish out = sum3/sum2"),
+        ("largest_and_log_sum", "x", "q", "finish out1 ="),
+        ("plane_sum", "x", "q", "finish out = sum1"),
     ],
 )
 def test_operators_of_a_file(run, op, name, streamed, grouped, found):
