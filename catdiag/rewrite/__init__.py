@@ -8,5 +8,7 @@
 - `cascade`: which parts a loop's state has; it reads a diagram box by box, with `rules` for each kind of box,
   `separable` (statistics pulled out of elements) and `stabiliser` (exponentials kept as they were written);
 - `terms`, `emitter`, `tidy`: the graph that the search grows, diagrams made from it, and one tidied before it;
+- `stability`: whether exponentials overflow; `corollaries`: the laws of merges, and divisors. They make `claims`, which
+  are equations about the states of parts of a list (`lists`);
 - `formula`: what was found, as formulas for people.
 """

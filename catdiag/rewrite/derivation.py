@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram, of_graph
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from catdiag.emit.state import StateFormulas
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.attempt import Origins
+    from catdiag.rewrite.claims import Claims, Verdict
+    from catdiag.rewrite.corollaries import Divisor
     from catdiag.rewrite.formula import Found
     from catdiag.rewrite.given import Fold
+    from catdiag.rewrite.stability import Stability
     from catdiag.solvers.z3 import Z3
 
 
@@ -238,6 +242,82 @@ class Derivation:
         if not self.steps:
             raise CatdiagError("nothing was derived yet: use .stream(axis) or .group(axes)")
         return self.steps[-1].theorem
+
+    def stability(self, limit: float | None = 10.0) -> Stability:
+        """What is proved of each exponential that the derived diagram runs: that its argument is at most 0, on every
+        state that is reached and every block. `limit` is the time in seconds for each of them.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("q x")(lambda S: cd.sum(cd.exp(S - cd.max(S, "x")), "x"))
+        >>> print(f.stream("x").stability())
+        step: exp(max1 - max1′) ≤ 0: proved
+        step: exp(S - max1′) ≤ 0: proved
+        merge: exp(max1 - max1″) ≤ 0: proved
+        merge: exp(max1′ - max1″) ≤ 0: proved
+        no exponential overflows: every argument is at most 0
+        """
+        from catdiag.rewrite.stability import stability
+
+        return stability(self.diagram, self._claims(limit))
+
+    @cached_property
+    def stable(self) -> bool:
+        """Whether the argument of every exponential is proved to be at most 0, so that none overflows."""
+        return self.stability().proved
+
+    def normalisers(self, limit: float | None = 10.0) -> list[Divisor]:
+        """The divisors and arguments of logarithms of the results of loops: proved positive, or hypotheses."""
+        from catdiag.rewrite.corollaries import divisors
+
+        return divisors(self.diagram, self._claims(limit))
+
+    @cached_property
+    def commutes(self) -> Theorem | None:
+        """The theorem that the merge of the loop is commutative on all states that are reached; None where it is not
+        proved, or the diagram has no loop, or several of which one's is not proved.
+
+        >>> import catdiag as cd
+        >>> cd.algorithm("x ->")(lambda A: cd.sum(A, "x")).stream("x").commutes is None
+        False
+        """
+        from catdiag.rewrite.corollaries import commutativity, loops
+
+        flat, places = loops(self.diagram)
+        found = [commutativity(flat, place, self._claims(10.0)) for place in places]
+        return found[0].theorem if found and all(v.proved for v in found) else None
+
+    def verdicts(self, limit: float | None = 10.0) -> dict[str, Verdict]:
+        """All that is claimed of the loops beside the equation, by name, with how each claim ended.
+
+        Of each loop that its merge is associative, and commutative, on states that are reached; that empty lists,
+        blocks of one and a shorter last block are like others; that divisors are positive; that exponentials do not
+        overflow. `limit` is the time in seconds for each claim.
+        """
+        from catdiag.rewrite.corollaries import verdicts
+
+        return verdicts(self.diagram, self._claims(limit))
+
+    def theorems(self, limit: float | None = 10.0) -> dict[str, Theorem]:
+        """The theorems of the derivation by name: the equation, and what of `verdicts` is proved without conditions.
+
+        >>> import catdiag as cd
+        >>> for name in cd.algorithm("x ->")(lambda A: cd.sum(A, "x")).stream("x").theorems():
+        ...     print(name)
+        equation
+        merge gives the state of the whole
+        merge is associative
+        merge is commutative
+        an empty list changes nothing
+        blocks of one
+        a shorter last block
+        """
+        found = {name: v.theorem for name, v in self.verdicts(limit).items() if v.proved and v.theorem is not None}
+        return {"equation": self.theorem, **found}
+
+    def _claims(self, limit: float | None) -> Claims:
+        from catdiag.rewrite.claims import Claims
+
+        return Claims(self.ask, self.assume, limit)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,207 @@
+"""Claims about what a loop computes, as equations with the constant true: proved, conditional, refuted or undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from catdiag.boxes import Box, Rename
+from catdiag.diagram import Diagram
+from catdiag.rewrite.lists import Assembly
+from catdiag.types import ArrayType, Ty
+
+if TYPE_CHECKING:
+    from catdiag.prove.api import Theorem
+    from catdiag.prove.refute import Counterexample
+    from catdiag.solvers.z3 import Z3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a claim ended: `.verdict` is "proved", "conditional", "refuted", "undecided" or "interrupted".
+
+    `.theorem` is the kernel's where there is one, `.lemmas` those that it is put together with, `.conditions` what it
+    needs, `.counterexample` has exact arrays where it was refuted, and `.goal` says where the proof stopped.
+    """
+
+    verdict: str
+    theorem: Theorem | None = None
+    lemmas: tuple[Theorem, ...] = ()
+    conditions: tuple[str, ...] = ()
+    counterexample: Counterexample | None = field(default=None, compare=False)
+    goal: str = ""
+
+    @property
+    def proved(self) -> bool:
+        """Whether it holds without conditions."""
+        return self.verdict == "proved"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to put a claim, as a wire of truth values: proved, it gives the claim, on conditions if there are any.
+
+    `lemmas` are equations that say so, where the wire does not say the claim itself, and `also` are wires that have to
+    be true for it too.
+    """
+
+    wire: int
+    lemmas: tuple[tuple[Diagram, Diagram], ...] = ()
+    conditions: tuple[str, ...] = ()
+    also: tuple[int, ...] = ()
+
+
+class Claims:
+    """Claims put to the kernel, one after the other, with one solver."""
+
+    def __init__(self, ask: Z3, assume: Sequence[str] = (), limit: float | None = 10.0) -> None:
+        self.ask, self.assume, self.limit = ask, tuple(assume), limit
+        self._lemmas: list[tuple[tuple[Diagram, Diagram], Theorem | None]] = []
+
+    def decide(
+        self,
+        assembly: Assembly,
+        names: tuple[str, ...],
+        forms: Sequence[Form],
+        literal: int,
+        title: str,
+        assume: Sequence[str] | None = None,
+        beside: Sequence[int] = (),
+        granted: bool = False,
+    ) -> Verdict:
+        """The verdict on a claim, which the wire `literal` says and each of the forms is another way to put.
+
+        The wires `beside` are ones whose definedness is taken for granted where it is needed for the claim to be
+        defined, or from the start if it is `granted`. `assume` are the assumptions about sizes, if not the ones given
+        at first.
+        """
+        from catdiag.prove.api import Interrupted, in_time
+
+        assumed = self.assume if assume is None else tuple(assume)
+        work = partial(self._decide, assembly, names, forms, literal, title, assumed, beside, granted)
+        try:
+            return in_time(self.limit, title, work)
+        except Interrupted as error:
+            return Verdict("interrupted", goal=error.message)
+
+    def equation(
+        self, left: Diagram, right: Diagram, assume: Sequence[str] | None = None, refuted: bool = True
+    ) -> Verdict:
+        """The verdict on an equation of diagrams; a false one is looked for a counterexample if `refuted`."""
+        from catdiag.prove.api import Interrupted, in_time
+
+        assumed = self.assume if assume is None else tuple(assume)
+        try:
+            return in_time(self.limit, left.title, partial(self._equation, left, right, assumed, refuted))
+        except Interrupted as error:
+            return Verdict("interrupted", goal=error.message)
+
+    def _equation(self, left: Diagram, right: Diagram, assume: tuple[str, ...], refuted: bool) -> Verdict:
+        found = self._attempt(left, right, assume, False)
+        if found.theorem is None and refuted:
+            found = self._refuted(left, right, assume, 6) or found
+        if found.verdict == "undecided":
+            found = self._attempt(left, right, assume, True)
+        if found.theorem is None and refuted and found.verdict != "refuted":
+            found = self._refuted(left, right, assume, 200) or found
+        return found
+
+    def _decide(
+        self,
+        assembly: Assembly,
+        names: tuple[str, ...],
+        forms: Sequence[Form],
+        literal: int,
+        title: str,
+        assume: tuple[str, ...],
+        beside: Sequence[int],
+        granted: bool,
+    ) -> Verdict:
+        def sides(wire: int, others: Sequence[int] = ()) -> tuple[Diagram, Diagram]:
+            true = truth(assembly, wire)
+            return (assembly.diagram([*others, true], names, "true"), assembly.diagram([*others, wire], names, title))
+
+        best: Verdict | None = None
+        goal = ""
+        for further in (False, True):
+            for form in forms:
+                found = self._attempt(*sides(form.wire, beside if granted else ()), assume, further)
+                if found.verdict == "conditional" and beside and not granted:
+                    again = self._attempt(*sides(form.wire, beside), assume, further)
+                    found = again if again.proved else found
+                goal = goal or found.goal
+                if found.theorem is None or not (made := self._with_lemma(found, form)):
+                    continue
+                others = [self._attempt(*sides(w), assume, further).theorem for w in form.also]
+                if None in others:
+                    continue
+                made = replace(made, lemmas=(*made.lemmas, *(t for t in others if t is not None)))
+                if made.proved:
+                    return made
+                best = best or made
+            if best is not None:
+                return best
+            refuted = self._refuted(*sides(literal, beside if granted else ()), assume, 200 if further else 6)
+            if refuted is not None:
+                return refuted
+        return Verdict("undecided", goal=goal)
+
+    def _with_lemma(self, found: Verdict, form: Form) -> Verdict | None:
+        """A form that was proved, with its lemmas; None where one was not proved."""
+        lemmas = []
+        for pair in form.lemmas:
+            lemma = self.lemma(*pair)
+            if lemma is None:
+                return None
+            lemmas.append(lemma)
+        conditions = (*form.conditions, *found.conditions)
+        verdict = "conditional" if conditions else "proved"
+        return replace(found, verdict=verdict, lemmas=tuple(lemmas), conditions=conditions)
+
+    def refuted(
+        self, assembly: Assembly, names: tuple[str, ...], wire: int, title: str, assume: Sequence[str]
+    ) -> Counterexample | None:
+        """Exact arrays on which a wire of truth values is false, if any are found at once."""
+        true = assembly.diagram([truth(assembly, wire)], names, "true")
+        found = self._refuted(true, assembly.diagram([wire], names, title), tuple(assume), 6)
+        return None if found is None else found.counterexample
+
+    def lemma(self, left: Diagram, right: Diagram) -> Theorem | None:
+        """The theorem of an equation about arbitrary arrays, which is proved once; None where it is not."""
+        known = next((t for pair, t in self._lemmas if pair == (left, right)), None)
+        if known is None:
+            found = self._attempt(left, right, (), True)
+            known = found.theorem if found.proved else None
+            self._lemmas.append(((left, right), known))
+        return known
+
+    def _attempt(self, left: Diagram, right: Diagram, assume: tuple[str, ...], further: bool) -> Verdict:
+        from catdiag.kernel.terms import KernelError
+        from catdiag.prove.api import certify_equation
+        from catdiag.prove.find import Open
+
+        try:
+            theorem = certify_equation(self.ask, left, right, assume, further=further)
+        except Open as error:
+            return Verdict("undecided", goal=error.goal)
+        except KernelError as error:
+            return Verdict("undecided", goal=str(error))
+        return Verdict("conditional" if theorem.conditional else "proved", theorem, conditions=theorem.conditions)
+
+    @staticmethod
+    def _refuted(left: Diagram, right: Diagram, assume: tuple[str, ...], tries: int) -> Verdict | None:
+        from catdiag.prove.api import refutable, statement_of
+        from catdiag.prove.refute import refute
+
+        pair = refutable(left, right)
+        found = None if pair is None else refute(statement_of(*pair, assume), tries=tries)
+        return None if found is None or found.undefined else Verdict("refuted", counterexample=found)
+
+
+def truth(assembly: Assembly, like: int) -> int:
+    """A wire that is true everywhere, of the type of another."""
+    true = assembly.map("lt", assembly.number(0), assembly.number(1))
+    ty = assembly.types[like]
+    return assembly.add(Box(Rename(), Ty(assembly.types[true]), Ty(ArrayType(ty.axes, "bool"))), (true,))

@@ -1,0 +1,366 @@
+"""Stability: the argument of every exponential that a program runs is at most 0, so that none of them overflows.
+
+A theorem of its own, beside the equation: for each `exp` in the body of a loop, in its merge and around it, that its
+argument is at most 0 on every reachable state and every block. A reachable state is the state of a list x1, a block is
+a list x2 after it: the claim is an equation between a diagram over both and the constant true. What is claimed of the
+argument `a - b` is that of all of a block the greatest a is at most b; that this says the same is a lemma, which the
+kernel proves too. An argument of minus infinity counts as at most 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from catdiag.boxes import Box, Const, Fold, Map, const_box, reduce_box
+from catdiag.diagram import Diagram, Graph, Node, inline
+from catdiag.rewrite.claims import Claims, Form, Verdict, truth
+from catdiag.rewrite.formula import Printer
+from catdiag.rewrite.lists import Assembly, Parts, opened, part_sizes, whole
+from catdiag.rewrite.terms import Terms
+from catdiag.types import ArrayType
+
+if TYPE_CHECKING:
+    from catdiag.prove.api import Theorem
+
+LARGEST = 709
+"""The largest whole number whose exponential is a number in double precision."""
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """One `exp` that a program runs: `.where` it is (step, merge, before or after the loop), its `.argument` as a
+    formula, the user's `.line` where it is the user's, and the `.verdict` on its argument being at most 0.
+    """
+
+    where: str
+    argument: str
+    line: str | None
+    verdict: Verdict
+
+    @property
+    def name(self) -> str:
+        """Where it is and what it is of."""
+        return f"{self.where}: exp({self.argument})"
+
+    def __str__(self) -> str:
+        v = self.verdict
+        text = f"{self.name} {_SAID[v.verdict]}"
+        if v.conditions:
+            text += " " + "; ".join(v.conditions)
+        if self.line and not v.proved:
+            text += f"\n  at {self.line}"
+        if v.counterexample is not None:
+            value = v.counterexample
+            sizes = ", ".join(f"{k}={n}" for k, n in value.sizes.items())
+            arrays = "; ".join(f"{name} = {shown(a)}" for name, a in value.arrays.items())
+            index = ", ".join(f"{a}={i}" for a, i in value.index.items())
+            above = v.goal or "above 0"
+            text += f"\n  {above} for {sizes}; {arrays}" + (f" at {index}" if index else "")
+        elif v.goal:
+            text += f"\n  it stopped at {v.goal}"
+        return text
+
+
+_SAID = {
+    "proved": "≤ 0: proved",
+    "conditional": "≤ 0: proved where",
+    "refuted": "is not bounded by 1",
+    "undecided": "≤ 0: undecided",
+    "interrupted": "≤ 0: undecided, interrupted",
+}
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What is known of each exponential that a program runs. It is true where all of them are proved."""
+
+    exponentials: tuple[Exponential, ...]
+
+    @property
+    def proved(self) -> bool:
+        """Whether the argument of every exponential is proved to be at most 0, on all that is reachable."""
+        return all(e.verdict.proved for e in self.exponentials)
+
+    def __bool__(self) -> bool:
+        return self.proved
+
+    @property
+    def theorems(self) -> dict[str, Theorem]:
+        """The theorems by the names of the exponentials; the lemmas that they are put together with are in them."""
+        return {e.name: e.verdict.theorem for e in self.exponentials if e.verdict.theorem is not None}
+
+    @property
+    def unbounded(self) -> tuple[Exponential, ...]:
+        """The exponentials whose arguments exceed 0 on an input that is known."""
+        return tuple(e for e in self.exponentials if e.verdict.verdict == "refuted")
+
+    def __str__(self) -> str:
+        lines = [str(e) for e in self.exponentials]
+        if not lines:
+            return "no exponential is run"
+        count = sum(not e.verdict.proved for e in self.exponentials)
+        if not count:
+            return "\n".join([*lines, "no exponential overflows: every argument is at most 0"])
+        if all(e.verdict.verdict in ("proved", "conditional") for e in self.exponentials):
+            return "\n".join([*lines, "no exponential overflows where these conditions hold"])
+        return "\n".join([*lines, f"it is not proved of {count} of {len(lines)} that they do not overflow"])
+
+
+def shown(value: Any) -> str:
+    """An exact array as text."""
+    return "[" + ", ".join(map(shown, value)) + "]" if isinstance(value, list) else str(value)
+
+
+def stability(diagram: Diagram, claims: Claims) -> Stability:
+    """What is known of the exponentials of a diagram, with its loops cut anywhere.
+
+    >>> import catdiag as cd
+    >>> from catdiag.solvers.z3 import Z3
+    >>> f = cd.algorithm("x ->")(lambda S: cd.sum(cd.exp(S - cd.max(S, "x")), "x"))
+    >>> with Z3() as ask:
+    ...     print(stability(f, Claims(ask)))
+    program: exp(S - max_x S) ≤ 0: proved
+    no exponential overflows: every argument is at most 0
+    """
+    found: list[Exponential] = []
+    flat = opened(diagram)
+    loops = [(k, node) for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, Fold)]
+    for place, node in loops:
+        found += _of_loop(node.box, claims, flat, place)
+    found += _around(flat, claims)
+    return Stability(tuple(found))
+
+
+def _of_loop(box: Box, claims: Claims, around: Diagram | None = None, place: int = 0) -> Iterator[Exponential]:
+    """The exponentials of a loop; without the diagram around it, those of one that runs in another loop."""
+    op = box.op
+    assert isinstance(op, Fold)
+    inside = "" if around is not None else f" of the loop over {op.axis}"
+    for name, body in (("step", op.step), ("merge", op.merge)):
+        # What the body makes has the names of the state, with a mark more than the states that it is given.
+        graph, mark = inline(body).graph, "′" if name == "step" else "″"
+        made = {w: n + mark for w, n in zip(graph.outputs, op.step.input_names, strict=False)}
+        given = dict(enumerate(body.input_names))
+        if around is not None and name == "step":
+            given |= dict(enumerate(_inputs_said(around, place), len(op.step.cod)))
+        said = formulas(body, {**made, **given})
+        for wire, node in _exponentials(body):
+            parts = Parts(box, part_sizes(around or op.state, op.axis, 2), around, place)
+            assume = parts.assumed(claims.assume)
+            if name == "step":
+                now, _ = parts.step(parts.state(0), 1)
+                assume = (*assume, f"{parts.sizes[0]} >= 0")
+            else:
+                now, _ = parts.merge(parts.state(0), parts.state(1))
+            reading = _Reading(parts.assembly, graph, now, said, op.axis if name == "step" else None)
+            verdict = reading.verdict(wire, claims, parts.names, assume, parts.whole())
+            if verdict.verdict == "refuted" and around is None:
+                verdict = Verdict("undecided", goal="it may be above 0 for arrays that never reach this loop")
+            yield Exponential(name + inside, said(node.inputs[0]), node.box.line, verdict)
+    for inner in inline(op.step).boxes:
+        if isinstance(inner.op, Fold):
+            yield from _of_loop(inner, claims)
+
+
+def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
+    """The exponentials outside the loops."""
+    graph = flat.graph
+    loops = any(_loops(node.box) for node in graph.nodes)
+    late = [False] * len(graph.dom)
+    for node in graph.nodes:
+        late.extend([_loops(node.box) or any(late[w] for w in node.inputs)] * len(node.box.cod))
+    said = formulas(flat, loop_names(flat))
+    for wire, node in _exponentials(flat):
+        assembly = Assembly(flat.dom.arrays)
+        now, outputs = assembly.put(flat, range(len(flat.dom)), lambda box: whole(box) if _loops(box) else None)
+        reading = _Reading(assembly, graph, now, said, None)
+        verdict = reading.verdict(wire, claims, flat.input_names, claims.assume, outputs)
+        where = "program" if not loops else "after the loop" if late[wire] else "before the loop"
+        yield Exponential(where, said(node.inputs[0]), node.box.line, verdict)
+
+
+def loop_names(flat: Diagram) -> dict[int, str]:
+    """The names of the inputs of a diagram, and of the states that its loops end in, by their wires."""
+    names = dict(enumerate(flat.input_names))
+    count = len(flat.dom)
+    for node in flat.graph.nodes:
+        for k in range(len(node.box.cod)):
+            if isinstance(node.box.op, Fold):
+                names[count + k] = node.box.op.step.input_names[k]
+        count += len(node.box.cod)
+    return names
+
+
+def _inputs_said(around: Diagram, place: int) -> list[str]:
+    """What a loop is given, in formulas of the arrays around it, in brackets where they are more than one word."""
+    said = formulas(around, around.input_names)
+    texts = [said(w) for w in around.graph.nodes[place].inputs]
+    return [f"({text})" if " " in text or "/" in text or "·" in text else text for text in texts]
+
+
+def _loops(box: Box) -> bool:
+    return isinstance(box.op, Fold)
+
+
+def _exponentials(body: Diagram) -> Iterator[tuple[int, Node]]:
+    """The exponentials of a diagram with its named boxes opened, each with the wire of its result."""
+    graph = inline(body).graph
+    count = len(graph.dom)
+    for node in graph.nodes:
+        if node.box.op == Map("exp"):
+            yield count, node
+        count += len(node.box.cod)
+
+
+def formulas(diagram: Diagram, names: Mapping[int, str] | Sequence[str]) -> Callable[[int], str]:
+    """The formulas of the wires of a diagram with its named boxes opened, in the given names of some of them.
+
+    >>> import catdiag as cd
+    >>> formulas(cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x")), ["A"])(3)
+    'Σ_x 2·A'
+    """
+    graph = inline(diagram).graph
+    terms = Terms(graph.dom)
+    known = dict(names) if isinstance(names, Mapping) else dict(enumerate(names))
+    now = list(range(len(graph.dom)))
+    for node in graph.nodes:
+        first = terms.add(node.box, [now[w] for w in node.inputs])
+        now.extend(range(first, first + len(node.box.cod)))
+    printer = Printer(terms, {now[w]: name for w, name in known.items()})
+    return lambda wire: printer.text(now[wire])
+
+
+class _Reading:
+    """An exponential in a diagram that was put into an assembly, and the ways to claim that its argument is at most 0.
+
+    `axis` is that of the block, over which the greatest argument is looked at.
+    """
+
+    def __init__(
+        self, assembly: Assembly, graph: Graph, now: Sequence[int], said: Callable[[int], str], axis: str | None
+    ) -> None:
+        self.assembly, self.graph, self.now, self.said, self.axis = assembly, graph, now, said, axis
+        self.maker: dict[int, Node] = {}
+        count = len(graph.dom)
+        for node in graph.nodes:
+            self.maker[count] = node
+            count += len(node.box.cod)
+
+    def verdict(
+        self, wire: int, claims: Claims, names: tuple[str, ...], assume: Sequence[str], beside: Sequence[int]
+    ) -> Verdict:
+        """The verdict on the argument of the exponential that makes a wire."""
+        argument = self.maker[wire].inputs[0]
+        spare = self._spare(wire)
+        literal = self._or(spare, self._at_most(self.now[argument], self.assembly.number(0)))
+        forms = [*self._moved(argument, spare)]
+        made = self.now[argument]
+        if self._has_axis(made) and spare is None:
+            forms.append(Form(self._at_most(self._greatest(made), self.assembly.number(0))))
+        forms.append(Form(literal))
+        title = f"exp({self.said(argument)})"
+        found = claims.decide(self.assembly, names, forms, literal, title, assume, beside)
+        if found.counterexample is None:
+            return found
+        large = self._or(spare, self._at_most(made, self.assembly.number(LARGEST)))
+        beyond = claims.refuted(self.assembly, names, large, title, assume)
+        return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
+
+    def _moved(self, argument: int, spare: int | None) -> Iterator[Form]:
+        """That a - b is at most 0 as: the greatest a is at most b."""
+        node = self.maker.get(argument)
+        if node is None or node.box.op != Map("sub"):
+            return
+        a, b = (self.now[w] for w in node.inputs)
+        if self._has_axis(b):
+            return
+        add = self.assembly
+        top = a if spare is None or not self._has_axis(spare) else self._without(spare, a)
+        unused = None if top != a else spare
+        lemmas = self._lemmas(add.types[a], add.types[b], None if spare is None else add.types[spare])
+        top = self._greatest(top) if self._has_axis(top) else top
+        within = self._at_most(top, b)
+        plain = Form(self._or(unused, within), lemmas)
+        before, after = (self._stands_in(w) for w in node.inputs)
+        if before is not None and spare is None:
+            number = add.add(const_box(before[1]), ())
+            bottom = self._is_bottom(self.now[before[0]])
+            low = self.said(before[2])
+            high = self.said(node.inputs[1] if after is None else after[0])
+            here = f"{high}{'' if after is None else ' = -∞ or'} ≥ {low} wherever {self.said(before[0])} = -∞"
+            rest = self._or(add.map("not", bottom), self._or(add.map("lt", b, number), within))
+            yield Form(self._or(bottom, within), lemmas, (here,), (rest,))
+        elif after is not None and add.types[top].element == "extended":
+            # Where nothing is above minus infinity no argument is: said first, which makes the proof short.
+            yield Form(self._or(unused, self._or(self._is_bottom(top), within)), lemmas)
+            yield plain
+        else:
+            yield plain
+
+    def _lemmas(self, a: ArrayType, b: ArrayType, unused: ArrayType | None) -> tuple[tuple[Diagram, Diagram], ...]:
+        """For all a, and all b that are real: of the greatest a, and of all of them, that they are at most b is one;
+        where a is at most b, or used nowhere, a - b is -∞ or at most 0, or used nowhere.
+        """
+        made = Assembly([a, ArrayType(b.axes), *([] if unused is None else [unused])])
+        names = ("a", "b", "unused")[: len(made.dom)]
+        bottom = made.add(const_box(None), ())
+        counted = 0 if unused is None else made.map("where", 2, bottom, 0)
+        within = made.map("le", counted, 1)
+        apart = made.map("le", made.map("sub", 0, 1), made.number(0))
+        apart = made.map("or", made.map("eq", 0, bottom), apart)
+        apart = made.map("or", made.map("not", within), apart if unused is None else made.map("or", 2, apart))
+        found = [(truth(made, apart), apart)]
+        if self.axis is not None and made.types[counted].axis(self.axis) is not None:
+            each = made.add(reduce_box("all", self.axis, made.types[within]), (within,))
+            top = made.add(reduce_box("max", self.axis, made.types[counted]), (counted,))
+            found.append((each, made.map("le", top, 1)))
+        return tuple((made.diagram([v], names, "each"), made.diagram([w], names, "a ≤ b")) for v, w in found)
+
+    def _without(self, spare: int, wire: int) -> int:
+        """An array with -∞ where it is not used."""
+        return self.assembly.map("where", spare, self.assembly.add(const_box(None), ()), wire)
+
+    def _spare(self, wire: int) -> int | None:
+        """Where the result of an exponential is not used, as a wire; None where it is used everywhere."""
+        found: int | None = None
+        for node in self.graph.nodes:
+            if wire not in node.inputs:
+                continue
+            if node.box.op != Map("where") or node.inputs[0] == wire or node.inputs[1] == node.inputs[2]:
+                return None
+            chosen = self.now[node.inputs[0]]
+            unused = self.assembly.map("not", chosen) if node.inputs[1] == wire else chosen
+            found = unused if found is None else self.assembly.map("and", found, unused)
+        return None if wire in self.graph.outputs else found
+
+    def _stands_in(self, wire: int) -> tuple[int, Fraction, int] | None:
+        """Of `where(a = -∞, number, a)`: a, the number and its wire."""
+        node = self.maker.get(wire)
+        if node is None or node.box.op != Map("where"):
+            return None
+        test, value = (self.maker.get(w) for w in node.inputs[:2])
+        if test is None or value is None or test.box.op != Map("eq") or test.inputs[0] != node.inputs[2]:
+            return None
+        bottom = self.maker.get(test.inputs[1])
+        if bottom is None or bottom.box.op != Const(None) or not isinstance(value.box.op, Const):
+            return None
+        return None if value.box.op.value is None else (node.inputs[2], value.box.op.value, node.inputs[1])
+
+    def _has_axis(self, wire: int) -> bool:
+        return self.axis is not None and self.assembly.types[wire].axis(self.axis) is not None
+
+    def _greatest(self, wire: int) -> int:
+        assert self.axis is not None
+        return self.assembly.add(reduce_box("max", self.axis, self.assembly.types[wire]), (wire,))
+
+    def _is_bottom(self, wire: int) -> int:
+        return self.assembly.map("eq", wire, self.assembly.add(const_box(None), ()))
+
+    def _at_most(self, a: int, b: int) -> int:
+        return self.assembly.map("le", a, b)
+
+    def _or(self, first: int | None, second: int) -> int:
+        return second if first is None else self.assembly.map("or", first, second)

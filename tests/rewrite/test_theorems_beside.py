@@ -1,0 +1,230 @@
+"""Theorems about loops beside their equations: exponentials, divisors, and the laws of merges, true ones and false."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.boxes import Box, Fold
+from catdiag.diagram import Diagram, Graph, Node, of_graph
+from catdiag.kernel.check import Checker
+from catdiag.rewrite.claims import Claims, Verdict
+from catdiag.rewrite.corollaries import associativity, commutativity, empty, laws, loops, merged
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.lists import Assembly
+from catdiag.rewrite.stability import Stability, stability
+from catdiag.solvers.z3 import Z3
+
+NONE = -float("inf")
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Z3]:
+    with Z3() as solver:
+        yield solver
+
+
+def checked(ask: Z3, verdict: Verdict) -> None:
+    """The certificates are accepted by a plain checker, as JSON."""
+    assert verdict.theorem is not None
+    for theorem in (verdict.theorem, *verdict.lemmas):
+        assert not Checker(ask).check(json.loads(json.dumps(theorem.certificate))).conditional
+
+
+def streamed(ask: Z3, diagram: Diagram) -> Derivation:
+    return Derivation.start(diagram, ask).stream("x")
+
+
+def shown(found: Stability) -> list[tuple[str, str]]:
+    return [(e.name, e.verdict.verdict) for e in found.exponentials]
+
+
+@cd.algorithm("q d, x d, x v -> q v")
+def weighted(Q, K, V):  # type: ignore[no-untyped-def]
+    return cd.einsum("q x, x v -> q v", cd.softmax(cd.einsum("q d, x d -> q x", Q, K), "x"), V)
+
+
+@cd.algorithm("q x, q x -> q")
+def two_scales(S, T):  # type: ignore[no-untyped-def]
+    return cd.sum(cd.exp(S - cd.max(S, "x")) * cd.exp(T - cd.max(T, "x")), "x")
+
+
+@cd.algorithm("q x -> q")
+def scaled(S):  # type: ignore[no-untyped-def]
+    return cd.sum(cd.softmax(3 * cd.tanh(S / 3), "x") * S, "x")
+
+
+@cd.algorithm("q x, x -> q")
+def offset(S, w):  # type: ignore[no-untyped-def]
+    return cd.sum(cd.softmax(S - cd.abs(w), "x") * w, "x")
+
+
+@pytest.mark.parametrize("diagram", [two_scales, scaled, offset], ids=lambda d: d.title)
+def test_what_subtracts_its_maximum_does_not_overflow(ask: Z3, diagram: Diagram) -> None:
+    derived = streamed(ask, diagram)
+    found = derived.stability()
+    assert found.proved and bool(found) and derived.stable
+    assert {e.where for e in found.exponentials} >= {"step", "merge"}
+    for e in found.exponentials:
+        checked(ask, e.verdict)
+    assert str(found).endswith("no exponential overflows: every argument is at most 0")
+
+
+@pytest.fixture(scope="module")
+def derived(ask: Z3) -> Derivation:
+    return streamed(ask, weighted)
+
+
+def test_all_that_is_proved_of_a_loop_has_a_name(ask: Z3, derived: Derivation) -> None:
+    found = derived.theorems()
+    assert list(found)[:7] == [
+        "equation",
+        "merge gives the state of the whole",
+        "merge is associative",
+        "merge is commutative",
+        "an empty list changes nothing",
+        "blocks of one",
+        "a shorter last block",
+    ]
+    assert "sum2 > 0" in found and "step: exp(max1 - max1′) does not overflow" in found
+    for theorem in found.values():
+        assert not Checker(ask).check(theorem.certificate).conditional
+
+
+def test_of_groups_and_of_axes_of_a_fixed_size(ask: Z3, derived: Derivation) -> None:
+    whole = derived.group("q")
+    assert whole.stable and whole.commutes is not None
+    of_three = Derivation.start(cd.algorithm("3 ->")(lambda S: cd.sum(cd.exp(S - cd.max(S, "3")), "3")), ask)
+    found = of_three.stream("3")
+    assert found.stable and found.commutes is not None and "blocks of one" not in found.theorems()
+
+
+def test_an_exponential_without_a_maximum_is_refuted_and_the_list_overflows(ask: Z3) -> None:
+    @cd.algorithm("q x, x v -> q v")
+    def plain(S, V):  # type: ignore[no-untyped-def]
+        E = cd.exp(S)
+        return cd.einsum("q x, x v -> q v", E / cd.sum(E, "x"), V)
+
+    found = streamed(ask, plain).stability()
+    assert not found and len(found.unbounded) == 1
+    (e,) = found.unbounded
+    assert e.argument == "S" and e.line is not None and "E = cd.exp(S)" in e.line
+    example = e.verdict.counterexample
+    assert example is not None
+    row = example.arrays["S"][example.index["q"]]
+    assert row[example.sizes["x1"] + example.index["x"]] > 709
+    assert "overflow" in str(found) and "no exponential overflows" not in str(found)
+    # The list is replayed: NumPy's exponential of it is infinite, and what is divided by it no number.
+    assert np.isnan(plain(*example.numpy().values())).any()
+
+
+def test_bounded_by_another_number_is_said_to_be_above_0_only(ask: Z3) -> None:
+    f = cd.algorithm("x ->")(lambda S: cd.sum(cd.exp(cd.minimum(S, 5)), "x"))
+    (e,) = streamed(ask, f).stability().exponentials
+    assert e.verdict.verdict == "refuted" and "above 0 for" in str(e)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        lambda S: cd.exp(-S * S),
+        lambda S: cd.exp(-cd.abs(S)),
+        lambda S: cd.where(S > 3, cd.exp(3 - S), 0),
+        lambda S: cd.exp(cd.minimum(S, 0)),
+    ],
+)
+def test_what_is_never_above_0_needs_no_maximum(ask: Z3, element: Callable[..., object]) -> None:
+    found = streamed(ask, cd.algorithm("x ->")(lambda S: cd.sum(element(S), "x"))).stability()
+    assert found.proved
+    for e in found.exponentials:
+        checked(ask, e.verdict)
+
+
+def test_masks_with_rows_and_blocks_of_which_nothing_is_seen(ask: Z3) -> None:
+    @cd.algorithm("x, bool[x] ->")
+    def masked(S, seen):  # type: ignore[no-untyped-def]
+        return cd.sum(cd.softmax(cd.where(seen, S, NONE), "x") * S, "x")
+
+    found = streamed(ask, masked).stability()
+    assert found.exponentials
+    # Nothing is seen of a first block: what stands for its maximum is a number so low that any other is above it.
+    for e in found.exponentials:
+        assert e.verdict.verdict in ("proved", "conditional"), str(e)
+        assert all("-1e30" in text for text in e.verdict.conditions)
+    assert not found.unbounded
+
+
+def test_before_after_and_without_a_loop(ask: Z3) -> None:
+    f = cd.algorithm("x, q -> q")(lambda A, B: cd.exp(B) * cd.exp(-cd.sum(A * A, "x")))
+    found = streamed(ask, f).stability()
+    assert shown(found) == [("before the loop: exp(B)", "refuted"), ("after the loop: exp(-sum1)", "proved")]
+    g = cd.algorithm("x ->")(lambda A: cd.sum(cd.exp(-A * A), "x"))
+    assert shown(stability(g, Claims(ask))) == [("program: exp((-A)·A)", "proved")]
+
+
+def changed(derived: Derivation, change: Callable[[Fold], Fold]) -> Diagram:
+    """The diagram with another loop in the place of its first."""
+    flat, (place, *_) = loops(derived.diagram)
+    nodes = list(flat.graph.nodes)
+    box = nodes[place].box
+    assert isinstance(box.op, Fold)
+    nodes[place] = Node(Box(change(box.op), box.dom, box.cod), nodes[place].inputs)
+    return of_graph(Graph(flat.dom, tuple(nodes), flat.graph.outputs), flat.cod, flat.names, "changed")
+
+
+def added(op: Fold) -> Diagram:
+    """A merge that forgets the repairs: the greater maximum, and the sum of the sums."""
+    made = Assembly(op.merge.dom.arrays)
+    outputs = [made.map("max", 0, 2), made.cast(made.map("add", 1, 3), op.merge.cod[1])]
+    return made.diagram(outputs, op.merge.names, "added")
+
+
+def test_a_merge_that_forgets_its_repair_is_refuted_by_lists(ask: Z3) -> None:
+    derived = streamed(ask, cd.algorithm("x ->")(lambda S: cd.sum(cd.exp(S - cd.max(S, "x")), "x")))
+    wrong = changed(derived, lambda op: replace(op, merge=added(op)))
+    claims = Claims(ask)
+    # Sums are associative, and the state of an empty list is 0: what is wrong is that it is the state of the whole.
+    assert associativity(wrong, 0, claims).proved and empty(wrong, 0, claims).proved
+    verdict = merged(wrong, 0, claims)
+    assert verdict is not None and verdict.verdict == "refuted" and verdict.counterexample is not None
+    assert verdict.counterexample.lhs != verdict.counterexample.rhs
+    assert all(isinstance(v, Fraction) for v in verdict.counterexample.arrays["S"])
+
+
+def test_a_merge_that_keeps_the_first_does_not_commute(ask: Z3) -> None:
+    derived = streamed(ask, cd.algorithm("x ->")(lambda A: cd.sum(A, "x")))
+
+    def first(op: Fold) -> Fold:
+        graph = op.merge.graph
+        return replace(op, merge=of_graph(Graph(graph.dom, (), (0,)), op.merge.cod, op.merge.names))
+
+    wrong = changed(derived, first)
+    assert commutativity(wrong, 0, Claims(ask)).verdict == "refuted"
+    assert associativity(wrong, 0, Claims(ask)).verdict == "proved"
+    assert "merge is commutative" in laws(derived.diagram, Claims(ask))
+
+
+def test_divisors_are_positive_or_hypotheses(ask: Z3) -> None:
+    @cd.algorithm("q x, x -> q")
+    def contraction(W, v):  # type: ignore[no-untyped-def]
+        return cd.sum(W * v, "x") / cd.sum(W, "x")
+
+    (d,) = streamed(ask, contraction).normalisers()
+    assert d.verdict.verdict == "refuted" and str(d).endswith("≠ 0: a hypothesis")
+    assert any("≠ 0" in text for text in streamed(ask, contraction).theorem.defined)
+    assert "sum2 > 0" not in streamed(ask, contraction).theorems()
+    (d,) = streamed(ask, weighted).normalisers()
+    assert str(d) == "sum2 > 0: proved"
+    checked(ask, d.verdict)
+    (d,) = streamed(ask, cd.algorithm("x ->")(lambda A: cd.log(cd.sum(cd.exp(A), "x")))).normalisers()
+    assert d.verdict.proved
+
+
+def test_a_diagram_without_a_loop_commutes_with_nothing(ask: Z3) -> None:
+    assert Derivation.start(weighted, ask).commutes is None
