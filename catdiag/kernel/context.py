@@ -36,6 +36,10 @@ Ask = Callable[[Sequence[Term], Term], bool]
 
 REAL, NONNEG, NONZERO = 1, 2, 4
 _DEEP = 300
+_NESTED = 3
+"""How many questions about reals may be asked for the sake of one another: each opens contexts, in which there are
+more of them, without end. What is not asked is not known.
+"""
 POS = REAL | NONNEG | NONZERO
 
 
@@ -127,6 +131,9 @@ class Context:
         # What is known in fewer ranges and facts is known here.
         self._parent = parent
         self._heads: dict[tuple[str, Data], list[tuple[Fact, Term, int]]] | None = None
+        # The conditions that are asked about, here and in the contexts around or inside, and not answered yet.
+        self._open: dict[Term, None] = {} if parent is None else parent._open
+        self._of_real: list[Term] = [] if parent is None else parent._of_real
         if parent is not None and parent.facts == facts:
             self._heads = parent._by_head()
 
@@ -381,8 +388,13 @@ class Context:
     def entails(self, condition: Term) -> bool:
         """Whether a condition follows here: by its form, from a fact, by signs, or by the solver for integers."""
         if condition not in self._held:
-            self._held[condition] = False  # what would follow from itself does not follow
-            self._held[condition] = self._entails(condition)
+            if condition in self._open:
+                return False  # what would follow from itself does not follow
+            self._open[condition] = None
+            try:
+                self._held[condition] = self._entails(condition)
+            finally:
+                del self._open[condition]
         return self._held[condition]
 
     def _entails(self, condition: Term) -> bool:
@@ -417,12 +429,18 @@ class Context:
 
     def _of_reals(self, condition: Term) -> bool:
         """Whether a condition follows by the solver, with atoms that it does not look into."""
-        words = Opaque(self)
-        goal = words.condition(condition)
-        if goal.op in ("le", "eq") and goal.args[0] == goal.args[1]:
-            return True
-        spoken = words.spoken(goal)
-        facts = [words.condition(c) for c in self._conditions() if c.op != "real"] + words.known
+        if len(self._of_real) == _NESTED:
+            return False
+        self._of_real.append(condition)
+        try:
+            words = Opaque(self)
+            goal = words.condition(condition)
+            if goal.op in ("le", "eq") and goal.args[0] == goal.args[1]:
+                return True
+            spoken = words.spoken(goal)
+            facts = [words.condition(c) for c in self._conditions() if c.op != "real"] + words.known
+        finally:
+            self._of_real.pop()
         # Of facts that say nothing of what it speaks of, nothing follows about the goal.
         linked: list[Term] = []
         while more := [c for c in facts if c not in linked and words.spoken(c) & spoken]:
