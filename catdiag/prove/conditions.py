@@ -99,7 +99,7 @@ class Conditions(Trace):
             return done
         if t.op in ("lt", "le"):
             t = self._isolated(ctx, t, path)
-            if self._says_some(t):
+            if self.says_some(t):
                 return self._exists(ctx, t, path)
             done = self.attempt(ctx, t, path, "order")
             if done is not t:
@@ -130,7 +130,7 @@ class Conditions(Trace):
     # -- that an index exists -------------------------------------------------------------------------
 
     @staticmethod
-    def _says_some(t: Term) -> bool:
+    def says_some(t: Term) -> bool:
         """Whether a condition is 0 < max_i [c(i)]."""
         if t.op != "lt" or t.args[0] != ZERO or not _is_maximum(t.args[1]) or t.args[1].op != "big":
             return False
@@ -144,7 +144,7 @@ class Conditions(Trace):
         t = self.part(ctx, t, path, 1, self._exists_body)
         if t.args[1].op == "max":
             return self.normal(ctx, self.step(ctx, t, path, "order"), path)
-        if not self._says_some(t):
+        if not self.says_some(t):
             return self.normal(ctx, t, path)
         body = t.args[1].args[1]
         if body.op != "ite":
@@ -154,7 +154,7 @@ class Conditions(Trace):
         if c.op == "or":
             t = self.part(ctx, t, path, 1, self._taken_apart)
             return self.normal(ctx, self.step(ctx, t, path, "order"), path)
-        if self._says_some(at):
+        if self.says_some(at):
             t = self.step(ctx, t, path, "order", "back")
             return self.part(ctx, t, path, 1, self.binders_in_order)
         free = [a for a in (at.args if at.op == "and" else (at,)) if "%some" not in leaves(a, "idx")]
@@ -192,13 +192,13 @@ class Conditions(Trace):
     def _again_known(self, ctx: Context, t: Term, path: Path) -> Term:
         if t.op not in COMPARISONS:
             return t
-        return self.decided(ctx, t, path) if self._says_some(t) else self.comparison(ctx, t, path)
+        return self.decided(ctx, t, path) if self.says_some(t) else self.comparison(ctx, t, path)
 
     # -- connectives ----------------------------------------------------------------------------------
 
     def logic(self, ctx: Context, t: Term, path: Path) -> Term:
         """A connective of normal conditions, each simplified where the others are known."""
-        if t.op == "not" and self._says_some(t.args[0]):
+        if t.op == "not" and self.says_some(t.args[0]):
             return t
         t = self.step(ctx, t, path, "logic")
         if t.op in COMPARISONS:

@@ -17,6 +17,7 @@ from catdiag.kernel.judge import Json, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import BOT, TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
 from catdiag.prove.cases import Meeting
+from catdiag.prove.kept import Kept, shapes
 from catdiag.prove.linear import combination
 from catdiag.prove.normal import Normaliser, Work
 
@@ -45,10 +46,12 @@ class Open(Exception):
 class Finder(Checker):
     """A checker that finds the proofs it is asked to check."""
 
-    def __init__(self, ask: Ask, further: bool = False) -> None:
+    def __init__(self, ask: Ask, further: bool = False, brief: bool = False) -> None:
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
         self._splits = 0
+        # Whether normal forms that keep cases are all that is tried where there are any; whether there were.
+        self.brief, self.met_cases = brief, False
         self.work = Work()
         self.further = Work(_FURTHER) if further else None
 
@@ -76,6 +79,14 @@ class Finder(Checker):
             return
         record = _record(proof)
         goal = Open(show(condition), condition)
+        distinctions = [shapes(a) for a in condition.args]
+        if any(distinctions):
+            self.met_cases = True
+            if self._by_kept_cases(ctx, condition, record, frozenset(set.intersection(*distinctions))):
+                return
+            if self.brief:
+                self._by_size(ctx, condition, record, goal)
+                return
         search = Normaliser(self.work)
         try:
             found = self._condition(ctx, condition, search)
@@ -100,18 +111,27 @@ class Finder(Checker):
             raise Open("the goal is too deep", large=True) from error
         except KernelError:
             pass
-        split = self._undecided_size(ctx, condition)
-        if split is not None:
-            none, put, more = self.sized(ctx, split)
-            record["cases"] = split
-            self.holds(none, substitute(condition, put), self._child(record, "zero"))
-            self.holds(more, condition, self._child(record, "more"))
+        if self._undecided_size(ctx, condition) is not None:
+            self._by_size(ctx, condition, record, goal)
         elif ctx.entails(_FALSE):
             record["absurd"] = True
         elif condition.op != "eq":
             raise goal
         elif not self._meets(ctx, condition, record):
             self._by_condition(ctx, condition, record, goal)
+
+    def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[str]) -> bool:
+        """Whether a condition is found to hold whatever the cases in it are."""
+        search = Kept(self.work, untouched)
+        try:
+            found = self._condition(ctx, condition, search)
+            done = _plain(ctx, found)
+            if done or self._closes(ctx, found):
+                record.update({"steps": search.steps} if done else {"steps": search.steps, "close": "field"})
+                return True
+        except (KernelError, RecursionError):
+            pass
+        return False
 
     def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
         """Whether the two sides of an equation are led to one term, by more than normal forms."""
@@ -148,6 +168,16 @@ class Finder(Checker):
         finally:
             self._splits -= 1
 
+    def _by_size(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open) -> None:
+        """Distinguishes whether a size is 0. Raises the goal where that is known of all of them."""
+        split = self._undecided_size(ctx, condition)
+        if split is None:
+            raise goal
+        none, put, more = self.sized(ctx, split)
+        record["cases"] = split
+        self.holds(none, substitute(condition, put), self._child(record, "zero"))
+        self.holds(more, condition, self._child(record, "more"))
+
     @staticmethod
     def _undecided_size(ctx: Context, condition: Term) -> str | None:
         names = sorted(leaves(condition, "size"))
@@ -163,15 +193,26 @@ class Finder(Checker):
         """Tries the obligation itself, then whether it is one of the demands in other words."""
         record = _record(proof)
         inner = owed.context(ctx)
+        # What is likely and cheap comes first: that a program owes what the other one does, whatever its cases are.
+        brief = self.brief
         try:
-            self.holds(inner, owed.condition, record)
+            for self.brief in (True,) if brief else (True, False):
+                if self._discharged(inner, owed.condition, record, demands):
+                    return True
+        finally:
+            self.brief = brief
+        return False
+
+    def _discharged(self, ctx: Context, condition: Term, record: dict[str, Any], demands: Sequence[Obligation]) -> bool:
+        try:
+            self.holds(ctx, condition, record)
             return True
         except (Open, KernelError):
             record.clear()
         for k, demand in enumerate(demands):
             trial: dict[str, Any] = {"as": str(k)}
             try:
-                self.same_as(inner, owed.condition, demand, trial)
+                self.same_as(ctx, condition, demand, trial)
             except (Open, KernelError):
                 continue
             record.update(trial)
@@ -203,6 +244,8 @@ class Finder(Checker):
         """What the left side's definedness says, with its terms in normal form."""
         found = []
         for k, owed in enumerate(defined):
+            if self.brief and any(map(shapes, owed.condition.args)):
+                continue
             search = Normaliser(self.work)
             try:
                 # The fact may not be used on itself: it would turn into `1 ≠ 0` and be lost.
@@ -274,12 +317,20 @@ def find(ask: Ask, statement: Mapping[str, Any], further: bool = False) -> dict[
     With `further`, more is tried than normal forms, which takes long where the statement is false.
     Every part of the certificate is plain data. It proves nothing until a `Checker` accepts it.
     """
-    finder = Finder(ask, further)
-    proof: dict[str, Any] = {}
-    certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
-    finder.check(certificate)
-    proof["folds"] = finder.folds
-    return {**certificate, "proof": _pruned(proof)}
+    # What is cheap comes first; it fails at the first goal that needs more.
+    for brief in (True, False):
+        finder = Finder(ask, further, brief)
+        proof: dict[str, Any] = {}
+        certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
+        try:
+            finder.check(certificate)
+        except (Open, KernelError):
+            if brief and finder.met_cases:
+                continue
+            raise
+        proof["folds"] = finder.folds
+        return {**certificate, "proof": _pruned(proof)}
+    raise AssertionError("a search ends in a certificate or an error")
 
 
 def _pruned(record: Any) -> Any:

@@ -80,9 +80,9 @@ class Guards(Conditions):
             t = self._polynomial(ctx, t, path)
             before = t
             if t.op == "add":
-                t = self.parts(ctx, t, path, lambda c, u, p: self._monomial(c, u, p) if u.op == "mul" else u)
+                t = self.parts(ctx, t, path, lambda c, u, p: self.monomial(c, u, p) if u.op == "mul" else u)
             elif t.op == "mul":
-                t = self._monomial(ctx, t, path)
+                t = self.monomial(ctx, t, path)
             if t == before:
                 break
         return t
@@ -95,10 +95,10 @@ class Guards(Conditions):
             return self.attempt(ctx, t, path, "ring")
         return result
 
-    def _monomial(self, ctx: Context, t: Term, path: Path) -> Term:
+    def monomial(self, ctx: Context, t: Term, path: Path) -> Term:
         """A product with guards, its parts simplified where the guards hold."""
         if not any(is_guard(a) for a in t.args) or len(t.args) < 2:
-            return self._cancelled(ctx, t, path)
+            return self.cancelled(ctx, t, path)
         for k in range(len(t.args)):
             conditions = [a.args[0] for j, a in enumerate(t.args) if j != k and is_guard(a)]
             if not conditions:
@@ -178,7 +178,7 @@ class Guards(Conditions):
             return t
         return self.parts(ctx, t, path, lambda c, u, p: self._everywhere(c, u, p, one, other, modulo))
 
-    def _cancelled(self, ctx: Context, t: Term, path: Path) -> Term:
+    def cancelled(self, ctx: Context, t: Term, path: Path) -> Term:
         """a·inv(a), where it is not known whether a is 0, as [a ≠ 0]."""
         inverted = {a.args[0] for a in t.args if a.op == "inv"}
         for a in t.args:

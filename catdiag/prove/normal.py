@@ -30,12 +30,14 @@ class Normaliser(Reductions):
     def __init__(self, work: Work | None = None, cases: bool = False) -> None:
         super().__init__(work)
         self.cases = cases
+        # What normal forms that are found once are found for.
+        self.mode = "cases" if cases else ""
 
     def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
         """The normal form of a closed term in a context."""
         if t.weight < _SMALL:
             return self._normal(ctx, t, path)
-        key = (self.cases, ctx, t)
+        key = (self.mode, ctx, t)
         found = self.work.known.get(key)
         if found is None:
             start = len(self.steps)
@@ -55,7 +57,7 @@ class Normaliser(Reductions):
             return self.case(ctx, t, path)
         if not t.args:
             return self.position(ctx, t, path)
-        if t.op in ("lt", "le") and self._says_some(t):
+        if t.op in ("lt", "le") and self.says_some(t):
             return self._exists(ctx, t, path)
         t = self.parts(ctx, t, path, self.normal)
         if t.op == "max":

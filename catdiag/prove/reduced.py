@@ -80,9 +80,7 @@ class Reductions(Indices):
         constant = self.attempt(ctx, t, path, "constant")
         if constant is not t:
             return self.region(ctx, constant, path)
-        if body.op == "ite" and not is_guard(body) and not body.args[0].loose:
-            return self.distinguished(ctx, t, path, body.args[0])
-        collapsed = self._collapsed(ctx, t, path)
+        collapsed = self.collapsed(ctx, t, path)
         if collapsed is not None:
             return collapsed
         joined = self.attempt(ctx, t, path, "through")
@@ -99,8 +97,14 @@ class Reductions(Indices):
 
     # -- one index ------------------------------------------------------------------------------------
 
-    def _collapsed(self, ctx: Context, t: Term, path: Path) -> Term | None:
-        """A reduction whose guards fix its index, at that index; None for others."""
+    def collapsed(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """A reduction of cases that do not depend on its index by cases, or at the one index that its guards leave.
+
+        None for others.
+        """
+        body = t.args[1]
+        if body.op == "ite" and not is_guard(body) and not body.args[0].loose:
+            return self.distinguished(ctx, t, path, body.args[0])
         name = "%here"
         at = open_body(t.args[1], idx(name))
         for condition in guards_of(str(t.data), at):

@@ -1,0 +1,126 @@
+"""The normal form in which case distinctions are kept: an `ite` is an atom.
+
+What a program does to single elements, masks above all, stands in its loop as it stands in its definition. So terms
+mostly meet without anyone looking into a condition, however large it is: no comparison is decided, no case is
+distinguished and nothing is asked of a solver. Where that is not enough, the full normal form (`normal`) is found.
+
+Distinctions that stand on both sides of an equation, but for the positions at which they read, stay as they are
+written, so that what is known of the program as it is written is known of them. Others are made of normal parts.
+"""
+
+from __future__ import annotations
+
+from catdiag.kernel.context import Context, negate
+from catdiag.kernel.terms import BOT, FALSE, TRUE, Term
+from catdiag.prove.guards import is_guard
+from catdiag.prove.normal import Normaliser
+from catdiag.prove.trace import Path, Work
+
+
+class Kept(Normaliser):
+    """A normaliser that keeps case distinctions, those that have one of some shapes (see `shapes`) as they are."""
+
+    def __init__(self, work: Work | None = None, untouched: frozenset[str] = frozenset()) -> None:
+        super().__init__(work)
+        self.untouched = untouched
+        self.mode = " ".join(("kept", *sorted(untouched)))
+
+    def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
+        """A case distinction between normal numbers, on a normal condition."""
+        if shape(t) in self.untouched:
+            return t
+        t = self.parts(ctx, t, path, self.normal)
+        c, yes, no = t.args
+        if yes == no or c in (TRUE, FALSE) or _known(ctx, c) or _known(ctx, negate(c)):
+            return self.attempt(ctx, t, path, "decide")
+        if is_guard(t) or not (ctx.real(yes) and ctx.real(no)):
+            return t
+        return self.ring(ctx, self.attempt(ctx, t, path, "guard"), path)
+
+    def lifted(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """None: no distinction comes out of what it stands in."""
+        return None
+
+    def comparison(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A comparison of normal numbers: one with a maximum of several is several, one of reductions is of 0."""
+        done = self.attempt(ctx, t, path, "compare")
+        if done is not t:
+            return done
+        if t.op in ("lt", "le") and any(a.op == "max" for a in t.args):
+            done = self.attempt(ctx, t, path, "order")
+            if done is not t:
+                return self.normal(ctx, done, path)
+        return self.attempt(ctx, t, path, "difference") if _reduces(t) else t
+
+    def logic(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A connective of normal conditions."""
+        return self.attempt(ctx, t, path, "logic")
+
+    def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum of normal terms; which of them is the larger is not asked."""
+        t = self.step(ctx, t, path, "lattice")
+        out = self.attempt(ctx, t, path, "through") if t.op == "max" else t
+        return t if out is t else self.region(ctx, out, path)
+
+    def turned(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """None: an index is what it is."""
+        return None
+
+    def collapsed(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """None: a guard says nothing of an index."""
+        return None
+
+    def monomial(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A product, whose guards say nothing of the other factors."""
+        return self.cancelled(ctx, t, path)
+
+    def divided(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A floor as it is."""
+        return t
+
+    @staticmethod
+    def says_some(t: Term) -> bool:
+        """Never: that an index exists is a comparison."""
+        return False
+
+
+def _known(ctx: Context, c: Term) -> bool:
+    """Whether a condition says of a number that it is not −∞, and that is known."""
+    if c.op != "not" or c.args[0].op != "eq" or BOT not in c.args[0].args:
+        return False
+    return all(a == BOT or ctx.real(a) for a in c.args[0].args)
+
+
+def _reduces(t: Term) -> bool:
+    stack, seen = [t], set[Term]()
+    while stack:
+        t = stack.pop()
+        if t.op == "big":
+            return True
+        if t not in seen:
+            seen.add(t)
+            stack.extend(t.args)
+    return False
+
+
+def shape(t: Term) -> str:
+    """A term without the positions at which it reads arrays, as a text."""
+    if t.op in ("read", "holds"):
+        return f"{t.op}:{t.data}"
+    if t.op in ("idx", "b"):
+        return "?"
+    inside = ",".join(shape(a) for a in t.args)
+    return f"{t.op}:{t.data}({inside})"
+
+
+def shapes(t: Term) -> set[str]:
+    """The shapes of the case distinctions in a term."""
+    found, stack, seen = set[str](), [t], set[Term]()
+    while stack:
+        t = stack.pop()
+        if t not in seen:
+            seen.add(t)
+            stack.extend(t.args)
+            if t.op == "ite":
+                found.add(shape(t))
+    return found
