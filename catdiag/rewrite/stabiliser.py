@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,6 +19,11 @@ MODES = ("plain", "guarded", "shifted", "whole", "none")
 - `shifted`: the same, minus infinity replaced by a number, with no guard on the repair itself;
 - `whole`: guarded, and no part of an exponent is moved out of the loop;
 - `none`: `exp(b − μ) = exp(b)·exp(−μ)`, nothing to repair and nothing stabilised.
+"""
+
+FALLING = ("shifted", "guarded", "whole", "plain", "none")
+"""The same where what is subtracted may be minus infinity on a list that is not empty, a block that a mask empties: as
+the user wrote them they are undefined there, and a number for minus infinity is all that is needed.
 """
 
 # What stands for minus infinity where a maximum is subtracted: so low that exp(LOW − m) is 0 in floating point for any
@@ -86,13 +91,12 @@ class Stabiliser(Algebra):
         kept, moved, guarded = [], [], self.mode != "plain"
         for t in statistics:
             late = [(w, p) for w, p in t.monomial if self.terms.late[w]]
-            maxima = self._maxima(w for w, _ in late)
             if self.mode != "whole" and (any(p < 0 for _, p in late) or not self._total(w for w, _ in late)):
                 moved.append(t)
                 continue
             kept.append(t)
             bare = self._absorb(t)
-            if maxima and not (
+            if self._falls([w for w, _ in late], empty=True) and not (
                 bare.coefficient == 1 and len(bare.monomial) == 1 and self._is_maximum(bare.monomial[0])
             ):
                 guarded = True
@@ -199,6 +203,27 @@ class Stabiliser(Algebra):
         made = terms.add(Box(Map("where"), node.box.dom, Ty(ArrayType(ty.axes, "real"))), node.inputs)
         self.safe.add(made)
         return made
+
+    def falls(self) -> bool:
+        """Whether a scale, or what guards it, may be minus infinity on a list that is not empty."""
+        return self._falls([s for c in self.components.values() if c.scale is not None for s in (c.scale, *c.guards)])
+
+    def _falls(self, wires: Sequence[int], empty: bool = False) -> bool:
+        """Whether one of these wires may be minus infinity, on lists that are not empty or on all."""
+        terms = self.terms
+        low: dict[int, bool] = {}
+        for w in terms.cone(wires):
+            node, fn, extended = terms.node(w), terms.made_by(w), terms.types[w].element == "extended"
+            if node is None or not node.inputs:
+                low[w] = extended
+            elif empty and w in self.components:
+                low[w] = self.components[w].monoid == "max"
+            else:
+                # A maximum falls with all of its terms, other functions with any.
+                parts = [low[i] for i in node.inputs]
+                falls = all(parts) if fn == "max" else fn != "exp" and any(parts[fn == "where" :])
+                low[w] = falls and (empty or extended)
+        return any(low[w] for w in wires)
 
     def component(self, wire: int, monoid: str, line: str | None) -> int:
         """The wire, which is a part of the loop's state from here on."""

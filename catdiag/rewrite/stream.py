@@ -21,7 +21,7 @@ from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.cascade import Cascade
 from catdiag.rewrite.emitter import Emitter, element_type, localised
-from catdiag.rewrite.stabiliser import MODES, Component
+from catdiag.rewrite.stabiliser import FALLING, MODES, Component
 from catdiag.rewrite.terms import Terms
 from catdiag.rewrite.tidy import last_over
 from catdiag.types import ArrayType, Axis, Ty, size_symbols
@@ -109,19 +109,29 @@ def candidates(diagram: Diagram, axis: str) -> Iterator[Streamed]:
         return
     streamed = _axis_of(flat, axis)
     seen: list[tuple[object, ...]] = []
-    for mode in MODES:
-        cascade = Cascade(Terms(flat.dom), streamed, mode)
-        try:
-            cascade.analyse(flat)
-        except NotStreamable:
-            if not seen:
-                raise
+    cascades = dict(_cascades(flat, streamed))
+    for mode in FALLING if cascades[MODES[0]].falls() else MODES:
+        if mode not in cascades:
             continue
+        cascade = cascades[mode]
         made = _Loop(cascade, flat).streamed()
         key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
         if not any(key == other for other in seen):
             seen.append(key)
             yield made
+
+
+def _cascades(diagram: Diagram, axis: Axis) -> Iterator[tuple[str, Cascade]]:
+    """The cascade in each mode that has one. Raises NotStreamable where the first has none."""
+    for mode in MODES:
+        cascade = Cascade(Terms(diagram.dom), axis, mode)
+        try:
+            cascade.analyse(diagram)
+        except NotStreamable:
+            if mode == MODES[0]:
+                raise
+            continue
+        yield mode, cascade
 
 
 def _axis_of(diagram: Diagram, name: str) -> Axis:
