@@ -46,6 +46,10 @@ def derive(
     stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None,
     stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None,
     group: Annotated[str | None, typer.Option(help="The axes to group, such as 'r q' [all that can be].")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Run the loop over this axis in parts at once.")] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
+    ] = None,
     pseudocode: Annotated[bool, typer.Option("--pseudocode", help="Print the loops in full, however long.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
@@ -54,7 +58,11 @@ def derive(
     with guarded():
         from catdiag.cli.commands import run_derive
 
-        ended(run_derive(op, on, size or [], dtype, stages, stream, group, pseudocode, json, certificate))
+        ended(
+            run_derive(
+                op, on, size or [], dtype, stages, stream, group, split or [], skip or [], pseudocode, json, certificate
+            )
+        )
 
 
 @app.command()

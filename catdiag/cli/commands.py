@@ -27,6 +27,8 @@ def run_derive(
     stages: int | None,
     stream: str | None,
     group: str | None,
+    split: Sequence[str],
+    skip: Sequence[str],
     pseudocode: bool,
     json_file: Path | None,
     certificate: Path | None,
@@ -52,7 +54,8 @@ def run_derive(
             given = "--size" if sizes else "--dtype" if dtype is not None else "--stages"
             raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")
         with _working("deriving"):
-            report = derive(diagram, ask, target, stream, None if group is None else axis_names(group), pseudocode)
+            groups = None if group is None else axis_names(group)
+            report = derive(diagram, ask, target, stream, groups, pseudocode, split=split, skip=skip)
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")

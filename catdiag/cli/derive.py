@@ -39,12 +39,16 @@ def derive(
     stream: str | None = None,
     group: Sequence[str] | None = None,
     whole: bool = False,
+    *,
+    split: Sequence[str] = (),
+    skip: Sequence[str] = (),
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
 
-    With `whole`, the report prints its pseudocode however long it is. What is best is decided by predicted time, or by
-    memory without a target. Raises NotStreamable or NotGroupable where an axis that was asked for cannot be, AxisError
-    for an unknown one. A plan that nothing fits is in the report, as the error that says so.
+    Loops over the axes of `split` then run in parts, and those over the axes of `skip` without the blocks that a mask
+    empties. With `whole`, the report prints its pseudocode however long it is. What is best is decided by predicted
+    time, or by memory without a target. Raises NotStreamable or NotGroupable where an axis that was asked for cannot
+    be, AxisError for an unknown one. A plan that nothing fits is in the report, as the error that says so.
 
     >>> from catdiag import library
     >>> from catdiag.solvers.z3 import Z3
@@ -64,9 +68,15 @@ def derive(
     )
     chosen = best(tried)
     io = chosen.derivation.io()
+    derivation = chosen.derivation
+    for axis in split:
+        derivation = derivation.split(axis)
+    for axis in skip:
+        derivation = derivation.skip(axis)
     return Report(
         source=diagram,
         chosen=chosen,
+        derivation=derivation,
         others=tuple(attempt for attempt in tried if attempt is not chosen),
         refused=tuple(refused),
         io=io,

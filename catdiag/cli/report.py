@@ -40,10 +40,15 @@ class Planned:
 
 @dataclass(frozen=True)
 class Report:
-    """A derivation with all that was found about it."""
+    """A derivation with all that was found about it.
+
+    `derivation` is the chosen one, with its loops in parts or without blocks where that was asked for; what is counted
+    and planned is the chosen one as it was before.
+    """
 
     source: Diagram
     chosen: Attempt[Planned]
+    derivation: Derivation
     others: tuple[Attempt[Planned], ...]
     refused: tuple[Refused, ...]
     io: IO
@@ -51,11 +56,6 @@ class Report:
     seconds: float = field(compare=False, default=0.0)
     whole: bool = False
     """Whether the pseudocode is printed however long it is."""
-
-    @property
-    def derivation(self) -> Derivation:
-        """The derivation that was chosen."""
-        return self.chosen.derivation
 
     @property
     def plan(self) -> Plan | None:
@@ -116,7 +116,9 @@ class Report:
 
     def _theorem(self, step: Step) -> Iterator[str]:
         yield from str(step.theorem).splitlines()
-        symbols = [str(s) for s in (*self.io.streams, *self.io.groups) if _mentions(step.diagram, str(s))]
+        from catdiag.run.sizes import tile_bounds
+
+        symbols = list(tile_bounds(step.diagram))
         if symbols:
             yield f"  for blocks and tiles of every size: {', '.join(symbols)}"
 
@@ -129,6 +131,8 @@ class Report:
 
     def _io(self) -> Iterator[str]:
         io = self.io
+        if self.derivation is not self.chosen.derivation:
+            yield f"of {self.chosen.derivation.diagram.title}: parts and blocks left out are not counted"
         yield f"H = {io.transfers}"
         yield f"    load {io.load}, save {io.save}"
         if io.relaxed != io.transfers:
@@ -212,12 +216,6 @@ def _section(title: str, body: Iterator[str] | list[str]) -> Iterator[tuple[str,
 
 def _indented(lines: Iterator[str] | list[str], by: int) -> Iterator[str]:
     return (" " * by + line for line in lines)
-
-
-def _mentions(diagram: Diagram, symbol: str) -> bool:
-    from catdiag.run.sizes import tile_bounds
-
-    return symbol in tile_bounds(diagram)
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -354,7 +354,7 @@ class _Lowering:
             return states
         outside, self.body = self.body, []
         before = set(self.loaded)
-        partial = self.states(op, box)
+        partial = [Value(v.ty, v.name + "_p") for v in states]
         self.start(op, partial)
         self.blocks(op, box, args, along, partial, Span(op.axis, op.block, size), extent)
         self.loaded = before

@@ -179,8 +179,8 @@ class _NumPy(Writer):
             name = f"{base}{k}"
         return name
 
-    def assign(self, targets: Sequence[Value], text: str) -> None:
-        self.write(f"{', '.join(self.text[v][0] for v in targets)} = {text}")
+    def assign(self, targets: Sequence[Value], text: Text) -> None:
+        self.write(f"{', '.join(self.text[v][0] for v in targets)} = {text[0]}")
 
     def statement(self, statement: Statement) -> None:
         match statement:

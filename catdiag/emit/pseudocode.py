@@ -23,7 +23,7 @@ from catdiag.emit.nest import (
     lower,
 )
 from catdiag.emit.writer import Text, Writer
-from catdiag.rewrite.formula import say
+from catdiag.rewrite.formula import bracketed, say
 from catdiag.types import ArrayType
 
 
@@ -75,8 +75,9 @@ class _Pseudocode(Writer):
         # Only another form of an array: no work of its own.
         return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
 
-    def assign(self, targets: Sequence[Value], text: str) -> None:
-        self.write(f"{', '.join(map(self._typed, targets))} = {text}")
+    def assign(self, targets: Sequence[Value], text: Text) -> None:
+        right = f"({text[0]})" if text[1] < 2 and _compares(text[0]) else text[0]
+        self.write(f"{', '.join(map(self._typed, targets))} = {right}")
 
     def _typed(self, value: Value) -> str:
         return self.text[value][0] + _axes(value.ty)
@@ -138,15 +139,23 @@ class _Pseudocode(Writer):
     def _range(self, loop: For) -> str:
         if not loop.extent:
             return ""
-        lo, hi = (self.text[v][0] for v in loop.extent)
-        ends = [f"from {_least('min', v, t)}" if k == 0 else f"to {_least('max', v, t)}"
-                for k, (v, t) in enumerate(zip(loop.extent, (lo, hi), strict=True))]  # fmt: skip
-        return f" that meets the range {ends[0]} {ends[1]}"
+        low, high = (_end(word, v, self.text[v]) for word, v in zip(("min", "max"), loop.extent, strict=True))
+        return f" that meets the range from {low} to {high}"
 
 
-def _least(word: str, value: Value, text: str) -> str:
+def _compares(text: str) -> bool:
+    """Whether there is an equals sign outside of all parentheses."""
+    depth = 0
+    for k, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if not depth and text.startswith(" = ", k):
+            return True
+    return False
+
+
+def _end(word: str, value: Value, text: Text) -> str:
     """The least or largest entry of an array."""
-    return f"{word}_{','.join(value.ty.names)} ({text})" if value.ty.axes else text
+    return f"{word}_{','.join(value.ty.names)} {bracketed(text, 3)}" if value.ty.axes else text[0]
 
 
 def _axes(ty: ArrayType) -> str:

@@ -43,7 +43,7 @@ class Writer:
         """What a box makes of expressions."""
         raise NotImplementedError
 
-    def assign(self, targets: Sequence[Value], text: str) -> None:
+    def assign(self, targets: Sequence[Value], text: Text) -> None:
         """Writes that values get their names, and what they are."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class Writer:
         else:
             for value in let.targets:
                 self.name(value)
-        self.assign(let.targets, text[0])
+        self.assign(let.targets, text)
 
     def stays(self, let: Let, text: Text) -> bool:
         """Whether an expression is written wherever it is read."""

@@ -21,7 +21,7 @@ def test_headline(run, tmp_path):
         "1. stream x, proved in",
         "2. group q, proved in",
         "for all 1 ≤ d, 1 ≤ q, 1 ≤ x",
-        "for blocks and tiles of every size: s_x, g_q",
+        "for blocks and tiles of every size: g_q, s_x",
         "unit     -∞",
         "element  Σ_x exp((Σ_d Q·K)/√d - max1)·V",
         "repair   exp(max1 - max1′)",

@@ -1,0 +1,61 @@
+"""`catdiag derive` prints the loops; with `--split` and `--skip` as they are run then."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+OPERATOR = """
+import catdiag as cd
+
+
+@cd.algorithm("q, x -> q")
+def partial(n, a):
+    return cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0), "x") + n
+
+
+@cd.algorithm("x ->")
+def long(a):
+    total = 0
+    for k in range(24):
+        total = total + cd.sum(cd.tanh(a + k), "x") * k
+    return total
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(OPERATOR, encoding="utf-8")
+    return path
+
+
+def test_parts_and_blocks_left_out(run, file, tmp_path):
+    done = run("derive", f"{file}:partial", "--split", "x", "--skip", "x", "--json", tmp_path / "all.json")
+    assert done.status == 0, done.err
+    for said in (
+        "3. split x, proved",
+        "4. skip x, proved",
+        "for blocks and tiles of every size: g_q, s_x, p_x",
+        "for each of p_x parts of x, in parallel:",
+        "for each block of x (s_x at a time) that meets the range from 0 to max_q t1:",
+        "parts and blocks left out are not counted",
+    ):
+        assert said in done.out, said
+    data = json.loads((tmp_path / "all.json").read_text())
+    assert data["formulas"]["loops"][0]["components"][0]["unit"] == "0"
+    assert "next part" not in data["pseudocode"] and "save out[q] = sum1 + n" in data["pseudocode"]
+
+
+def test_long_loops_are_printed_when_asked_for(run, file):
+    short = run("derive", f"{file}:long")
+    assert short.status == 0, short.err
+    assert "more lines: --pseudocode prints them" in short.out
+    whole = run("derive", f"{file}:long", "--pseudocode")
+    assert "--pseudocode" not in whole.out
+    assert len(whole.out.splitlines()) > len(short.out.splitlines())
+
+
+def test_an_axis_without_a_loop(run, file):
+    run("derive", f"{file}:partial", "--skip", "y").one_message(2, "no loop runs over axis 'y'")
