@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         SizeError,
         TypeMismatch,
     )
+    from catdiag.functions import elu, inf, log_softmax, logsumexp, relu, silu, var
     from catdiag.indexing import gather, reindex, reverse, shift, slice, stride, window
     from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
     from catdiag.rewrite.given import Fold
@@ -77,6 +78,7 @@ _HOMES = {
     "catdiag.rewrite.given": "Fold",
     "catdiag.rewrite.rule": "Rule rule",
     "catdiag.scalars": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
+    "catdiag.functions": "elu inf log_softmax logsumexp relu silu var",
     "catdiag.indexing": "gather reindex reverse shift slice stride window",
     "catdiag.structure": "broadcast concat pad rearrange repeat split tile",
     "catdiag.types": "ArrayType Axis Ty",
@@ -89,10 +91,11 @@ __all__ = [  # noqa: RUF022
     "Interrupted",
     "MatchUndecided", "NoMatch", "NotAProof", "NotGroupable", "NotStreamable", "Refuted", "Rule", "SignatureError",
     "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "box",
-    "broadcast", "cast", "clip", "concat", "copy", "discard", "einsum", "equal", "equivalent", "exp", "gather",
-    "hardware", "id", "index", "library", "log", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
-    "prove_all", "rearrange", "reindex", "repeat", "reverse", "rule", "shift", "sigmoid", "size", "slice", "softmax",
-    "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "where", "window",
+    "broadcast", "cast", "clip", "concat", "copy", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather",
+    "hardware", "id", "index", "inf", "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min",
+    "minimum", "pad", "prod", "prove", "prove_all", "rearrange", "reindex", "relu", "repeat", "reverse", "rule",
+    "shift", "sigmoid", "silu", "size", "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing",
+    "tile", "var", "where", "window",
 ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ ROWS: tuple[dict[str, str], ...] = (
         "structure": "trace",
         "indexing": "trace structure",
         "build": "trace scalars",
+        "functions": "trace scalars build",
         "run": "",
         "cost": "",
     },
@@ -43,7 +44,7 @@ FACE = "catdiag"
 
 HEAVY = {"numpy", "sympy", "z3"}
 # The builder has it as a named diagram; random programs use it.
-SOFTMAX = {FACE, "catdiag.build", "catdiag.testing"}
+SOFTMAX = {FACE, "catdiag.build", "catdiag.functions", "catdiag.testing"}
 WORDS = re.compile(r"attention|softmax|flash|layer_?norm|welford", re.IGNORECASE)
 
 
