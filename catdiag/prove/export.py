@@ -25,8 +25,10 @@ from catdiag.boxes import (
 )
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError
-from catdiag.types import Axis, Size, union
+from catdiag.types import Axis, Size
 from catdiag.views import Cond, Expr
+
+Names = tuple[str, ...]
 
 
 class NotExportable(CatdiagError):
@@ -59,14 +61,16 @@ def program(diagram: Diagram) -> dict[str, Any]:
     ]
     nodes: list[dict[str, Any]] = []
     wires = list(range(len(inputs)))
+    layouts = [ty.names for ty in graph.dom]
     count = len(inputs)
     for node in graph.nodes:
-        made = _nodes(node.box, [wires[w] for w in node.inputs], count)
+        given = [layouts[w] for w in node.inputs]
+        made = _nodes(node.box, [wires[w] for w in node.inputs], count, given)
         nodes += made
         # Of the nodes that stand for one box, the last gives its results; those before it give one each.
         count += len(made) - 1 + len(node.box.cod)
         wires += range(count - len(node.box.cod), count)
-    layouts = [*(ty.names for ty in graph.dom), *(names for node in graph.nodes for names in _layouts(node.box))]
+        layouts += _layouts(node.box, given)
     outputs: list[list[Any]] = []
     for w in graph.outputs:
         wire = wires[w]
@@ -77,30 +81,34 @@ def program(diagram: Diagram) -> dict[str, Any]:
     return {"title": diagram.title, "inputs": inputs, "nodes": nodes, "outputs": outputs}
 
 
-def _layouts(box: Box) -> list[tuple[str, ...]]:
+def _layouts(box: Box, given: Sequence[Names]) -> list[Names]:
     """The order of the axes of a box's results in the core, which tells it by the inputs where the axes are theirs."""
     if isinstance(box.op, Reduce) or (isinstance(box.op, Map) and not box.op.fn.startswith("cast:")):
         names = box.cod[0].names
-        return [tuple(a.name for a in union(list(box.dom)) if a.name in names)]
+        return [tuple(n for n in _together(given) if n in names)]
     return [ty.names for ty in box.cod]
 
 
-def _nodes(box: Box, args: list[int], first: int) -> list[dict[str, Any]]:
-    """The nodes for a box, the wires that they make being numbered from `first`."""
+def _together(given: Sequence[Names]) -> Names:
+    return tuple(dict.fromkeys(n for names in given for n in names))
+
+
+def _nodes(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
+    """The nodes for a box, the wires that they make being numbered from `first`, given the inputs' layouts."""
     if isinstance(box.op, Einsum):
-        return _einsum(box, args, first)
+        return _einsum(box, args, first, given)
     return [_node(box, args)]
 
 
-def _einsum(box: Box, args: list[int], first: int) -> list[dict[str, Any]]:
+def _einsum(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
     """A product, summed over one axis after another, then put into its layout."""
     kept = box.cod[0].names
-    axes = union(list(box.dom))
+    names = _together(given)
     nodes: list[dict[str, Any]] = [{"op": "map", "fn": "mul", "args": args}]
-    for axis in reversed(axes):
-        if axis.name not in kept:
-            nodes.append({"op": "reduce", "monoid": "sum", "axis": axis.name, "args": [first + len(nodes) - 1]})
-    if [a.name for a in axes if a.name in kept] != list(kept):
+    for name in reversed(names):
+        if name not in kept:
+            nodes.append({"op": "reduce", "monoid": "sum", "axis": name, "args": [first + len(nodes) - 1]})
+    if [name for name in names if name in kept] != list(kept):
         nodes.append(_view([first + len(nodes) - 1], box.cod[0].axes, [({}, [])]))
     return nodes
 
