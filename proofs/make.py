@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import catdiag as cd
 from catdiag.files import write_whole
@@ -27,12 +28,17 @@ def names() -> list[str]:
     return sorted(file.stem for file in HERE.glob("*.py") if file.name != Path(__file__).name)
 
 
+def said(name: str) -> dict[str, Any]:
+    """What a file defines: `left`, `right` and perhaps `ASSUME`."""
+    return runpy.run_path(str(HERE / f"{name}.py"))
+
+
 def theorem(name: str) -> cd.Theorem:
     """The theorem of a file, proved anew. Raises what `cd.prove` raises."""
-    said = runpy.run_path(str(HERE / f"{name}.py"))
-    left, right = said["left"], said["right"]
+    stated = said(name)
+    left, right = stated["left"], stated["right"]
     if isinstance(right, cd.Diagram):
-        return cd.prove(left, right, said.get("ASSUME", ()), limit=LIMIT)
+        return cd.prove(left, right, stated.get("ASSUME", ()), limit=LIMIT)
     assert right.source == left, f"{name}: the derivation is not one of the left side"
     return right.theorem
 

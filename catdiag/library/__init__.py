@@ -13,7 +13,21 @@ from importlib import import_module
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 
-_MODULES = ("attention", "convolution", "embedding", "matmul", "reductions", "softmax")
+_MODULES = (
+    "attention",
+    "convolution",
+    "embedding",
+    "heads",
+    "linear_attention",
+    "losses",
+    "masks",
+    "matmul",
+    "mlp",
+    "norms",
+    "reductions",
+    "softmax",
+    "statistics",
+)
 
 
 def _entries() -> dict[str, tuple[Diagram, str]]:

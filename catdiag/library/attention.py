@@ -15,6 +15,17 @@ from catdiag.trace import Traced
 _entries = Entries({})
 
 
+def scores(Q: Traced, K: Traced) -> Traced:
+    """The inner products of queries and keys, scaled: S[q,x] = (Σ_d Q[q,d] · K[x,d]) / √d."""
+    S: Traced = build.einsum("q d, x d -> q x", Q, K) / sqrt(build.size("d"))
+    return S
+
+
+def attend(S: Traced, V: Traced) -> Traced:
+    """The mean of the values, weighted by the softmax of the scores: O[q,d] = Σ_x softmax_x(S)[q,x] · V[x,d]."""
+    return build.einsum("q x, x d -> q d", build.softmax(S, "x"), V)
+
+
 @_entries.algorithm("q d, x d, x d -> q d")
 def attention(Q: Traced, K: Traced, V: Traced) -> Traced:
     """Attention of queries q to keys x, with head dimension d.
@@ -22,17 +33,17 @@ def attention(Q: Traced, K: Traced, V: Traced) -> Traced:
     S[q,x] = (Σ_d Q[q,d] · K[x,d]) / √d
     O[q,d] = Σ_x softmax_x(S)[q,x] · V[x,d]
     """
-    S = build.einsum("q d, x d -> q x", Q, K) / sqrt(build.size("d"))
-    return build.einsum("q x, x d -> q d", build.softmax(S, "x"), V)
+    return attend(scores(Q, K), V)
 
 
-def _titled(diagram: Diagram, title: str) -> Diagram:
+def titled(diagram: Diagram, title: str) -> Diagram:
+    """The diagram under a name."""
     diagram.title = title
     return diagram
 
 
 multi_head_attention = _entries.add(
-    _titled(attention.weave("h").weave("b"), "multi_head_attention"),
+    titled(attention.weave("h").weave("b"), "multi_head_attention"),
     """Attention in each head h of each sequence b: `attention` weaved over h and b.
 
     S[b,h,q,x] = (Σ_d Q[b,h,q,d] · K[b,h,x,d]) / √d
@@ -40,8 +51,19 @@ multi_head_attention = _entries.add(
     """,
 )
 
+multi_query_attention = _entries.add(
+    titled(attention.weave("h", ["Q"]).weave("b"), "multi_query_attention"),
+    """Attention in which all heads h share one head of keys and values (Shazeer 2019, "Fast Transformer Decoding").
+
+    `attention` weaved over h for the queries only, then over b for all.
+
+    S[b,h,q,x] = (Σ_d Q[b,h,q,d] · K[b,x,d]) / √d
+    O[b,h,q,d] = Σ_x softmax_x(S)[b,h,q,x] · V[b,x,d]
+    """,
+)
+
 grouped_query_attention = _entries.add(
-    _titled(attention.weave("r", ["Q"]).weave("k").weave("b"), "grouped_query_attention"),
+    titled(attention.weave("r", ["Q"]).weave("k").weave("b"), "grouped_query_attention"),
     """Attention in which r query heads share each of the k key-value heads (Ainslie et al. 2023, section 2.2).
 
     `attention` weaved over r for the queries only, then over k and b for all.
@@ -50,5 +72,20 @@ grouped_query_attention = _entries.add(
     O[b,k,r,q,d] = Σ_x softmax_x(S)[b,k,r,q,x] · V[b,k,x,d]
     """,
 )
+
+
+@_entries.algorithm("q d, x d, x d -> q d, q")
+def attention_with_log_sum_exp(Q: Traced, K: Traced, V: Traced) -> tuple[Traced, Traced]:
+    """Attention and the logarithm of its normaliser, which is what parts of it are merged by.
+
+    S[q,x] = (Σ_d Q[q,d] · K[x,d]) / √d
+    O[q,d] = Σ_x softmax_x(S)[q,x] · V[x,d]
+    l[q]   = log Σ_x e^S[q,x]
+    """
+    from catdiag.functions import logsumexp
+
+    S = scores(Q, K)
+    return attend(S, V), logsumexp(S, "x")
+
 
 DIAGRAMS = _entries.table

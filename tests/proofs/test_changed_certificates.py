@@ -20,6 +20,10 @@ from catdiag.solvers.z3 import Z3, SolverInterrupted
 
 PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 NAMES = sorted(file.stem for file in PROOFS.glob("*.json"))
+STREAMS = [name for name in NAMES if name.startswith("stream_")]
+# Derivations are of one form: each of the others is changed, and some of these; the soak changes all.
+CHANGED = [name for name in NAMES if name not in STREAMS] + STREAMS[::4]
+SHORT = [name for name in CHANGED if (PROOFS / f"{name}.json").stat().st_size < 8000]
 CHANGES = 12
 
 Json = dict[str, Any]
@@ -208,7 +212,7 @@ def changed(certificate: Json, rng: random.Random, rounds: int, ask: Z3) -> Coun
     return counts
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CHANGED)
 def test_a_changed_certificate_is_refused_or_true(name: str, ask: Z3) -> None:
     certificate = json.loads((PROOFS / f"{name}.json").read_text(encoding="utf-8"))
     rounds = CHANGES if len(json.dumps(certificate)) < 6000 else CHANGES // 2
@@ -224,7 +228,7 @@ def test_changed_certificates_soak(name: str, seed: int, ask: Z3) -> None:
     changed(certificate, random.Random(f"{name} {seed}"), 100, ask)
 
 
-@pytest.mark.parametrize("name", NAMES[::5])
+@pytest.mark.parametrize("name", SHORT[::5])
 def test_a_word_of_the_statement_that_matters(name: str, ask: Z3) -> None:
     """Every function and reduction of a program that a result depends on, replaced in turn by another."""
     certificate = json.loads((PROOFS / f"{name}.json").read_text(encoding="utf-8"))

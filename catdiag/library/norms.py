@@ -1,0 +1,72 @@
+"""Normalisations, alone and before the linear layer that streams over the normalised axis.
+
+>>> print(layer_norm_linear)
+layer_norm_linear: [t d] @ [d] @ [d] @ [] @ [d o] → [t o]
+"""
+
+from __future__ import annotations
+
+from catdiag import build
+from catdiag.functions import var
+from catdiag.library.entry import Entries
+from catdiag.scalars import sqrt
+from catdiag.trace import Traced
+
+_entries = Entries({})
+
+
+def linear(X: Traced, W: Traced) -> Traced:
+    """A linear layer: Y[t,o] = Σ_d X[t,d] · W[d,o]."""
+    return build.einsum("t d, d o -> t o", X, W)
+
+
+@_entries.algorithm("t d, d, -> t d")
+def rms_norm(X: Traced, g: Traced, eps: Traced) -> Traced:
+    """Values divided by their root mean square, with a gain (Zhang and Sennrich 2019, section 4).
+
+    Y[t,d] = g[d] · X[t,d] / √((Σ_d X[t,d]²) / n + eps), n the size of d
+    """
+    root: Traced = sqrt(build.mean(X * X, "d") + eps)
+    return g * X / root
+
+
+@_entries.algorithm("t d, d, d, -> t d")
+def layer_norm(X: Traced, g: Traced, b: Traced, eps: Traced) -> Traced:
+    """Values less their mean, divided by their deviation, with a gain and a bias (Ba et al. 2016, section 3).
+
+    Y[t,d] = g[d] · (X[t,d] − μ[t]) / √(σ²[t] + eps) + b[d], μ the mean and σ² the variance along d
+    """
+    deviation: Traced = sqrt(var(X, "d") + eps)
+    return g * (X - build.mean(X, "d")) / deviation + b
+
+
+@_entries.algorithm("t d, d, , d o -> t o")
+def rms_norm_linear(X: Traced, g: Traced, eps: Traced, W: Traced) -> Traced:
+    """`rms_norm`, then a linear layer: Y[t,o] = Σ_d rms_norm(X)[t,d] · W[d,o]."""
+    return linear(rms_norm(X, g, eps), W)
+
+
+@_entries.algorithm("t d, d, d, , d o -> t o")
+def layer_norm_linear(X: Traced, g: Traced, b: Traced, eps: Traced, W: Traced) -> Traced:
+    """`layer_norm`, then a linear layer: Y[t,o] = Σ_d layer_norm(X)[t,d] · W[d,o]."""
+    return linear(layer_norm(X, g, b, eps), W)
+
+
+@_entries.algorithm("t d, d o -> t o")
+def l2_norm_linear(X: Traced, W: Traced) -> Traced:
+    """Rows of unit length, then a linear layer: Y[t,o] = Σ_d X[t,d] / √(Σ_d X[t,d]²) · W[d,o]."""
+    return linear(X / sqrt(build.sum(X * X, "d")), W)
+
+
+@_entries.algorithm("t d, d, , d f, d f -> t f, t f")
+def rms_norm_gate_and_up(X: Traced, g: Traced, eps: Traced, G: Traced, U: Traced) -> tuple[Traced, Traced]:
+    """`rms_norm`, then two linear layers that share its pass: the gate and the values of a gated MLP.
+
+    Y[t,f] = Σ_d rms_norm(X)[t,d] · G[d,f]
+    Z[t,f] = Σ_d rms_norm(X)[t,d] · U[d,f]
+    """
+    normal = rms_norm(X, g, eps)
+    return build.einsum("t d, d f -> t f", normal, G), build.einsum("t d, d f -> t f", normal, U)
+
+
+DIAGRAMS = _entries.table

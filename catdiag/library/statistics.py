@@ -1,0 +1,76 @@
+"""Statistics along an axis: moments of two arrays, and of an array under the weights of a softmax.
+
+>>> print(softmax_moments)
+softmax_moments: [q x] @ [x v] → [q v] @ [q v]
+"""
+
+from __future__ import annotations
+
+from catdiag import build
+from catdiag.library.entry import Entries
+from catdiag.scalars import sqrt, where
+from catdiag.trace import Traced
+
+_entries = Entries({})
+
+
+@_entries.algorithm("q x, q x -> q")
+def covariance(A: Traced, B: Traced) -> Traced:
+    """The covariance along x: (Σ_x (A[q,x] − Ā[q]) · (B[q,x] − B̄[q])) / n, n the size of x."""
+    return build.mean((A - build.mean(A, "x")) * (B - build.mean(B, "x")), "x")
+
+
+@_entries.algorithm("q x, q x -> q")
+def correlation(A: Traced, B: Traced) -> Traced:
+    """Pearson's correlation along x, with a = A − Ā and b = B − B̄: (Σ_x a · b) / √(Σ_x a² · Σ_x b²)."""
+    a, b = A - build.mean(A, "x"), B - build.mean(B, "x")
+    found: Traced = build.sum(a * b, "x") / sqrt(build.sum(a * a, "x") * build.sum(b * b, "x"))
+    return found
+
+
+@_entries.algorithm("q x, q x -> q")
+def cosine_similarity(A: Traced, B: Traced) -> Traced:
+    """The cosine of two rows: (Σ_x A[q,x] · B[q,x]) / (√(Σ_x A[q,x]²) · √(Σ_x B[q,x]²))."""
+    lengths: Traced = sqrt(build.sum(A * A, "x")) * sqrt(build.sum(B * B, "x"))
+    return build.sum(A * B, "x") / lengths
+
+
+@_entries.algorithm("q x, x v -> q v, q v")
+def softmax_moments(S: Traced, V: Traced) -> tuple[Traced, Traced]:
+    """The mean and the variance of values under the weights of a softmax.
+
+    M[q,v] = Σ_x p[q,x] · V[x,v], with p = softmax_x(S)
+    D[q,v] = Σ_x p[q,x] · (V[x,v] − M[q,v])²
+    """
+    p = build.softmax(S, "x")
+    mean = build.einsum("q x, x v -> q v", p, V)
+    return mean, build.sum(p * (V - mean) ** 2, "x")
+
+
+@_entries.algorithm("q x -> q")
+def softmax_index(S: Traced) -> Traced:
+    """The mean position under the weights of a softmax, soft-argmax: Σ_x softmax_x(S)[q,x] · x."""
+    return build.sum(build.softmax(S, "x") * build.index("x"), "x")
+
+
+@_entries.algorithm("q x -> q")
+def largest_probability(S: Traced) -> Traced:
+    """How sure a softmax is: max_x softmax_x(S)[q,x]."""
+    return build.max(build.softmax(S, "x"), "x")
+
+
+@_entries.algorithm("q x -> q")
+def participation(S: Traced) -> Traced:
+    """How many elements a softmax is spread over: 1 / Σ_x softmax_x(S)[q,x]²."""
+    p = build.softmax(S, "x")
+    return 1 / build.sum(p * p, "x")
+
+
+@_entries.algorithm("q x, bool[q x] -> q")
+def masked_mean(A: Traced, mask: Traced) -> Traced:
+    """The mean of the elements that a mask keeps, 0 where it keeps none."""
+    count = build.sum(mask, "x")
+    return where(build.any(mask, "x"), build.sum(where(mask, A, 0), "x") / count, 0)
+
+
+DIAGRAMS = _entries.table

@@ -1,0 +1,222 @@
+"""Every operator run in blocks, tiles and groups, against its textbook form: random numbers and hard ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rounding import compare, near
+from textbook import FORMS, ONE_PASS
+
+import catdiag as cd
+from catdiag import library
+from catdiag.boxes import Call
+from catdiag.diagram import inline
+from catdiag.prove.api import statement_of
+from catdiag.rewrite.group import find
+from catdiag.rewrite.stream import candidates
+from catdiag.run.sizes import tile_bounds
+from catdiag.signature import axis_names
+from catdiag.types import size_symbols, size_value
+
+PROOFS = Path(__file__).resolve().parents[2] / "proofs"
+Rng = np.random.Generator
+Sizes = dict[str, int]
+
+
+SAID = re.compile(r'left = cd\.library\.get\("(\w+)"\)\nright = left((?:\.(?:stream|group)\("[^"]+"\))+)\n')
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What a file of `proofs/` says: an operator, the axis that it streams over, and the axes of its groups."""
+
+    file: str
+    operator: str
+    axis: str | None
+    groups: tuple[str, ...]
+
+    @staticmethod
+    def of(file: Path) -> Derived | None:
+        said = SAID.search(file.read_text(encoding="utf-8"))
+        if said is None:
+            return None
+        steps = dict(re.findall(r'(stream|group)\("([^"]+)"\)', said[2]))
+        return Derived(file.stem, said[1], steps.get("stream"), tuple(axis_names(steps.get("group", ""))))
+
+    def diagrams(self) -> Iterator[cd.Diagram]:
+        """The forms that may be what was proved, found anew and not proved."""
+        source = library.get(self.operator)
+        for form in [source] if self.axis is None else (c.diagram for c in candidates(source, self.axis)):
+            yield find(form, self.groups) if self.groups else form
+
+    def diagram(self) -> cd.Diagram:
+        """The form of which the stored certificate is; that the kernel accepts it is tested with the others."""
+        stored = json.loads((PROOFS / f"{self.file}.json").read_text(encoding="utf-8"))["statement"]
+        source = library.get(self.operator)
+        for form in self.diagrams():
+            stated = statement_of(source, form, ())
+            if all(untitled(stated[side]) == untitled(stored[side]) for side in ("left", "right")):
+                return form
+        raise AssertionError(f"what is found is not what the certificate of {self.file} is about")
+
+
+def untitled(data: Any) -> Any:
+    """Plain data of a statement without the titles in it."""
+    if isinstance(data, dict):
+        return {key: untitled(value) for key, value in data.items() if key != "title"}
+    return [untitled(item) for item in data] if isinstance(data, (list, tuple)) else data
+
+
+DERIVED = [found for found in map(Derived.of, sorted(PROOFS.glob("*.py"))) if found is not None]
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+# What arrays of integers, and numbers without axes, stand for, by their names.
+MEANT: dict[str, Callable[[Rng, Sizes], Any]] = {
+    "label": lambda rng, n: rng.integers(0, n["v"], n["t"]),
+    "ignored": lambda rng, n: rng.integers(0, n["v"]),
+    "tokens": lambda rng, n: rng.integers(0, n["v"], n["t"]),
+    "of_query": lambda rng, n: rng.integers(0, 3, n["q"]),
+    "of_key": lambda rng, n: rng.integers(0, 3, n["x"]),
+    "width": lambda rng, n: rng.integers(1, n["q"] + 2),
+    "first": lambda rng, n: rng.integers(0, n["x"] + 2),
+    "prefix": lambda rng, n: rng.integers(0, n["x"] + 2),
+    "start": lambda rng, n: rng.integers(0, n["x"] + 2),
+    "length": lambda rng, n: rng.integers(0, n["x"] + 2),
+    "eps": lambda rng, n: 10.0 ** rng.integers(-12, 1),
+    "heat": lambda rng, n: rng.uniform(0.1, 3),
+    "cap": lambda rng, n: rng.uniform(1, 50),
+}
+
+ROOM: dict[str, dict[str, str | int]] = {
+    "conv1d": {"x": "k"},
+    "im2col": {"x": "k"},
+    "conv2d": {"h": "i", "w": "j"},
+    "max_pool": {"h": 1, "w": 1},
+    "average_pool": {"h": 1, "w": 1},
+}
+
+
+def plain(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    return rng.normal(size=shape)
+
+
+def large(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    """Logits of ±10⁴, where two of these are multiplied."""
+    return 100 * rng.normal(size=shape)
+
+
+def huge(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    """Logits of ±10⁴, where they are given."""
+    return rng.choice([-1e4, 0.0, 1e4], size=shape)
+
+
+def ties(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    return rng.integers(-1, 2, size=shape).astype(float)
+
+
+def zeros_first(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    """A leading block of zeros."""
+    a = rng.normal(size=shape)
+    if axis is not None:
+        np.moveaxis(a, axis, 0)[:2] = 0
+    return a
+
+
+def cancels_first(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    """A prefix whose sum is 0."""
+    a = rng.normal(size=shape)
+    if axis is not None and shape[axis] > 1:
+        moved = np.moveaxis(a, axis, 0)
+        moved[1] = -moved[0]
+    return a
+
+
+def one_in_front(rng: Rng, shape: tuple[int, ...], axis: int | None) -> np.ndarray:
+    """The first element far above the others, which then count for nothing."""
+    a = rng.normal(size=shape)
+    if axis is not None:
+        np.moveaxis(a, axis, 0)[1:] -= 1e4
+    return a
+
+
+HARD = (plain, plain, plain, plain, large, huge, ties, ties, zeros_first, cancels_first, one_in_front)
+
+
+def arrays(diagram: cd.Diagram, sizes: Sizes, rng: Rng, kind: Any, axis: str | None) -> list[np.ndarray]:
+    made: list[Any] = []
+    for name, ty in zip(diagram.input_names, diagram.dom, strict=True):
+        shape = tuple(size_value(a.size, sizes) for a in ty.axes)
+        if name in MEANT and (ty.element == "int" or not shape):
+            made.append(np.asarray(MEANT[name](rng, sizes)))
+        elif ty.element == "bool":
+            # Some rows keep one element only, some none; a first block may keep nothing.
+            made.append(rng.random(shape) < rng.choice([0.1, 0.5, 0.9]))
+        else:
+            place = next((k for k, a in enumerate(ty.axes) if a.name == axis), None)
+            made.append(kind(rng, shape, place) if shape else np.asarray(rng.normal()))
+    return made
+
+
+def drawn_sizes(diagram: cd.Diagram, rng: Rng, axis: str | None) -> Sizes:
+    symbols = {s for ty in (*diagram.dom, *diagram.cod) for a in ty.axes for s in size_symbols(a.size)}
+    sizes = {s: int(rng.integers(1, 10 if s == axis else 4)) for s in sorted(symbols)}
+    for name, window in ROOM.get(diagram.title, {}).items():
+        sizes[name] += window if isinstance(window, int) else sizes[window]
+    return sizes
+
+
+def trials(derived: Derived, form: cd.Diagram) -> Iterator[tuple[list[np.ndarray], dict[str, int]]]:
+    """Arrays and lengths of blocks and tiles: of one, of two, and others up to whole axes."""
+    diagram = library.get(derived.operator)
+    rng = np.random.default_rng(zlib.crc32(derived.file.encode()))
+    for kind in HARD:
+        sizes = drawn_sizes(diagram, rng, derived.axis)
+        bounds = {s: size_value(n, sizes) for s, n in tile_bounds(form).items()}
+        given = arrays(diagram, sizes, rng, kind, derived.axis)
+        for longest in (1, 2, 9):
+            yield given, {s: int(rng.integers(1, min(n, longest) + 1)) for s, n in bounds.items()}
+
+
+# -- tests -----------------------------------------------------------------------------------------
+
+
+def as_near(diagram: cd.Diagram, given: list[np.ndarray]) -> list[Any]:
+    return [a if ty.element in ("int", "bool") else near(a) for a, ty in zip(given, diagram.dom, strict=True)]
+
+
+def several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def test_every_operator_has_a_textbook_form_and_a_derivation() -> None:
+    assert set(library.names()) == {derived.operator for derived in DERIVED} <= set(FORMS)
+
+
+@pytest.mark.parametrize("derived", DERIVED, ids=lambda derived: derived.file)
+def test_blocks_give_what_the_textbook_gives(derived: Derived) -> None:
+    """What was proved gives, in blocks and tiles, the numbers of the textbook form within the bound of `ROUNDINGS`."""
+    diagram, form = library.get(derived.operator), derived.diagram()
+    opened = inline(diagram)
+    assert not any(isinstance(box.op, Call) for box in opened.boxes)
+    textbook = FORMS[derived.operator]
+    judged = ONE_PASS.get(derived.operator, textbook)
+    compared = 0
+    with np.errstate(all="ignore"):
+        for given, tiles in trials(derived, form):
+            numbers = as_near(diagram, given)
+            expected, allowed = several(textbook(*numbers)), several(judged(*numbers))
+            compare([bound.v for bound in allowed], expected, allowed)
+            compare(several(diagram(*given)), expected, allowed)
+            compare(several(opened(*given)), expected, allowed)
+            compared += compare(several(form.run(*given, tiles=tiles)), expected, allowed)
+    assert compared >= 30
