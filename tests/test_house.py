@@ -18,7 +18,7 @@ ROWS: tuple[dict[str, str], ...] = (
     {"errors": "", "files": "", "kernel": ""},
     {"types": "", "solvers": "", "views": "types"},
     {"boxes": "", "diagram": "boxes constants", "constants": "diagram", "signature": ""},
-    {"flatten": "", "isomorphism": "", "interpret": "", "position": ""},
+    {"flatten": "", "isomorphism": "", "interpret": "", "position": "", "partial": "interpret"},
     {
         "trace": "",
         "calls": "trace",

@@ -10,6 +10,9 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
   loaded again by each group of that axis. An array that only loops read along their axis is streamed, block
   by block: each block once for each loop, with `stages` buffers of a block held as long as the loop runs.
   Any other array is loaded whole before its first use (for a loop: before it starts) and dropped after its last.
+- **Parts.** A loop in `p_x` parts is two kernels: of each group one block a part, which saves its states, and one
+  that loads those of all parts and merges them, with a buffer for those of one. What the first kernel keeps resident
+  is loaded by each part. Formulas are exact where the parts are of one length.
 - **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
@@ -33,7 +36,7 @@ of groups rounded up and live ranges read off the order; the whole-run sums are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -178,21 +181,22 @@ def io(
     import sympy
 
     account = measure(diagram, dtype, stages, accumulators == REGISTERS, fused)
+    single, told = _told(account)
     traffic: list[Traffic] = []
     work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
     groups: dict[Expr, Expr] = {}
     streams: dict[Expr, Expr] = {}
     for kernel in account.kernels:
-        groups.update({symbol(t): axis.expr() for t, axis in kernel.tiles.items()})
-        streams.update({symbol(s): axis.expr() for s, axis in kernel.loops})
+        groups.update({symbol(t): axis.expr() for t, axis in kernel.tiles.items() if t not in single})
+        streams.update({symbol(s): told(axis.expr()) for s, axis in kernel.loops if s not in single})
         for moved in kernel.transfers:
             exact = relaxed = moved.amount.expr()
             for tile in moved.again:
                 ratio = kernel.tiles[tile].expr() / symbol(tile)
                 exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
-            traffic.append(Traffic(moved.array, moved.direction, exact, sympy.expand(relaxed)))
+            traffic.append(Traffic(moved.array, moved.direction, told(exact), sympy.expand(told(relaxed))))
         for (pipeline, loops), amount in kernel.work.items():
-            work[pipeline] += whole_run(amount, kernel, loops)
+            work[pipeline] += told(whole_run(amount, kernel, loops))
     load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
     save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
     level, registers = (frontier(account, place) for place in (LEVEL, REGISTERS))
@@ -202,19 +206,29 @@ def io(
         save=save,
         transfers=load + save,
         relaxed=sympy.expand(sympy.Add(*(t.relaxed for t in traffic))),
-        memory=_peak(level),
-        registers=_peak(registers),
+        memory=told(_peak(level)),
+        registers=told(_peak(registers)),
         traffic=tuple(traffic),
-        residents=tuple(Resident(n, r, a.expr()) for moment in fullest for n, r, a in moment.residents),
+        residents=tuple(Resident(n, r, told(a.expr())) for moment in fullest for n, r, a in moment.residents),
         work=work,
         groups=groups,
         streams=streams,
-        order="; then ".join(map(_order, account.kernels)),
+        order="; then ".join(_order(kernel, account) for kernel in account.kernels),
         unit="values" if dtype is None else "bytes",
         stages=stages,
         accumulators=accumulators,
         account=account,
     )
+
+
+def _told(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
+    """The tiles that are always 1, and formulas in words of the whole axis and the number of parts of a split loop."""
+    parted = account.parted
+    if parted is None:
+        return (), lambda formula: formula
+    length = Amount.of(parted.whole).expr() / symbol(parted.parts)
+    put = {symbol(parted.length): length, **dict.fromkeys(map(symbol, parted.single), 1)}
+    return parted.single, lambda formula: formula.subs(put, simultaneous=True)
 
 
 def frontier(account: Account, place: str) -> list[Moment]:
@@ -260,6 +274,9 @@ def _peak(moments: list[Moment]) -> Expr:
     return sympy.Max(*(m.total.expr() for m in moments), evaluate=False)
 
 
-def _order(kernel: Kernel) -> str:
-    boxes = ", ".join(kernel.order)
-    return f"for each group tile {' by '.join(kernel.tiles)} ({boxes})" if kernel.tiles else boxes
+def _order(kernel: Kernel, account: Account) -> str:
+    boxes, parted = ", ".join(kernel.order), account.parted
+    tiles = [f"each of {parted.parts} parts" if parted and t in parted.single else t for t in kernel.tiles]
+    if parted is not None:
+        boxes = boxes.replace(f"stream block {parted.single[1]} of {parted.parts}", f"of {parted.parts} parts")
+    return f"for each group tile {' by '.join(tiles)} ({boxes})" if tiles else boxes

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count as count_from
 
 from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.amounts import Amount
 from catdiag.cost.live import LEVEL, Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
+from catdiag.partial import Parted, is_split, two_kernels
 from catdiag.types import BYTES, ArrayType, Ty
 
 Dtype = str | Mapping[str, str] | None
@@ -26,12 +28,13 @@ Dtype = str | Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class Account:
-    """The kernels of a diagram, and the axes' sizes that it mentions."""
+    """The kernels of a diagram, and the axes' sizes that it mentions; and of a split loop, how it is two of them."""
 
     kernels: tuple[Kernel, ...]
     sizes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    parted: Parted | None = None
 
 
 def width(dtype: str) -> int:
@@ -87,12 +90,15 @@ def measure(
     """Cuts a diagram into kernels and walks each. Raises CatdiagError as `io` does."""
     if not isinstance(stages, int) or stages < 1:
         raise CatdiagError(f"stages is {stages!r}: expected a whole number of buffers, 1 or more")
-    flat = inline(diagram)
+    parted = two_kernels(diagram) if is_split(diagram) else None
+    flat = inline(diagram if parted is None else parted.diagram)
     widths = widths_of(flat, dtype)
     graph, types = flat.graph, flat.graph.wire_types()
     free = spots(graph, [False] * len(graph.dom))
     root = lives(graph, free, 0, False).root
     outer = _Outer(flat, graph, types, free, root, widths)
+    if parted is not None:
+        outer.names.update(zip(count_from(outer.first[parted.place]), map("{} of a part".format, parted.names)))
     kernels: list[Kernel] = []
     for places in outer.segments(fused):
         node = graph.nodes[places[0]]
@@ -116,7 +122,9 @@ def measure(
             amount = Amount.elements(types[w].axes).times(widths.outputs.get(name, 1))
             kernels[-1].transfers.append(Transfer(name, "save", amount, ()))
     sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
-    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram))
+    if parted is not None:
+        sizes = [s for s in sizes if s not in (parted.parts, parted.length)]
+    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), parted)
 
 
 @dataclass

@@ -142,9 +142,11 @@ def contracts(box: Box) -> bool:
 
 
 def is_view(box: Box) -> bool:
-    """A renaming or transposition, a product axis split or merged: the same elements, read otherwise."""
+    """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
+    if isinstance(box.op, Reduce):
+        return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 
@@ -382,11 +384,6 @@ class Walk:
 
     def fold(self, box: Box, op: Fold, inputs: Sequence[Buffer | None], loops: tuple[Loop, ...]) -> list[Buffer]:
         """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
-        if op.parts is not None:
-            raise CatdiagError(
-                f"the loop over {op.axis!r} runs in {op.parts} parts, whose states cross the edge: io() and fit() "
-                "count loops of one part; ask before .split()"
-            )
         if op.extent is not None or op.live is not None:
             raise CatdiagError(
                 f"the loop over {op.axis!r} leaves out blocks, and how many depends on positions and data: ask before "

@@ -24,6 +24,7 @@ import numpy as np
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, array_name
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import CatdiagError, SizeError
+from catdiag.partial import is_split, two_kernels
 from catdiag.run.named import Named
 from catdiag.run.numpy import Functions, Runner, conform, filled, run
 from catdiag.run.outline import Outline, is_view
@@ -107,10 +108,24 @@ def count(
     if arrays is None:
         generator = np.random.default_rng(0)
         arrays = [_arbitrary(ty, known, generator) for ty in diagram.dom]
-    machine = Machine(Runner(np.dtype(np.float64), tile_lengths(diagram, tiles or {}), functions or {}), stages)
+    lengths, whole, called = tile_lengths(diagram, tiles or {}), dict(known), dict[int, str]()
+    moved = diagram
+    if is_split(diagram):
+        parted = two_kernels(diagram)
+        moved = parted.diagram
+        number, axis = lengths.pop(parted.parts, 1), size_value(parted.whole, known)
+        if axis % number:
+            raise SizeError(
+                f"{parted.parts} is {number} and the axis {axis} long: expected parts of one length to count"
+            )
+        whole |= {parted.parts: number, parted.length: axis // number}
+        lengths |= dict.fromkeys(parted.single, 1)
+        first = sum(len(n.box.cod) for n in moved.graph.nodes[: parted.place]) + len(moved.dom)
+        called = {first + k: f"{name} of a part" for k, name in enumerate(parted.names)}
+    machine = Machine(Runner(np.dtype(np.float64), lengths, functions or {}), stages, called)
     values = [Named(np.asarray(a), ty.names) for a, ty in zip(arrays, diagram.dom, strict=True)]
     with np.errstate(all="ignore"):
-        results = machine.diagram(inline(diagram), values, known, fused)
+        results = machine.diagram(inline(moved), values, whole, fused)
     outputs = tuple(np.asarray(conform(v, ty, known)) for v, ty in zip(results, diagram.cod, strict=True))
     direct = run(diagram, arrays, None, None, functions, known)
     for k, (got, want) in enumerate(zip(outputs, direct if len(outputs) != 1 else (direct,), strict=True)):
@@ -150,8 +165,8 @@ def _extent(ty: ArrayType, value: Named, sizes: Mapping[str, int]) -> int:
 class Machine:
     """The two memories, and what passed between them."""
 
-    def __init__(self, runner: Runner, stages: int) -> None:
-        self.runner, self.stages = runner, stages
+    def __init__(self, runner: Runner, stages: int, names: Mapping[int, str]) -> None:
+        self.runner, self.stages, self.names = runner, stages, names
         self.fast = FastMemory()
         self.loads: Counter[str] = Counter()
         self.saves: Counter[str] = Counter()
@@ -167,6 +182,7 @@ class Machine:
             for w, (name, value) in enumerate(zip(diagram.input_names, inputs, strict=True))
         }
         names = {w: array_name(graph.nodes[p].box, w - whole.first[p]) for w, p in whole.maker.items()}
+        names.update(self.names)
         several = len(graph.outputs) > 1
         for k, w in reversed(list(enumerate(graph.outputs))):
             names[whole.base[w]] = f"out{k}" if several else "out"
@@ -175,12 +191,12 @@ class Machine:
             if isinstance(node.box.op, Group):
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
-                made = self.group(node.box, node.box.op, [wires[w] for w in node.inputs], sizes)
+                made, written = self.group(node.box, node.box.op, [wires[w] for w in node.inputs], sizes)
                 needed = Outline(graph, [place], {}, 0, False).leaving
-                for w, value in zip(whole.made(place), made, strict=True):
+                for w, value, count in zip(whole.made(place), made, written, strict=True):
                     wires[w] = Wire(Cell(names[w], loaded=False), value)
                     if w in needed:
-                        self.saves[names[w]] += int(np.size(value.data))
+                        self.saves[names[w]] += count
                 continue
             run_now.append(place)
             if not fused and not is_view(node.box) and not all(whole.spot[w] for w in whole.made(place)):
@@ -218,8 +234,11 @@ class Machine:
         for w, wire in local.items():
             wires[w] = Wire(moved.get(wire.cell, wire.cell), wire.value)
 
-    def group(self, box: Box, op: Group, args: Sequence[Wire], sizes: dict[str, int]) -> list[Named]:
-        """The body on each tile; the results are put side by side in slow memory."""
+    def group(self, box: Box, op: Group, args: Sequence[Wire], sizes: dict[str, int]) -> tuple[list[Named], list[int]]:
+        """The body on each tile; the results are put side by side in slow memory. Gives how much was written of each.
+
+        Tiles of an axis that a result lacks write it all again.
+        """
         lengths: dict[str, int] = {}
         for axis, _ in op.tiles:
             found = [a.value.lengths()[axis] for a in args if axis in a.value.names]
@@ -228,6 +247,7 @@ class Machine:
         steps = {axis: min(self.runner.tiles.get(symbol, lengths[axis]), lengths[axis]) for axis, symbol in op.tiles}
         body = inline(op.body)
         outputs: list[Named] = []
+        written = [0] * len(box.cod)
         for place in np.ndindex(*(-(-lengths[axis] // steps[axis]) for axis, _ in op.tiles)):
             bounds = {a: (k * steps[a], min((k + 1) * steps[a], lengths[a])) for (a, _), k in zip(op.tiles, place)}
             local = local_sizes(sizes, {a: (s, bounds[a][1] - bounds[a][0]) for a, s in op.tiles})
@@ -248,11 +268,12 @@ class Machine:
                 value = wires[w].value
                 order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
                 data = conform(value, ty, local)
+                written[k] += int(np.size(data))
                 if len(outputs) <= k:
                     shape = [lengths.get(n, m) for n, m in zip(order, data.shape, strict=True)]
                     outputs.append(Named(np.zeros(shape, data.dtype), order))
                 outputs[k].data[tuple(slice(*bounds[n]) if n in bounds else slice(None) for n in order)] = data
-        return outputs
+        return outputs, written
 
     # -- the fast memory's side ----------------------------------------------------------------------------------
 
@@ -381,10 +402,6 @@ class Machine:
         sizes: dict[str, int],
     ) -> list[Wire]:
         """The loop: block after block into a ring of `stages` buffers."""
-        if op.parts is not None:
-            raise CatdiagError(
-                f"the loop over {op.axis!r} runs in {op.parts} parts: the machine counts loops of one part"
-            )
         lengths = [a.value.lengths()[op.axis] for a in args if op.axis in a.value.names]
         size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
         total = lengths[0] if lengths else size_value(size, sizes)

@@ -12,9 +12,11 @@ _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "
 
 
 def is_view(box: Box) -> bool:
-    """A renaming or transposition, a product axis split or merged: the same elements, read otherwise."""
+    """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
+    if isinstance(box.op, Reduce):
+        return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
     return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
 
 
@@ -66,7 +68,7 @@ class Outline:
     def host(self, place: int) -> int | None:
         """The box into which a reduction runs, if it does."""
         op = self.graph.nodes[place].box.op
-        if not isinstance(op, (Reduce, Einsum)):
+        if not isinstance(op, (Reduce, Einsum)) or is_view(self.graph.nodes[place].box):
             return None
         w = self.first[place]
         if len(self.direct[w]) != 1:

@@ -1,0 +1,100 @@
+"""The states of a split loop's parts, saved and loaded: formulas against the machine that counts."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catdiag as cd
+from catdiag.cost.amounts import symbol
+from catdiag.cost.io import io
+from catdiag.rewrite import group, stream
+from catdiag.rewrite.parts import in_parts
+from catdiag.run.machine import count
+
+LOW = -float("inf")
+
+
+def lookup(Q: Any, K: Any, V: Any) -> Any:
+    return cd.einsum("q x, x v -> q v", cd.softmax(cd.einsum("q d, x d -> q x", Q, K), "x"), V)
+
+
+def below(Q: Any, K: Any, V: Any) -> Any:
+    S = cd.where(cd.index("x") <= cd.index("q"), cd.einsum("q d, x d -> q x", Q, K), LOW)
+    return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
+
+
+def between(X: Any, w: Any) -> Any:
+    return cd.exp(w) * cd.sum(X * w, "x") + cd.max(X, "x")
+
+
+@functools.cache
+def split(name: str) -> Any:
+    programs: dict[str, tuple[str, Any]] = {
+        "lookup": ("q d, x d, x v -> q v", lookup),
+        "below": ("q d, x d, x v -> q v", below),
+        "between": ("q x, q -> q", between),
+        "product": ("a x, x c -> a c", lambda A, B: cd.einsum("a x, x c -> a c", A, B)),
+        "some": ("bool[q x] -> bool[q]", lambda M: cd.any(M, "x")),
+    }
+    base, _, grouped = name.partition(" by ")
+    signature, function = programs[base]
+    found = stream.find(cd.algorithm(signature, name=base)(function), "x").diagram
+    return in_parts(group.find(found, grouped.split()) if grouped else found, "x")
+
+
+@functools.cache
+def formulas(name: str, stages: int) -> Any:
+    return io(split(name), stages=stages)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(
+        ["lookup", "lookup by q v", "below by q", "between", "between by q", "product by a c", "some by q"]
+    ),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 2),
+    st.data(),
+)
+def test_the_machine_agrees_with_the_formulas(
+    name: str, parts: int, blocks: int, block: int, stages: int, data: Any
+) -> None:
+    diagram = split(name)
+    length = data.draw(st.integers((blocks - 1) * block + 1, blocks * block))
+    sizes = {"x": parts * length, **{s: data.draw(st.integers(1, 5)) for s in ("q", "d", "v", "a", "c")}}
+    used = {a.name for ty in diagram.dom for a in ty.axes}
+    sizes = {s: n for s, n in sizes.items() if s in used}
+    tiles = {"p_x": parts, "s_x": min(block, length)}
+    tiles |= {f"g_{s}": data.draw(st.integers(1, sizes[s])) for s in name.partition(" by ")[2].split()}
+    found, counted = formulas(name, stages), count(diagram, sizes, tiles, stages)
+    put = {symbol(s): n for s, n in {**sizes, **tiles}.items()}
+    assert found.load.subs(put) == counted.load
+    assert found.save.subs(put) == counted.save
+    assert found.memory.subs(put) == counted.peak
+    moved: dict[tuple[str, str], int] = {}
+    for t in found.traffic:
+        moved[t.array, t.direction] = moved.get((t.array, t.direction), 0) + int(t.exact.subs(put))
+    assert {k: v for (k, d), v in moved.items() if d == "load"} == dict(counted.loads)
+    assert {k: v for (k, d), v in moved.items() if d == "save"} == dict(counted.saves)
+
+
+def test_what_parts_cost() -> None:
+    q, x, d, v, g, p = map(symbol, ("q", "x", "d", "v", "g_q", "p_x"))
+    found = io(split("lookup by q"))
+    # Once more the queries for each part, and a maximum, a sum and a row of sums saved and loaded.
+    assert (found.relaxed - (q * d * p + q * x * (d + v) / g + q * v + 2 * p * q * (2 + v))).expand() == 0
+    assert "each of p_x parts" in found.order and "for each of p_x parts" in found.order
+    assert {t.array for t in found.traffic} >= {"max1 of a part", "sum2 of a part", "sum3 of a part"}
+    assert set(map(str, found.streams)) == {"s_x"} and set(map(str, found.groups)) == {"g_q"}
+
+
+def test_parts_of_several_lengths_are_not_counted() -> None:
+    with pytest.raises(cd.SizeError, match="expected parts of one length"):
+        count(split("product by a c"), {"a": 2, "x": 7, "c": 2}, {"p_x": 2})
