@@ -245,6 +245,12 @@ class Diagram:
 
         return Derivation.start(self).split(axis, parts)
 
+    def stabilise(self) -> Derivation:
+        """The diagram with maxima subtracted in exponentials that have none, proved. Raises NotStabilisable."""
+        from catdiag.rewrite.derivation import Derivation
+
+        return Derivation.start(self).stabilise()
+
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """The diagram run in groups of the named axes, as a `Derivation` with its theorem. Raises NotGroupable."""
         from catdiag.rewrite.derivation import Derivation

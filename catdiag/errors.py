@@ -83,6 +83,10 @@ class NotGroupable(CatdiagError):
     """A diagram that is not weaved over an axis, so that it cannot run in groups of it."""
 
 
+class NotStabilisable(CatdiagError):
+    """A diagram with an exponential from whose exponent no maximum can be subtracted, and why."""
+
+
 class DoesNotFit(CatdiagError):
     """No tile fits the memory of a level; the text lists what each array takes."""
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram, of_graph
-from catdiag.errors import CatdiagError, NotGroupable, NotStreamable
+from catdiag.errors import CatdiagError, NotGroupable, NotStabilisable, NotStreamable
 
 if TYPE_CHECKING:
     from random import Random
@@ -162,6 +162,57 @@ class Derivation:
         split = _titled(split, f"{prefix}.split({axis!r}{'' if parts is None else f', {parts!r}'})")
         step = Step(f"split {axis}", split, self.theorem if same else self._prove(split))
         return replace(self, diagram=split, ungrouped=ungrouped, steps=(*self.steps, step), stayed=None)
+
+    def stabilise(self, limit: float | None = 10.0) -> Derivation:
+        """With a maximum subtracted in the exponentials that the source runs without one, streamed and grouped as it
+        was; itself where the argument of every exponential is proved to be at most 0. `limit` is the time in seconds
+        for each exponential.
+
+        `exp(s)` becomes `exp(s - max s)` where the result is a quotient of sums of exponentials, or a logarithm of one;
+        each sum that another divides has a maximum with it.
+
+        >>> import catdiag as cd
+        >>> E = lambda S: cd.exp(S) / cd.sum(cd.exp(S), "x")
+        >>> plain = cd.algorithm("x, x ->")(lambda S, V: cd.sum(E(S) * V, "x"))
+        >>> [c.name for c in plain.stream("x").steps[-1].found.components]
+        ['sum1', 'sum2']
+        >>> [c.name for c in plain.stabilise().stream("x").steps[-1].found.components]
+        ['max1', 'sum2', 'sum3']
+
+        Raises NotStabilisable with the reason, where the maximum does not cancel, or it was not proved that it does.
+        """
+        from catdiag.rewrite.stabilise import stabilised
+
+        kinds = [step.name.partition(" ")[::2] for step in self.steps]
+        if other := next((kind for kind, _ in kinds if kind not in ("stream", "group", "stabilise")), None):
+            raise CatdiagError(f"stabilise before {other!r}: a derivation is stabilised at its beginning")
+        made = stabilised(self.source, self._claims(limit))
+        if made is None:
+            return self
+        made = _titled(made, f"{self.source.title or 'it'}.stabilise()")
+        fresh = Derivation(self.source, self.source, ungrouped=self.source, assume=self.assume, ask=self.ask)
+        try:
+            theorem = fresh._prove(made)
+        except _NotProved as error:
+            raise NotStabilisable(f"that a maximum may be subtracted was not proved: {error.reason}") from error
+        found = replace(fresh, diagram=made, ungrouped=made, steps=(Step("stabilise", made, theorem),))
+        for kind, names in kinds:
+            if kind != "stabilise":
+                found = found.stream(names) if kind == "stream" else found.group(names)
+        return found
+
+    @cached_property
+    def advice(self) -> tuple[str, ...]:
+        """What to do about exponentials that are not bounded, a line for each that the user wrote.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x"))).stream("x")
+        >>> f.advice[0].startswith("exp(S) is not bounded"), f.stabilise().advice
+        (True, ())
+        """
+        found = self.stability().unbounded
+        lines = [f"exp({e.argument}) is not bounded: .stabilise() subtracts the maximum" for e in found if e.line]
+        return tuple(f"{text}\n  at {e.line}" for text, e in zip(lines, (e for e in found if e.line), strict=True))
 
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.

@@ -131,8 +131,10 @@ class Rules(Stabiliser):
         elements, statistics = parts
         if not any(t.element is not None and self.has_axis(t.element) for t in elements):
             return ((Term(Fraction(1), ((self.terms.map("exp", self.emit(form)), 1),))),)
-        kept, moved, guarded = self.split(self.expand(scaled(statistics, Fraction(-1))))
-        return self.stabilised(elements, kept, moved, guarded, direct)
+        scale = self.expand(scaled(statistics, Fraction(-1)))
+        bare = self.stood_for(scale)
+        kept, moved, guarded = self.split(bare)
+        return self.stabilised(elements, kept, moved, guarded, direct if bare == scale else None)
 
     def _log(self, form: Form) -> Form | None:
         if len(form) != 1 or form[0].bound or form[0].coefficient <= 0:

@@ -31,7 +31,9 @@ the user wrote them they are undefined there, and a number for minus infinity is
 LOW = Fraction(-(10**30))
 
 # Scalar functions that are defined everywhere, so that a statistic made by them is defined on every block.
-_TOTAL = frozenset(("add", "sub", "mul", "neg", "exp", "tanh", "sigmoid", "abs", "max", "min", "where"))
+_TOTAL = frozenset(
+    ("add", "sub", "mul", "neg", "exp", "tanh", "sigmoid", "abs", "max", "min", "where", "eq", "ne", "lt", "le", "not")
+)
 
 
 @dataclass
@@ -57,8 +59,8 @@ class Stabiliser(Algebra):
         self.exponents: dict[int, Form] = {}
         self.origin: dict[int, Box] = {}
 
-    def stabilised(self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int) -> Form:
-        """The exponential of `elements − kept − moved`, of which `kept` is the scale."""
+    def stabilised(self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int | None) -> Form:
+        """The exponential of `elements − kept − moved`, of which `kept` is the scale; `direct` is its wire, if any."""
         terms = self.terms
         monomial: Monomial = ()
         if moved:
@@ -67,7 +69,7 @@ class Stabiliser(Algebra):
             return (Term(Fraction(1), monomial, terms.map("exp", self.emit(elements))),)
         scale = tuple(map(self._absorb, kept)) if self.mode == "plain" else kept
         element = direct
-        if moved or scale != kept:
+        if element is None or moved or scale != kept:
             element = terms.map("exp", terms.map("sub", self.emit(elements), self.emit(scale)))
         guards: tuple[int, ...] = ()
         if guarded:
@@ -101,6 +103,27 @@ class Stabiliser(Algebra):
             ):
                 guarded = True
         return tuple(kept), tuple(moved), guarded
+
+    def stood_for(self, statistics: Form) -> Form:
+        """Statistics with the maxima themselves for what stands for them where they are minus infinity.
+
+        In the loop something stands for them where it has to: a number that repairs do not grow by.
+        """
+        change = {w: self._stood_for(w) for t in statistics for w, _ in t.monomial}
+        return tuple(
+            Term(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial)), t.element, t.bound)
+            for t in statistics
+        )
+
+    def _stood_for(self, wire: int) -> int:
+        """Of `where(m = -∞, number, m)`, m a maximum of the state, m; any other wire."""
+        terms, node = self.terms, self.terms.node(wire)
+        if node is None or terms.made_by(wire) != "where" or terms.const_value(node.inputs[1]) is None:
+            return wire
+        test, top = terms.node(node.inputs[0]), node.inputs[2]
+        if test is None or terms.made_by(node.inputs[0]) != "eq" or test.inputs[0] != top:
+            return wire
+        return top if terms.is_bottom(test.inputs[1]) and self._is_maximum((top, 1)) else wire
 
     def expand(self, form: Form) -> Form:
         """Statistics that are sums, taken apart into their summands."""

@@ -182,6 +182,12 @@ def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
         yield Exponential(where, said(node.inputs[0]), node.box.line, verdict)
 
 
+def wires_above(flat: Diagram, claims: Claims) -> set[int]:
+    """The exponentials of a diagram without loops, groups and named boxes that are not proved to be at most 1."""
+    made = zip(_exponentials(flat), _around(flat, claims), strict=True)
+    return {wire for (wire, _), e in made if not e.verdict.proved}
+
+
 def loop_names(flat: Diagram) -> dict[int, str]:
     """The names of the inputs of a diagram, and of the states that its loops end in, by their wires."""
     names = dict(enumerate(flat.input_names))
@@ -255,11 +261,11 @@ class _Reading:
         """The verdict on the argument of the exponential that makes a wire."""
         argument = self.maker[wire].inputs[0]
         spare = self._spare(wire)
-        literal = self._or(spare, self._at_most(self.now[argument], self.assembly.number(0)))
-        forms = [*self._moved(argument, spare)]
         made = self.now[argument]
-        if self._has_axis(made) and spare is None:
-            forms.append(Form(self._at_most(self._greatest(made), self.assembly.number(0))))
+        literal = self._or(spare, self._at_most(made, self.assembly.number(0)))
+        forms = [*self._moved(argument, spare)]
+        if spare is None and (over := self._over(made)):
+            forms.append(Form(self._at_most(greatest(self.assembly, made, over), self.assembly.number(0))))
         forms.append(Form(literal))
         title = f"exp({self.said(argument)})"
         found = claims.decide(self.assembly, names, forms, literal, title, assume, beside)
@@ -269,19 +275,28 @@ class _Reading:
         beyond = claims.refuted(self.assembly, names, large, title, assume)
         return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
 
+    def _over(self, wire: int, bound: int | None = None) -> tuple[str, ...]:
+        """The axes over which the greatest is looked at: the block's, outside of loops all that the bound lacks."""
+        names = self.assembly.types[wire].names
+        if self.axis is not None or bound is None:
+            return tuple(n for n in names if n == self.axis)
+        return tuple(n for n in names if n not in self.assembly.types[bound].names)
+
     def _moved(self, argument: int, spare: int | None) -> Iterator[Form]:
         """That a - b is at most 0 as: the greatest a is at most b."""
         node = self.maker.get(argument)
         if node is None or node.box.op != Map("sub"):
             return
         a, b = (self.now[w] for w in node.inputs)
-        if self._has_axis(b):
+        if self.axis in self.assembly.types[b].names:
             return
         add = self.assembly
-        top = a if spare is None or not self._has_axis(spare) else self._without(spare, a)
-        unused = None if top != a else spare
-        lemmas = self._lemmas(add.types[a], add.types[b], None if spare is None else add.types[spare])
-        top = self._greatest(top) if self._has_axis(top) else top
+        over = self._over(a, b)
+        alike = spare is None or not set(over) & set(add.types[spare].names)
+        top = a if spare is None or alike else add.map("where", spare, self._bottom(), a)
+        unused = spare if alike else None
+        lemmas = _lemmas(add.types[a], add.types[b], None if spare is None else add.types[spare], over)
+        top = greatest(add, top, over)
         within = self._at_most(top, b)
         plain = Form(self._or(unused, within), lemmas)
         before, after = (self._stands_in(w) for w in node.inputs)
@@ -299,29 +314,6 @@ class _Reading:
             yield plain
         else:
             yield plain
-
-    def _lemmas(self, a: ArrayType, b: ArrayType, unused: ArrayType | None) -> tuple[tuple[Diagram, Diagram], ...]:
-        """For all a, and all b that are real: of the greatest a, and of all of them, that they are at most b is one;
-        where a is at most b, or used nowhere, a - b is -∞ or at most 0, or used nowhere.
-        """
-        made = Assembly([a, ArrayType(b.axes), *([] if unused is None else [unused])])
-        names = ("a", "b", "unused")[: len(made.dom)]
-        bottom = made.add(const_box(None), ())
-        counted = 0 if unused is None else made.map("where", 2, bottom, 0)
-        within = made.map("le", counted, 1)
-        apart = made.map("le", made.map("sub", 0, 1), made.number(0))
-        apart = made.map("or", made.map("eq", 0, bottom), apart)
-        apart = made.map("or", made.map("not", within), apart if unused is None else made.map("or", 2, apart))
-        found = [(truth(made, apart), apart)]
-        if self.axis is not None and made.types[counted].axis(self.axis) is not None:
-            each = made.add(reduce_box("all", self.axis, made.types[within]), (within,))
-            top = made.add(reduce_box("max", self.axis, made.types[counted]), (counted,))
-            found.append((each, made.map("le", top, 1)))
-        return tuple((made.diagram([v], names, "each"), made.diagram([w], names, "a ≤ b")) for v, w in found)
-
-    def _without(self, spare: int, wire: int) -> int:
-        """An array with -∞ where it is not used."""
-        return self.assembly.map("where", spare, self.assembly.add(const_box(None), ()), wire)
 
     def _spare(self, wire: int) -> int | None:
         """Where the result of an exponential is not used, as a wire; None where it is used everywhere."""
@@ -349,18 +341,44 @@ class _Reading:
             return None
         return None if value.box.op.value is None else (node.inputs[2], value.box.op.value, node.inputs[1])
 
-    def _has_axis(self, wire: int) -> bool:
-        return self.axis is not None and self.assembly.types[wire].axis(self.axis) is not None
-
-    def _greatest(self, wire: int) -> int:
-        assert self.axis is not None
-        return self.assembly.add(reduce_box("max", self.axis, self.assembly.types[wire]), (wire,))
+    def _bottom(self) -> int:
+        return self.assembly.add(const_box(None), ())
 
     def _is_bottom(self, wire: int) -> int:
-        return self.assembly.map("eq", wire, self.assembly.add(const_box(None), ()))
+        return self.assembly.map("eq", wire, self._bottom())
 
     def _at_most(self, a: int, b: int) -> int:
         return self.assembly.map("le", a, b)
 
     def _or(self, first: int | None, second: int) -> int:
         return second if first is None else self.assembly.map("or", first, second)
+
+
+def greatest(assembly: Assembly, wire: int, axes: Sequence[str]) -> int:
+    """The greatest of an array over axes."""
+    for name in axes:
+        wire = assembly.add(reduce_box("max", name, assembly.types[wire]), (wire,))
+    return wire
+
+
+def _lemmas(
+    a: ArrayType, b: ArrayType, unused: ArrayType | None, over: Sequence[str]
+) -> tuple[tuple[Diagram, Diagram], ...]:
+    """For all a, and all b that are real: of the greatest a, and of all of them, that they are at most b is one; where
+    a is at most b, or used nowhere, a - b is -∞ or at most 0, or used nowhere.
+    """
+    made = Assembly([a, ArrayType(b.axes), *([] if unused is None else [unused])])
+    names = ("a", "b", "unused")[: len(made.dom)]
+    bottom = made.add(const_box(None), ())
+    counted = 0 if unused is None else made.map("where", 2, bottom, 0)
+    within = made.map("le", counted, 1)
+    apart = made.map("le", made.map("sub", 0, 1), made.number(0))
+    apart = made.map("or", made.map("eq", 0, bottom), apart)
+    apart = made.map("or", made.map("not", within), apart if unused is None else made.map("or", 2, apart))
+    found = [(truth(made, apart), apart)]
+    if over:
+        each = within
+        for name in over:
+            each = made.add(reduce_box("all", name, made.types[each]), (each,))
+        found.append((each, made.map("le", greatest(made, counted, over), 1)))
+    return tuple((made.diagram([v], names, "each"), made.diagram([w], names, "a ≤ b")) for v, w in found)
