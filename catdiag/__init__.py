@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         EqualityUndecided,
         MatchUndecided,
         NoMatch,
+        NotFusable,
         NotGroupable,
         NotStabilisable,
         NotStreamable,
@@ -72,8 +73,8 @@ _HOMES = {
     "catdiag.build": "algorithm all any einsum index max mean min prod size softmax sum",
     "catdiag.diagram": "Diagram box copy discard id swap",
     "catdiag.errors": (
-        "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotGroupable NotStabilisable "
-        "NotStreamable SignatureError SizeError TypeMismatch"
+        "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotFusable NotGroupable "
+        "NotStabilisable NotStreamable SignatureError SizeError TypeMismatch"
     ),
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
     "catdiag.rewrite.given": "Fold",
@@ -89,9 +90,9 @@ _MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "
 
 __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
-    "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotGroupable", "NotStabilisable", "NotStreamable",
-    "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided", "abs", "algorithm",
-    "all", "any", "apply", "box", "broadcast", "cast", "clip", "concat", "copy", "discard", "einsum", "elu", "equal",
+    "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotFusable", "NotGroupable", "NotStabilisable",
+    "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided", "abs",
+    "algorithm", "all", "any", "apply", "box", "broadcast", "cast", "clip", "concat", "copy", "discard", "einsum", "elu", "equal",
     "equivalent", "exp", "gather", "hardware", "id", "index", "inf", "library", "log", "log_softmax", "logsumexp",
     "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove", "prove_all", "rearrange", "reindex", "relu",
     "repeat", "reverse", "rule", "shift", "sigmoid", "silu", "size", "slice", "softmax", "split", "sqrt", "stride",

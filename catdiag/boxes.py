@@ -138,7 +138,8 @@ class Fold:
 class Group:
     """A body run on tiles of some axes, each tile on its own; the results are put side by side.
 
-    `tiles` pairs each grouped axis with its local size (a symbol) in the body.
+    `tiles` pairs each grouped axis with its local size (a symbol) in the body; without any, the body runs once, as a
+    kernel of its own.
     """
 
     tiles: tuple[tuple[str, str], ...]
@@ -238,7 +239,7 @@ class Box:
         if isinstance(op, Fold):
             return f"fold[{op.axis}]"
         if isinstance(op, Group):
-            return f"group[{' '.join(a for a, _ in op.tiles)}]"
+            return f"group[{' '.join(a for a, _ in op.tiles)}]" if op.tiles else "kernel"
         return type(op).__name__.lower()
 
 
@@ -247,7 +248,19 @@ def array_name(box: Box, k: int = 0) -> str:
 
     >>> array_name(reduce_box("max", "x", ArrayType((Axis("q"), Axis("x")), "extended")))
     'max[x] [q]'
+
+    Of what a group makes, it is the box inside.
     """
+    while isinstance(box.op, Group):
+        graph = box.op.body.graph
+        count, wire = len(graph.dom), graph.outputs[k]
+        for node in graph.nodes:
+            count += len(node.box.cod)
+            if wire < count and wire >= count - len(node.box.cod):
+                k, box = wire - count + len(node.box.cod), node.box
+                break
+        else:
+            break
     return f"{box.name} [{' '.join(box.cod[k].names)}]"
 
 

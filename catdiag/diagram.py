@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.boxes import Box, Call, Generic, bodies, check_box
+from catdiag.boxes import Box, Call, Generic, Group, bodies, check_box
 from catdiag.errors import AxisError, TypeMismatch
 from catdiag.types import ArrayType, Axis, Ty
 
@@ -257,6 +257,12 @@ class Diagram:
 
         return Derivation.start(self).group(axes)
 
+    def fuse(self, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()) -> Derivation:
+        """The diagram in kernels, as a `Derivation`: see its `fuse`. Raises NotFusable."""
+        from catdiag.rewrite.derivation import Derivation
+
+        return Derivation.start(self).fuse(on_chip, saved=saved)
+
     def io(self, **options: Any) -> IO:
         """Transfers and memory of the diagram run whole; the options are those of `catdiag.cost.io.io`."""
         from catdiag.cost.io import io
@@ -392,10 +398,10 @@ def discard(ty: Ty | ArrayType) -> Diagram:
     return wiring(_ty(ty), [])
 
 
-def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False) -> Diagram:
+def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kernels: bool = False) -> Diagram:
     """The diagram with named boxes opened, all the way down, but for those that `keep` accepts.
 
-    The bodies of loops and groups are left as they are.
+    The bodies of loops and groups are left as they are; with `kernels`, groups without tiles are opened too.
 
     >>> X = ArrayType((Axis("x"),))
     >>> f, g = box("f", X, X), box("g", X, X)
@@ -412,9 +418,11 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False) -> D
         for k in range(place, len(graph.nodes)):
             node = graph.nodes[k]
             wires = [names[w] for w in node.inputs]
-            if isinstance(node.box.op, Call) and not keep(node.box):
+            op = node.box.op
+            named = isinstance(op, Call) or (kernels and isinstance(op, Group) and not op.tiles)
+            if named and not keep(node.box):
                 frames.append((graph, k + 1, names))
-                frames.append((node.box.op.body.graph, 0, wires))
+                frames.append((bodies(op)[0].graph, 0, wires))
                 opened = True
                 break
             nodes.append(Node(node.box, tuple(wires)))

@@ -87,6 +87,10 @@ class NotStabilisable(CatdiagError):
     """A diagram with an exponential from whose exponent no maximum can be subtracted, and why."""
 
 
+class NotFusable(CatdiagError):
+    """Intermediate arrays that cannot stay on chip, or cannot be saved between kernels, with the reason."""
+
+
 class DoesNotFit(CatdiagError):
     """No tile fits the memory of a level; the text lists what each array takes."""
 

@@ -105,12 +105,14 @@ def io(
     unfused: Annotated[bool, typer.Option("--unfused", help="Run each box as a kernel of its own.")] = False,
     stream: Annotated[str | None, typer.Option(help="Stream this axis first.")] = None,
     group: Annotated[str | None, typer.Option(help="Group these axes first, such as 'r q'.")] = None,
+    on_chip: Annotated[str | None, typer.Option(help="Keep these arrays on chip, save the others: 'S, P'.")] = None,
+    saved: Annotated[str | None, typer.Option(help="Save these arrays between kernels: 'S, P'.")] = None,
 ) -> None:
     """Count the transfers and the memory of an operator, as formulas."""
     with guarded():
         from catdiag.cli.commands import run_io
 
-        run_io(op, dtype, stages, unfused, stream, group)
+        run_io(op, dtype, stages, unfused, stream, group, on_chip, saved)
 
 
 @app.command()

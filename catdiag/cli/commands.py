@@ -110,18 +110,28 @@ def run_prove(
     return DONE
 
 
-def run_io(op: str, dtype: str | None, stages: int, unfused: bool, stream: str | None, group: str | None) -> None:
-    """`catdiag io`: the counts of an operator as it stands, or streamed and grouped as asked."""
+def run_io(
+    op: str,
+    dtype: str | None,
+    stages: int,
+    unfused: bool,
+    stream: str | None,
+    group: str | None,
+    on_chip: str | None = None,
+    saved: str | None = None,
+) -> None:
+    """`catdiag io`: the counts of an operator as it stands, or streamed, grouped and put into kernels as asked."""
     from catdiag.cli.report import type_of
     from catdiag.cost.io import io
 
     _check_stages(stages)
-    if unfused and (stream is not None or group is not None):
-        raise UsageError("--unfused counts the operator as it stands: leave out --stream and --group")
+    chosen = on_chip is not None or saved is not None
+    if unfused and (stream is not None or group is not None or chosen):
+        raise UsageError("--unfused counts the operator as it stands: leave out the other options")
     element = None if dtype is None else _known_dtype(dtype)
     diagram = operator(op)
     subject = diagram
-    if stream is not None or group is not None:
+    if stream is not None or group is not None or chosen:
         from catdiag.rewrite.derivation import Derivation
         from catdiag.solvers.z3 import Z3
 
@@ -131,6 +141,8 @@ def run_io(op: str, dtype: str | None, stages: int, unfused: bool, stream: str |
                 derivation = derivation.stream(stream)
             if group is not None:
                 derivation = derivation.group(group)
+            if chosen:
+                derivation = derivation.fuse(on_chip, saved=saved or ())
             subject = derivation.diagram
     counted = io(subject, dtype=element, stages=stages, fused=not unfused)
     print(type_of(diagram))

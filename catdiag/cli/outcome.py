@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import typer
 
-from catdiag.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotGroupable, NotStreamable
+from catdiag.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotFusable, NotGroupable, NotStreamable
 
 DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 UNREAD = 141
@@ -39,7 +39,7 @@ def status_of(error: CatdiagError) -> int:
         return by_name[type(error).__name__]
     if isinstance(error, DoesNotFit):
         return NO_FIT
-    if isinstance(error, (NotStreamable, NotGroupable, NothingDerived, EqualityUndecided)):
+    if isinstance(error, (NotStreamable, NotGroupable, NotFusable, NothingDerived, EqualityUndecided)):
         return UNDECIDED
     return WRONG_USE
 

@@ -1,6 +1,6 @@
 """Diagrams as core programs: the plain data that the kernel reads.
 
-Named boxes are opened; everything else is written node by node, in stored order.
+Named boxes are opened, and kernels without tiles; everything else is written node by node, in stored order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
     >>> program(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))))["nodes"]
     [{'op': 'reduce', 'monoid': 'sum', 'axis': 'x', 'args': [0]}]
     """
-    graph = inline(diagram).graph
+    graph = inline(diagram, kernels=True).graph
     types = graph.wire_types()
     inputs = [
         {"name": name, "axes": [_axis(a) for a in ty.axes], "element": ty.element}

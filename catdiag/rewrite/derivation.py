@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram, of_graph
-from catdiag.errors import CatdiagError, NotGroupable, NotStabilisable, NotStreamable
+from catdiag.errors import CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable
 
 if TYPE_CHECKING:
     from random import Random
@@ -267,6 +267,34 @@ class Derivation:
         ungrouped = find(self.ungrouped, axis) if self.ungrouped is not None else None
         return replace(self, diagram=skipped, ungrouped=ungrouped, steps=(*self.steps, step))
 
+    def fuse(self, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()) -> Derivation:
+        """With the boxes put into kernels so that intermediate arrays stay on chip: all that can, or just those named.
+
+        Those in `saved` go through slow memory, as do those that are not named in `on_chip` where it is given. Arrays
+        are called as `io()` calls them, "exp [q x]", or by the variable that a line of the source gives the value to;
+        several names are a list, or a text with commas. What a loop makes in its turns stays on chip anyway. Costs, the
+        counting machine, `run` and `pseudocode` go kernel by kernel. To be called last.
+
+        Raises NotFusable for a name that is none, and where what was asked for cannot be: kernels that would wait for
+        each other, or an array that other tiles read than those that make it.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("q x", name="f")(lambda A: cd.exp(A) * A)
+        >>> f.io().transfers, f.fuse(saved="exp [q x]").io().transfers
+        (2*q*x, 5*q*x)
+        """
+        from catdiag.rewrite.fuse import arrange
+
+        chosen = None if on_chip is None else _names(on_chip)
+        fused = arrange(self.diagram, chosen, _names(saved), self.source)
+        said = [*([] if chosen is None else [repr(chosen)]), *([f"saved={_names(saved)!r}"] if saved else [])]
+        fused = _titled(fused, f"{self.diagram.title or 'it'}.fuse({', '.join(said)})")
+        try:
+            theorem = self._prove(fused)
+        except _NotProved as error:
+            raise NotFusable(f"the kernels were not proved to mean the same: {error.reason}") from error
+        return replace(self, diagram=fused, steps=(*self.steps, Step("fuse", fused, theorem)), stayed=None)
+
     def _prove(self, diagram: Diagram, further: bool = True, source: Diagram | None = None) -> Theorem:
         from catdiag.kernel.terms import KernelError
         from catdiag.prove.api import Interrupted, certify_equation
@@ -458,6 +486,10 @@ class Derivation:
         if self.steps:
             lines.extend("  " + line for line in str(self.formulas()).splitlines())
         return "\n".join(lines)
+
+
+def _names(given: str | Sequence[str]) -> list[str]:
+    return [n.strip() for n in given.split(",") if n.strip()] if isinstance(given, str) else list(given)
 
 
 class _NotProved(Exception):

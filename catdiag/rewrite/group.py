@@ -234,7 +234,9 @@ def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str]
     assert isinstance(op, Group)
     first = _first_wire(diagram.graph, groups[0])
     own = range(first, first + len(groups[0].box.cod))
-    if len(groups) > 1 or not set(diagram.graph.outputs) <= set(own):
+    if any(isinstance(n.box.op, Group) and not n.box.op.tiles for n in groups) or len(groups) > 1:
+        raise NotGroupable("cannot group a diagram in kernels: group first, and fuse last", groups[-1].box.line)
+    if not set(diagram.graph.outputs) <= set(own):
         raise NotGroupable(
             "cannot group a diagram of which a part runs in groups already: group all axes at once, as 'r q'",
             groups[-1].box.line,

@@ -1,0 +1,405 @@
+"""Fusion: which intermediate arrays stay on chip, and which are saved between kernels.
+
+A kernel is a Group box; one without tiles runs its body once. `arrange` opens the kernels of a diagram, puts the boxes
+that arrays kept on chip connect into one kernel each, and saves the rest: what a kernel leaves is loaded by those
+that read it. Meaning is a functor, so that where boxes are cut into kernels changes nothing of it; of the transfers,
+those of the arrays that stay are saved, and those of inputs that one kernel reads where several did.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf, array_name
+from catdiag.cost.live import is_view
+from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.errors import NotFusable
+from catdiag.types import ArrayType, Axis, Ty
+
+Tiles = tuple[tuple[str, str], ...]
+_ASSIGNED = re.compile(r":\d+: ([A-Za-z_]\w*) = ")
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A box at work in a kernel with tiles; `light` ones are views, and what is computed on the spot."""
+
+    box: Box
+    tiles: Tiles
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+    light: bool
+
+
+@dataclass
+class Opened:
+    """A diagram with its kernels opened: for each wire its type in the whole, who makes it (-1: nobody), whether it is
+    computed on the spot, and the wire that it is a view of. `torn` are those that a kernel reads at other tiles than
+    it is made in.
+    """
+
+    diagram: Diagram
+    atoms: list[Atom] = field(default_factory=list)
+    types: list[ArrayType] = field(default_factory=list)
+    maker: list[int] = field(default_factory=list)
+    free: list[bool] = field(default_factory=list)
+    root: list[int] = field(default_factory=list)
+    torn: set[int] = field(default_factory=set)
+    outputs: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        flat = self.diagram
+        for ty in flat.dom:
+            self._wire(ty, -1, False, None)
+        wires = list(range(len(flat.dom)))
+        ends: dict[int, tuple[Tiles, ArrayType]] = {}
+        for node in flat.graph.nodes:
+            op, inputs = node.box.op, [wires[w] for w in node.inputs]
+            if not isinstance(op, Group):
+                wires += self._put(node.box, inputs, (), {})
+                continue
+            axes = {a.name: a for ty in (*node.box.dom, *node.box.cod) for a in ty.axes}
+            wholes = {name: axes[name] for name, _ in op.tiles}
+            body = inline(op.body)
+            for w, ty in zip(inputs, body.dom, strict=True):
+                if w in ends and ends[w] != (op.tiles, ty):
+                    self.torn.add(self.root[w])
+            inner = list(inputs)
+            for n in body.graph.nodes:
+                inner += self._put(n.box, [inner[w] for w in n.inputs], op.tiles, wholes)
+            made = [inner[w] for w in body.graph.outputs]
+            ends.update({w: (op.tiles, ty) for w, ty in zip(made, body.cod, strict=True)})
+            wires += made
+        self.outputs = tuple(wires[w] for w in flat.graph.outputs)
+
+    def _wire(self, ty: ArrayType, maker: int, free: bool, root: int | None) -> int:
+        self.types.append(ty)
+        self.maker.append(maker)
+        self.free.append(free)
+        self.root.append(len(self.root) if root is None else root)
+        return len(self.types) - 1
+
+    def _put(self, box: Box, reads: Sequence[int], tiles: Tiles, wholes: Mapping[str, Axis]) -> list[int]:
+        view = is_view(box)
+        source = isinstance(box.op, (Index, SizeOf, Const))
+        on_spot = source or (bool(reads) and all(self.free[w] for w in reads) and not isinstance(box.op, (Fold, Group)))
+        free = [on_spot and (source or view or not ty.axes) for ty in box.cod]
+        made = [
+            self._wire(
+                ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element),
+                len(self.atoms),
+                spot,
+                self.root[reads[0]] if view else None,
+            )
+            for ty, spot in zip(box.cod, free, strict=True)
+        ]
+        self.atoms.append(Atom(box, tiles, tuple(reads), tuple(made), view or (bool(made) and all(free))))
+        return made
+
+    def readers(self) -> dict[int, list[int]]:
+        """The atoms that work on what each wire carries, itself or in another form."""
+        found: dict[int, list[int]] = {}
+        for k, atom in enumerate(self.atoms):
+            if not atom.light:
+                for w in dict.fromkeys(self.root[w] for w in atom.reads if not self.free[w]):
+                    found.setdefault(w, []).append(k)
+        return found
+
+    def named(self, source: Diagram | None = None) -> dict[int, tuple[str, ...]]:
+        """The intermediate arrays, each with its names: the box that makes it, and the user's variable.
+
+        Of several that would be called the same, the further ones are numbered. A variable is known by the line of the
+        source that gives it its value.
+        """
+        variables = _variables(inline(source).graph.nodes) if source is not None else {}
+        last = {atom.box.line: k for k, atom in enumerate(self.atoms) if atom.box.line in variables}
+        count: Counter[str] = Counter()
+        found: dict[int, tuple[str, ...]] = {}
+        for w in self.readers():
+            if self.maker[w] < 0:
+                continue
+            atom = self.atoms[self.maker[w]]
+            name = array_name(atom.box, atom.makes.index(w))
+            count[name] += 1
+            names = [name if count[name] == 1 else f"{name} #{count[name]}"]
+            ends = [k for k, a in enumerate(self.atoms) if self.root[a.makes[0] if a.makes else 0] == w]
+            for k in (self.maker[w], *ends):
+                line = self.atoms[k].box.line
+                if line is not None and last.get(line) == k:
+                    variable, box = variables[line]
+                    if box.op == self.atoms[k].box.op and variable not in names:
+                        names.append(variable)
+            found[w] = tuple(names)
+        return dict(sorted(found.items()))
+
+
+def _variables(nodes: Sequence[Node]) -> dict[str, tuple[str, Box]]:
+    """The lines that give a variable its value, each with the variable and the box that makes it."""
+    found: dict[str, tuple[str, Box]] = {}
+    for node in nodes:
+        match = _ASSIGNED.search(node.box.line or "")
+        if node.box.line is not None and match:
+            found[node.box.line] = (match.group(1), node.box)
+    return found
+
+
+def arrange(
+    diagram: Diagram,
+    on_chip: Sequence[str] | None = None,
+    saved: Sequence[str] = (),
+    source: Diagram | None = None,
+) -> Diagram:
+    """The diagram in kernels: all intermediate arrays stay on chip that can, or just those named; not those in `saved`.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q x")(lambda A: cd.exp(A - cd.max(A, "x")))
+    >>> [[b.name for b in box.op.body.boxes] for box in arrange(f, saved=["sub [q x]"]).boxes]
+    [['max[x]', 'sub'], ['exp']]
+
+    Raises NotFusable for a name that is none, listing them, and where what was asked for cannot be.
+    """
+    whole = Opened(inline(diagram))
+    names = whole.named(source)
+    known = {name: w for w, own in names.items() for name in own}
+    for name in (*(on_chip or ()), *saved):
+        if name not in known:
+            listed = "; ".join(" or ".join(own) for own in names.values()) or "none"
+            raise NotFusable(f"no intermediate array is called {name!r}: there are {listed}")
+    spilled = {known[name] for name in saved}
+    wanted = set(names) if on_chip is None else {known[name] for name in on_chip}
+    both = sorted(wanted & spilled) if on_chip is not None else []
+    if both:
+        raise NotFusable(f"{names[both[0]][-1]} cannot both stay on chip and be saved: name it once")
+    kernels = _Kernels(whole, names)
+    if on_chip is not None:
+        for w in sorted(wanted):
+            why = kernels.obstacle(w)
+            if why:
+                raise NotFusable(f"{names[w][-1]} cannot stay on chip: {why}")
+            kernels.join(w)
+    else:
+        kernels.join_all([w for w in sorted(wanted - spilled) if not kernels.obstacle(w)], spilled)
+    ring = kernels.cycle()
+    if ring:
+        raise NotFusable(
+            f"the kernels would wait for each other, each for an array of the next: {' → '.join(ring)}; keep one more "
+            "of these on chip"
+        )
+    return _built(whole, kernels)
+
+
+class _Kernels:
+    """Which kernel each atom is in, by the number of one of its atoms."""
+
+    def __init__(self, whole: Opened, names: Mapping[int, tuple[str, ...]]) -> None:
+        self.whole, self.names, self.readers = whole, names, whole.readers()
+        self.of = list(range(len(whole.atoms)))
+
+    def obstacle(self, w: int) -> str:
+        """Why the array on a wire cannot stay on chip, if it cannot."""
+        atoms, maker = self.whole.atoms, self.whole.atoms[self.whole.maker[w]]
+        for k in self.readers[w]:
+            if atoms[k].tiles != maker.tiles or w in self.whole.torn:
+                made, read = (_said(t) for t in (maker.tiles, atoms[k].tiles))
+                return f"it is made {made}, and {atoms[k].box.name} reads it {read}"
+        return ""
+
+    def join(self, w: int) -> None:
+        """The kernel that makes an array and those that read it become one."""
+        together = {self.of[k] for k in (self.whole.maker[w], *self.readers[w])}
+        first = min(together)
+        self.of = [first if k in together else k for k in self.of]
+
+    def join_all(self, wires: Sequence[int], spilled: Collection[int]) -> None:
+        """Keeps arrays on chip, first all at once, else one after the other where the kernels can still run so."""
+        start = list(self.of)
+        for w in wires:
+            self.join(w)
+        if self.runs(spilled):
+            return
+        self.of = start
+        for w in wires:
+            before = list(self.of)
+            self.join(w)
+            if not self.runs(spilled):
+                self.of = before
+
+    def runs(self, spilled: Collection[int]) -> bool:
+        """Whether the kernels can run in some order, and those arrays pass from one to another."""
+        made = {w: self.of[self.whole.maker[w]] for w in spilled}
+        return not self.cycle() and not any(self.of[k] == made[w] for w in spilled for k in self.readers[w])
+
+    def needs(self) -> dict[int, dict[int, int]]:
+        """For each kernel those that it reads arrays of, each with such an array."""
+        found: dict[int, dict[int, int]] = {}
+        for k, atom in enumerate(self.whole.atoms):
+            if not atom.light:
+                found.setdefault(self.of[k], {})
+        for w, readers in self.readers.items():
+            if self.whole.maker[w] >= 0:
+                made = self.of[self.whole.maker[w]]
+                for k in readers:
+                    if self.of[k] != made:
+                        found[self.of[k]].setdefault(made, w)
+        return found
+
+    def order(self) -> list[int]:
+        """The kernels, each after those that it reads arrays of; fewer where there is a cycle."""
+        needs = self.needs()
+        left = {k: len(v) for k, v in needs.items()}
+        after: dict[int, list[int]] = {}
+        for k, v in needs.items():
+            for m in v:
+                after.setdefault(m, []).append(k)
+        ready = [k for k, n in left.items() if n == 0]
+        heapq.heapify(ready)
+        found: list[int] = []
+        while ready:
+            k = heapq.heappop(ready)
+            found.append(k)
+            for n in after.get(k, ()):
+                left[n] -= 1
+                if left[n] == 0:
+                    heapq.heappush(ready, n)
+        return found
+
+    def cycle(self) -> list[str]:
+        """The arrays along which kernels wait for each other, the first again at the end; none where they do not."""
+        done = set(self.order())
+        needs = {k: {m: w for m, w in v.items() if m not in done} for k, v in self.needs().items() if k not in done}
+        if not needs:
+            return []
+        k, path, seen = next(iter(needs)), list[str](), dict[int, int]()
+        while k not in seen:
+            seen[k] = len(path)
+            m, w = next(iter(needs[k].items()))
+            path.append(self.names[w][-1])
+            k = m
+        ring = path[seen[k] :][::-1]
+        return [*ring, ring[0]]
+
+
+def _said(tiles: Tiles) -> str:
+    return f"in tiles of {' '.join(a for a, _ in tiles)}" if tiles else "whole"
+
+
+def _built(whole: Opened, kernels: _Kernels) -> Diagram:
+    """The diagram of the kernels, in order; views of what they leave, positions and sizes are outside."""
+    order = kernels.order()
+    if len(order) < 2 and not any(atom.tiles for atom in whole.atoms):
+        boxes = [node.box.op for node in whole.diagram.graph.nodes]
+        if not any(isinstance(op, Group) for op in boxes):
+            return whole.diagram
+    members: dict[int, list[int]] = {k: [] for k in order}
+    for k, atom in enumerate(whole.atoms):
+        if not atom.light:
+            members[kernels.of[k]].append(k)
+    out = _Outside(whole)
+    for k in order:
+        made = {w for m in members[k] for w in whole.atoms[m].makes}
+        leaving = [w for w in sorted(made) if _leaves(whole, kernels, k, w)]
+        out.kernel(members[k], made, leaving)
+    outputs = tuple(out.wire(w) for w in whole.outputs)
+    diagram = whole.diagram
+    return of_graph(Graph(diagram.dom, tuple(out.nodes), outputs), diagram.cod, diagram.names, diagram.title)
+
+
+def _leaves(whole: Opened, kernels: _Kernels, kernel: int, w: int) -> bool:
+    if any(whole.root[v] == w for v in whole.outputs):
+        return True
+    return any(kernels.of[k] != kernel for k in kernels.readers.get(w, ()))
+
+
+@dataclass
+class _Outside:
+    """What is around the kernels: the nodes made so far, and where each wire is among them."""
+
+    whole: Opened
+    nodes: list[Node] = field(default_factory=list)
+    where: dict[int, int] = field(default_factory=dict)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.count = len(self.whole.diagram.dom)
+        self.where = {w: w for w in range(self.count)}
+
+    def add(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first wire that a further node makes."""
+        self.nodes.append(Node(box, tuple(inputs)))
+        self.count += len(box.cod)
+        return self.count - len(box.cod)
+
+    def wire(self, w: int) -> int:
+        """The wire that carries one of the opened diagram, whole; what it is a view of is there."""
+        for k in _cone(self.whole, [w], self.where):
+            atom, types = self.whole.atoms[k], self.whole.types
+            box = Box(
+                atom.box.op, Ty(*(types[v] for v in atom.reads)), Ty(*(types[v] for v in atom.makes)), atom.box.line
+            )
+            first = self.add(box, [self.where[v] for v in atom.reads])
+            self.where.update({v: first + j for j, v in enumerate(atom.makes)})
+        return self.where[w]
+
+    def kernel(self, members: Sequence[int], made: Collection[int], leaving: Sequence[int]) -> None:
+        """A Group box of some atoms, with the views and positions that they need inside."""
+        whole = self.whole
+        tiles = whole.atoms[members[0]].tiles
+        tiles = tuple(t for t in tiles if any(t[0] in whole.types[w].names for w in made))
+        for w in leaving:
+            for axis, _ in tiles:
+                if axis not in whole.types[w].names:
+                    atom = whole.atoms[whole.maker[w]]
+                    raise NotFusable(
+                        f"{array_name(atom.box)} cannot be saved between kernels: it lacks axis {axis!r}, of which the "
+                        "kernel that makes it runs in tiles; keep it on chip"
+                    )
+        inside = {*members}
+        if tiles:
+            inside |= {k for k in _cone(whole, [w for m in members for w in whole.atoms[m].reads], made)
+                       if whole.atoms[k].tiles}  # fmt: skip
+        else:
+            late = set(made)
+            for k in _cone(whole, [w for m in members for w in whole.atoms[m].reads], made):
+                if set(whole.atoms[k].reads) & late:
+                    late |= set(whole.atoms[k].makes)
+                    inside.add(k)
+        taken: dict[tuple[int, ArrayType], int] = {}
+        own = {w for k in inside for w in whole.atoms[k].makes}
+        for k in sorted(inside):
+            for w, ty in zip(whole.atoms[k].reads, whole.atoms[k].box.dom, strict=True):
+                if w not in own:
+                    taken.setdefault((w, ty), len(taken))
+        local: dict[int, int] = {}
+        count, nodes = len(taken), list[Node]()
+        for k in sorted(inside):
+            atom = whole.atoms[k]
+            reads = zip(atom.reads, atom.box.dom, strict=True)
+            nodes.append(Node(atom.box, tuple(local[w] if w in local else taken[w, ty] for w, ty in reads)))
+            for j, w in enumerate(atom.makes):
+                local[w] = count + j
+            count += len(atom.makes)
+        dom = Ty(*(ty for _, ty in taken))
+        graph = Graph(dom, tuple(nodes), tuple(local[w] for w in leaving))
+        body = of_graph(graph)
+        inputs = [self.wire(w) for w, _ in taken]
+        box = Box(Group(tiles, body), Ty(*(whole.types[w] for w, _ in taken)), Ty(*(whole.types[w] for w in leaving)))
+        first = self.add(box, inputs)
+        self.where.update({w: first + j for j, w in enumerate(leaving)})
+
+
+def _cone(whole: Opened, wires: Sequence[int], known: Collection[int]) -> list[int]:
+    """The light atoms behind some wires, in order, back to what is known and to what kernels make."""
+    found: set[int] = set()
+    todo = list(wires)
+    while todo:
+        w = todo.pop()
+        k = whole.maker[w]
+        if w in known or k < 0 or k in found or not whole.atoms[k].light:
+            continue
+        found.add(k)
+        todo.extend(whole.atoms[k].reads)
+    return sorted(found)
