@@ -76,7 +76,7 @@ def shifted_and_gathered(A, places):
     return cd.gather(cd.shift(A, "x", 1, fill=0), "x", places)
 
 
-PROGRAMS = {**OPERATORS, **{name: library.get(name) for name in library.names()}}
+PROGRAMS = {**{name: library.get(name) for name in library.names()}, **OPERATORS}
 
 
 def forms(diagram):
