@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
+from math import gcd, lcm
 
 from catdiag.kernel.context import Context, Fact, arithmetic, natural
 from catdiag.kernel.polynomial import Poly, to_poly
@@ -139,42 +140,66 @@ def simplex(
     [Fraction(4, 1), Fraction(0, 1)]
     """
     count, width = len(matrix), len(gain)
+    # Rows are equations of whole numbers, each as good as a positive multiple of it.
     table = []
     for k, (row, b) in enumerate(zip(matrix, wanted, strict=True)):
-        sign = -1 if b < 0 else 1
-        table.append([sign * a for a in row] + [Fraction(int(j == k)) for j in range(count)] + [sign * b])
+        numbers = _whole([-a for a in (*row, b)] if b < 0 else [*row, b])
+        table.append([*numbers[:-1], *(int(j == k) for j in range(count)), numbers[-1]])
     basis = [width + k for k in range(count)]
 
-    def pivot(r: int, c: int) -> None:
-        lead = table[r][c]
-        table[r] = [a / lead for a in table[r]]
-        for k, row in enumerate(table):
-            if k != r and row[c]:
+    def pivot(r: int, c: int, rows: list[list[int]]) -> None:
+        if table[r][c] < 0:
+            table[r] = [-a for a in table[r]]
+        chosen = table[r]
+        lead = chosen[c]
+        for k, row in enumerate(rows):
+            if row is not chosen and row[c]:
                 factor = row[c]
-                table[k] = [a - factor * b for a, b in zip(row, table[r], strict=True)]
-        basis[r] = c
+                rows[k] = _coprime([lead * a - factor * b for a, b in zip(row, chosen, strict=True)])
 
-    def improve(value: Sequence[Fraction], columns: int) -> None:
+    def improve(value: Sequence[Fraction], columns: int) -> int | None:
+        # The column along which the value grows without end, if there is one.
+        shares = [Fraction(value[basis[k]], table[k][basis[k]]) for k in range(count)]
+        ends = [*value, Fraction(0)]
+        reduced = _whole([ends[c] - sum(s * row[c] for s, row in zip(shares, table, strict=True) if s) for c in
+                          range(len(ends))])  # fmt: skip
         for _ in range(50 * (count + columns)):
-            reduced = [value[c] - sum(value[basis[k]] * table[k][c] for k in range(count)) for c in range(columns)]
-            enter = next((c for c, v in enumerate(reduced) if v > 0), None)
+            enter = next((c for c in range(columns) if reduced[c] > 0), None)
             if enter is None:
-                return
-            leave = [(table[k][-1] / table[k][enter], basis[k], k) for k in range(count) if table[k][enter] > 0]
+                return None
+            leave = [(Fraction(row[-1], row[enter]), basis[k], k) for k, row in enumerate(table) if row[enter] > 0]
             if not leave:
-                return
-            pivot(min(leave)[2], enter)
+                return enter
+            r = min(leave)[2]
+            rows = [*table, reduced]
+            pivot(r, enter, rows)
+            table[:], reduced = rows[:-1], rows[-1]
+            basis[r] = enter
+        return None
 
-    improve([Fraction(0)] * width + [Fraction(-1)] * count, width)
+    nothing = [Fraction(0)]
+    improve(nothing * width + [Fraction(-1)] * count, width)
     if any(basis[k] >= width and table[k][-1] for k in range(count)):
         return None
     for k in range(count):
         column = next((c for c in range(width) if table[k][c]), None) if basis[k] >= width else None
         if column is not None:
-            pivot(k, column)
-    improve([*gain, *[Fraction(0)] * count], width)
-    x = [Fraction(0)] * width
-    for k in range(count):
-        if basis[k] < width:
-            x[basis[k]] = table[k][-1]
+            pivot(k, column, table)
+            basis[k] = column
+    endless = improve([*gain, *nothing * count], width)
+    x = [Fraction(int(c == endless)) for c in range(width)]
+    for k, held in enumerate(basis):
+        if held < width:
+            x[held] = Fraction(table[k][-1] - (0 if endless is None else table[k][endless]), table[k][held])
     return x
+
+
+def _whole(row: Sequence[Fraction]) -> list[int]:
+    """A positive multiple of a row of rationals, of whole numbers."""
+    n = lcm(*(a.denominator for a in row))
+    return _coprime([int(a * n) for a in row])
+
+
+def _coprime(row: list[int]) -> list[int]:
+    n = gcd(*row)
+    return [a // n for a in row] if n > 1 else row
