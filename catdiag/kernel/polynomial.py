@@ -157,17 +157,15 @@ def to_poly(t: Term, facts: Facts) -> Poly:
         return constant(Fraction(t.data or 0))
     if t.op in ("size", "idx"):
         return _atom(t)
-    if t.op == "add":
-        result: Poly = {}
-        for a in t.args:
-            result = plus(result, to_poly(a, facts))
-        return result
-    if t.op == "mul":
-        result = constant(Fraction(1))
-        for a in t.args:
-            result = times(result, to_poly(a, facts), facts)
-        return result
     found = facts.polynomials.get(t)
+    if t.op in ("add", "mul"):
+        if found is None:
+            found = {} if t.op == "add" else constant(Fraction(1))
+            for a in t.args:
+                p = to_poly(a, facts)
+                found = plus(found, p) if t.op == "add" else times(found, p, facts)
+            facts.polynomials[t] = found
+        return dict(found)
     if found is None:
         if not facts.real(t):
             raise NotReal(f"{show(t) if t.weight < 1000 else 'a term'} is not known to be real")
