@@ -17,7 +17,7 @@ from catdiag.kernel.judge import Json, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import BOT, TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
 from catdiag.prove.cases import Meeting
-from catdiag.prove.kept import Kept, shapes
+from catdiag.prove.kept import Decided, Kept, parts_of, shapes
 from catdiag.prove.linear import combination
 from catdiag.prove.normal import Normaliser, Work
 
@@ -82,10 +82,11 @@ class Finder(Checker):
         distinctions = [shapes(a) for a in condition.args]
         if any(distinctions):
             self.met_cases = True
-            if self._by_kept_cases(ctx, condition, record, frozenset(set.intersection(*distinctions))):
+            kept = self._by_kept_cases(ctx, condition, record, frozenset(set.intersection(*distinctions)))
+            if kept == TRUE:
                 return
             if self.brief:
-                self._by_size(ctx, condition, record, goal)
+                self._by_size(ctx, condition, record, goal, kept)
                 return
         search = Normaliser(self.work)
         try:
@@ -111,8 +112,8 @@ class Finder(Checker):
             raise Open("the goal is too deep", large=True) from error
         except KernelError:
             pass
-        if self._undecided_size(ctx, condition) is not None:
-            self._by_size(ctx, condition, record, goal)
+        if self._undecided_size(ctx, condition, condition) is not None:
+            self._by_size(ctx, condition, record, goal, condition)
         elif ctx.entails(_FALSE):
             record["absurd"] = True
         elif condition.op != "eq":
@@ -120,18 +121,20 @@ class Finder(Checker):
         elif not self._meets(ctx, condition, record):
             self._by_condition(ctx, condition, record, goal)
 
-    def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[str]) -> bool:
-        """Whether a condition is found to hold whatever the cases in it are."""
-        search = Kept(self.work, untouched)
-        try:
-            found = self._condition(ctx, condition, search)
-            done = _plain(ctx, found)
-            if done or self._closes(ctx, found):
-                record.update({"steps": search.steps} if done else {"steps": search.steps, "close": "field"})
-                return True
-        except (KernelError, RecursionError):
-            pass
-        return False
+    def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[str]) -> Term:
+        """A condition in normal forms that keep cases, and its proof if it is found to hold by them."""
+        found = condition
+        there = frozenset(t for t in parts_of(condition.args[-1]) if t.op == "big" and not t.loose)
+        for search in (Kept(self.work, untouched), Decided(self.work, untouched, there)):
+            try:
+                found = self._condition(ctx, condition, search)
+                done = _plain(ctx, found)
+                if done or self._closes(ctx, found):
+                    record.update({"steps": search.steps} if done else {"steps": search.steps, "close": "field"})
+                    return TRUE
+            except (KernelError, RecursionError):
+                continue
+        return found
 
     def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
         """Whether the two sides of an equation are led to one term, by more than normal forms."""
@@ -168,19 +171,26 @@ class Finder(Checker):
         finally:
             self._splits -= 1
 
-    def _by_size(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open) -> None:
-        """Distinguishes whether a size is 0. Raises the goal where that is known of all of them."""
-        split = self._undecided_size(ctx, condition)
+    def _by_size(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open, found: Term) -> None:
+        """Distinguishes whether a size is 0. Raises the goal where that is known of all of them.
+
+        The size is that of a maximum over nothing but −∞ in what the condition was found to be, if there is one.
+        """
+        split = self._undecided_size(ctx, condition, found)
         if split is None:
-            raise goal
+            if not ctx.entails(_FALSE):
+                raise goal
+            record["absurd"] = True
+            return
         none, put, more = self.sized(ctx, split)
         record["cases"] = split
         self.holds(none, substitute(condition, put), self._child(record, "zero"))
         self.holds(more, condition, self._child(record, "more"))
 
     @staticmethod
-    def _undecided_size(ctx: Context, condition: Term) -> str | None:
-        names = sorted(leaves(condition, "size"))
+    def _undecided_size(ctx: Context, condition: Term, found: Term) -> str | None:
+        fallen = {str(t.args[0].data) for t in parts_of(found) if t.op == "big" and t.args[1] == BOT}
+        names = sorted(leaves(condition, "size"), key=lambda n: (n not in fallen, n))
         return next((n for n in names if not ctx.positive_size(size(n))), None)
 
     @staticmethod

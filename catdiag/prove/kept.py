@@ -10,6 +10,8 @@ written, so that what is known of the program as it is written is known of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from catdiag.kernel.context import Context, negate
 from catdiag.kernel.terms import BOT, FALSE, TRUE, Term
 from catdiag.prove.guards import is_guard
@@ -23,7 +25,7 @@ class Kept(Normaliser):
     def __init__(self, work: Work | None = None, untouched: frozenset[str] = frozenset()) -> None:
         super().__init__(work)
         self.untouched = untouched
-        self.mode = " ".join(("kept", *sorted(untouched)))
+        self.mode = ("kept", untouched)
 
     def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
         """A case distinction between normal numbers, on a normal condition."""
@@ -50,7 +52,7 @@ class Kept(Normaliser):
             done = self.attempt(ctx, t, path, "order")
             if done is not t:
                 return self.normal(ctx, done, path)
-        return self.attempt(ctx, t, path, "difference") if _reduces(t) else t
+        return self.attempt(ctx, t, path, "difference") if reduces(t) else t
 
     def logic(self, ctx: Context, t: Term, path: Path) -> Term:
         """A connective of normal conditions."""
@@ -84,6 +86,55 @@ class Kept(Normaliser):
         return False
 
 
+class Decided(Kept):
+    """A normaliser that keeps case distinctions but those whose conditions are known to hold, or not to, here.
+
+    In the reductions of `there`, which stand on the other side too, none is decided.
+    """
+
+    def __init__(
+        self, work: Work | None = None, untouched: frozenset[str] = frozenset(), there: frozenset[Term] = frozenset()
+    ) -> None:
+        super().__init__(work, untouched)
+        self.there, self._inside = there, 0
+        self.mode = ("decided", untouched, there)
+
+    def reduction(self, ctx: Context, t: Term, path: Path) -> Term:
+        """The normal form of a reduction."""
+        if t not in self.there:
+            return super().reduction(ctx, t, path)
+        self._inside += 1
+        mode, self.mode = self.mode, ("kept", self.untouched)
+        try:
+            return super().reduction(ctx, t, path)
+        finally:
+            self._inside -= 1
+            self.mode = mode
+
+    def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
+        """A case distinction, where its condition is known the branch that is taken."""
+        if self._inside:
+            return super().case(ctx, t, path, alike)
+        t = self.part(ctx, t, path, 0, self._decided_parts)
+        c = negate(t.args[0])
+        known = t.args[0] in (TRUE, FALSE) or any(f.condition.op == c.op and f.variables for f in ctx.facts)
+        done = self.attempt(ctx, t, path, "decide") if known else t
+        return super().case(ctx, t, path, alike) if done is t else self.normal(ctx, done, path)
+
+    def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum of normal terms, without those that are −∞ at every index."""
+        t = super().maximum(ctx, t, path)
+        fallen = t.op == "max" and any(a.op == "big" and a.args[1] == BOT for a in t.args)
+        return self.attempt(ctx, t, path, "larger") if fallen else t
+
+    def _decided_parts(self, ctx: Context, c: Term, path: Path) -> Term:
+        """A condition without the comparisons in it that are known."""
+        if c.op in ("and", "or", "not"):
+            c = self.parts(ctx, c, path, self._decided_parts)
+            return self.step(ctx, c, path, "logic") if TRUE in c.args or FALSE in c.args else c
+        return c if reduces(c) else self.decided(ctx, c, path)
+
+
 def _known(ctx: Context, c: Term) -> bool:
     """Whether a condition says of a number that it is not −∞, and that is known."""
     if c.op != "not" or c.args[0].op != "eq" or BOT not in c.args[0].args:
@@ -91,16 +142,20 @@ def _known(ctx: Context, c: Term) -> bool:
     return all(a == BOT or ctx.real(a) for a in c.args[0].args)
 
 
-def _reduces(t: Term) -> bool:
+def parts_of(t: Term) -> Iterator[Term]:
+    """All parts of a term, itself among them, each once."""
     stack, seen = [t], set[Term]()
     while stack:
         t = stack.pop()
-        if t.op == "big":
-            return True
         if t not in seen:
             seen.add(t)
+            yield t
             stack.extend(t.args)
-    return False
+
+
+def reduces(t: Term) -> bool:
+    """Whether there is a reduction in a term."""
+    return any(u.op == "big" for u in parts_of(t))
 
 
 def shape(t: Term) -> str:
@@ -115,12 +170,4 @@ def shape(t: Term) -> str:
 
 def shapes(t: Term) -> set[str]:
     """The shapes of the case distinctions in a term."""
-    found, stack, seen = set[str](), [t], set[Term]()
-    while stack:
-        t = stack.pop()
-        if t not in seen:
-            seen.add(t)
-            stack.extend(t.args)
-            if t.op == "ite":
-                found.add(shape(t))
-    return found
+    return {shape(u) for u in parts_of(t) if u.op == "ite"}

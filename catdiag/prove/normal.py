@@ -7,6 +7,7 @@ believed.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from itertools import permutations
 
 from catdiag.kernel.context import Context, arithmetic, negate
@@ -31,7 +32,7 @@ class Normaliser(Reductions):
         super().__init__(work)
         self.cases = cases
         # What normal forms that are found once are found for.
-        self.mode = "cases" if cases else ""
+        self.mode: Hashable = "cases" if cases else ""
 
     def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
         """The normal form of a closed term in a context."""

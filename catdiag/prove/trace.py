@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from catdiag.kernel.axioms import RULES, enter
@@ -22,7 +22,7 @@ class Work:
 
     def __init__(self, parts: int = 150_000) -> None:
         self.left = parts
-        self.known: dict[tuple[str, Context, Term], tuple[Term, list[list[Any]]]] = {}
+        self.known: dict[tuple[Hashable, Context, Term], tuple[Term, list[list[Any]]]] = {}
 
     def spend(self, parts: int) -> None:
         """Takes parts away. Raises TooLarge when there are none left."""
