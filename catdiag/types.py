@@ -134,7 +134,7 @@ class Axis:
         if self.kind not in ("name", "product", "coproduct"):
             raise AxisError(f"unknown kind of axis {self.kind!r}: expected 'name', 'product' or 'coproduct'")
         by_size = isinstance(self.size, int) and self.name == str(self.size)
-        local = isinstance(self.size, str) and self.size != self.name and self.size.isidentifier()
+        local = self.size != self.name and (isinstance(self.size, int) or str(self.size).isidentifier())
         if self.kind == "name" and not (self.name.isidentifier() or by_size or local):
             raise AxisError(f"{self.name!r} cannot name an axis: expected an identifier, such as 'q' or 'head_dim'")
         if isinstance(self.size, int) and self.size < 0:

@@ -117,7 +117,9 @@ class Given:
         Every state must be known. A state that divides by the length, say, is not defined of the empty list as it
         stands: it is then the unit where the length is 0.
         """
-        local = replace(self.axis, size=length, kind="name", parts=())
+        local = self.axis
+        if length != local.size:
+            local = replace(local, size=length, kind="name", parts=())
         emitter = writer([localised(t, local) for t in self.inputs])
         units = use(emitter, self.unit, ()) if total else []
         outputs = []

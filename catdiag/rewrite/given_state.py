@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.boxes import Const, Fold, Map, Rename, const_box, reduce_box, size_box
+from catdiag.boxes import Const, Fold, Map, Rename, SizeOf, const_box, reduce_box, size_box
 from catdiag.diagram import Diagram, Graph, inline, live, of_graph
 from catdiag.errors import NotStreamable
 from catdiag.rewrite.given import Given, of_length, use, with_positions, writer
@@ -117,37 +117,33 @@ def _fitted(ty: ArrayType, local: Axis) -> ArrayType:
 def _statistics(given: Given) -> Iterator[Diagram]:
     """What the diagram and its cascade compute of a list, of the length `given.block`: each free of the axis."""
     seen: list[Diagram] = []
-    for whole in (given.source, *_cascades(given)):
-        flat = inline(whole)
-        types = flat.graph.wire_types()
-        late = [ty.axis(given.axis.name) is not None for ty in flat.dom]
-        for node in flat.graph.nodes:
-            late.extend([any(late[w] for w in node.inputs) or _mentions(node.box.cod, given.axis)] * len(node.box.cod))
+    name = given.axis.name
+    for whole in (_of_list(given.source, given), *_cascades(given)):
+        flat = inline(whole).graph
+        types = flat.wire_types()
+        late = [ty.axis(name) is not None for ty in flat.dom]
+        for node in flat.nodes:
+            along = any(ty.axis(name) is not None for ty in node.box.cod) or node.box.op == SizeOf(given.block)
+            late.extend([along or any(late[w] for w in node.inputs)] * len(node.box.cod))
         for wire in range(len(flat.dom), len(types)):
-            if types[wire].axis(given.axis.name) is not None or not late[wire]:
+            if types[wire].axis(name) is not None or not late[wire]:
                 continue
-            graph = live(Graph(flat.dom, flat.graph.nodes, (wire,)))
-            made = _of_list(of_graph(graph, Ty(types[wire])), given)
+            made = of_graph(live(Graph(flat.dom, flat.nodes, (wire,))), Ty(types[wire]))
             if made not in seen:
                 seen.append(made)
                 yield made
 
 
-def _mentions(types: Ty, axis: Axis) -> bool:
-    return any(ty.axis(axis.name) is not None for ty in types)
-
-
 def _of_list(diagram: Diagram, given: Given) -> Diagram:
     """A diagram of the inputs as one of a list, whose positions are the last input."""
-    graph = diagram.graph
     emitter = writer([*diagram.dom, ArrayType((given.axis,), "int")])
-    wires = use(emitter, of_graph(graph, diagram.cod), range(len(diagram.dom)))
+    wires = use(emitter, diagram, range(len(diagram.dom)))
     made = with_positions(emitter.diagram(wires, ()), given.axis.name)
     return of_length(made, given.axis.name, given.axis.size, given.block)
 
 
 def _cascades(given: Given) -> Iterator[Diagram]:
-    """The components that streaming finds for the diagram itself, as diagrams of its inputs."""
+    """The components that streaming finds for the diagram itself, of a list."""
     try:
         for streamed in candidates(given.source, given.axis.name):
             graph = streamed.diagram.graph
@@ -155,11 +151,11 @@ def _cascades(given: Given) -> Iterator[Diagram]:
                 op = node.box.op
                 if not isinstance(op, Fold) or op.axis != given.axis.name:
                     continue
-                emitter = writer(list(graph.dom))
-                before = of_graph(Graph(graph.dom, graph.nodes[:place], node.inputs))
-                inputs = use(emitter, before, range(len(graph.dom)))
-                whole = of_length(op.state, given.axis.name, op.block, given.axis.size)
-                yield emitter.diagram(use(emitter, whole, inputs), ())
+                before = _of_list(of_graph(Graph(graph.dom, graph.nodes[:place], node.inputs)), given)
+                emitter = writer(list(before.dom))
+                inputs = use(emitter, before, range(len(before.dom)))
+                state = of_length(op.state, given.axis.name, op.block, given.block)
+                yield emitter.diagram(use(emitter, state, inputs), ())
     except NotStreamable:
         return
 

@@ -15,6 +15,7 @@ from catdiag.rewrite.given_false import FEW, MANY, false_fold
 from catdiag.rewrite.given_parts import require_streamed, typed
 from catdiag.rewrite.given_state import monoid_of, with_states
 from catdiag.rewrite.terms import Terms
+from catdiag.types import show_size
 from catdiag.views import Read, View
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def described(given: Given) -> Found:
     k = len(given.names)
     primed = [f"{n}′" for n in given.names]
     inputs = [*given.source.input_names, f"index({given.axis.name})"]
-    states = _formulas(given.of_list(given.axis.size), inputs)
+    whole = show_size(given.axis.size)
+    states = [s.replace(given.block, whole) for s in _formulas(given.of_list(given.block), inputs)]
     units = _formulas(given.unit, ())
     merges = _formulas(given.merge, (*given.names, *primed))
     blocks = _formulas(given.merge, (*given.names, *(f"({s})" if " " in s else s for s in states)))

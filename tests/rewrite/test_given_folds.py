@@ -54,6 +54,16 @@ def of_parts(Q: Any, K: Any, V: Any) -> Any:
     return m, cd.sum(e, "x"), cd.einsum("q x, x v -> q v", e, V)
 
 
+def thirds(a: Any, b: Any, sign: int) -> Any:
+    n, delta = a[0] + b[0], b[1] - a[1]
+    third = a[3] + b[3] + sign * delta**3 * a[0] * b[0] * (a[0] - b[0]) / (n * n)
+    return (*chan(a, b), third + 3 * delta * (a[0] * b[2] - b[0] * a[2]) / n)
+
+
+def below() -> Any:
+    return cd.index("x") <= cd.index("q")
+
+
 CHAN = cd.Fold((0, 0, 0), lambda x: (1, x, 0), chan, lambda n, mean, m2: m2 / n, state=moments)
 ONLINE = cd.Fold(
     (LOW, 0, 0),
@@ -96,6 +106,33 @@ PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
         diagram("x ->", lambda X: cd.sum(X * cd.index("x"), "x"), "moment"),
         cd.Fold(0, lambda x: x * cd.index("x"), lambda a, b: a + b),
     ),
+    "third moments": (
+        diagram("x ->", lambda X: cd.mean((X - cd.mean(X, "x")) ** 3, "x"), "third"),
+        cd.Fold((0, 0, 0, 0), lambda x: (1, x, 0, 0), lambda a, b: thirds(a, b, 1), lambda n, m, a, b: b / n),
+    ),
+    "a mean that is kept normalised": (
+        diagram(
+            "x d, x -> d", lambda A, w: cd.einsum("x d, x -> d", A, cd.exp(w)) / cd.sum(cd.exp(w), "x"), "weighted"
+        ),
+        cd.Fold(
+            (0, 0),
+            lambda a, w: (a, cd.exp(w)),
+            lambda a, b: ((a[0] * a[1] + b[0] * b[1]) / (a[1] + b[1]), a[1] + b[1]),
+            lambda mean, total: mean,
+        ),
+    ),
+    "a root that is kept": (
+        diagram("x ->", lambda X: cd.sqrt(cd.sum(X * X, "x")), "root"),
+        cd.Fold(0, lambda x: cd.abs(x), lambda a, b: cd.sqrt(a * a + b * b)),
+    ),
+    "truth values": (
+        diagram("bool[q x] -> bool[q]", lambda M: cd.any(M, "x"), "some"),
+        cd.Fold(False, lambda m: m, lambda a, b: a | b),
+    ),
+    "an axis of a fixed size": (
+        diagram("7 d -> d", lambda A: cd.sum(A, "7"), "fixed"),
+        cd.Fold(0, lambda a: a, lambda a, b: a + b),
+    ),
     "diagrams for functions": (
         dot,
         cd.Fold(
@@ -111,16 +148,19 @@ PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
 @pytest.mark.parametrize("name", PROVED)
 def test_a_true_fold_is_proved_and_run_in_blocks(name: str) -> None:
     source, fold = PROVED[name]
-    derived = source.stream("x", by=fold)
+    axis = "7" if name == "an axis of a fixed size" else "x"
+    derived = source.stream(axis, by=fold)
     assert not derived.theorem.conditional
     assert "A10" in derived.theorem.axioms
     (step,) = derived.steps
     assert len(step.premises) == 1
     rng = np.random.default_rng(1)
-    sizes = {"q": 3, "x": 7, "d": 2, "v": 4}
-    arrays = [rng.normal(size=[sizes[a.name] for a in ty.axes]) for ty in source.dom]
+    sizes = {"q": 3, "x": 7, "7": 7, "d": 2, "v": 4}
+    arrays: list[Any] = [rng.normal(size=[sizes[a.name] for a in ty.axes]) for ty in source.dom]
+    arrays = [a > 0 if ty.element == "bool" else a for a, ty in zip(arrays, source.dom, strict=True)]
     for block in (1, 2, 3, 7):
-        np.testing.assert_allclose(derived.run(*arrays, tiles={"s_x": block}), source(*arrays), rtol=1e-9, atol=1e-12)
+        found = derived.run(*arrays, tiles={f"s_{axis}": block})
+        np.testing.assert_allclose(found, source(*arrays), rtol=1e-9, atol=1e-12)
 
 
 def worse(a: Any, b: Any) -> Any:
@@ -169,6 +209,27 @@ FALSE: dict[str, tuple[cd.Diagram, cd.Fold]] = {
     "division by n - 1": (variance, replace(CHAN, finish=lambda n, mean, m2: m2 / (n - 1))),
     "the wrong sign": (dot, cd.Fold(0, lambda a, b: -a * b, lambda a, b: a + b)),
     "blocks of one length only": (average, cd.Fold(0, lambda x: x, lambda a, b: (a + b) / 2)),
+    "a sign in a third moment": (
+        diagram("x ->", lambda X: cd.mean((X - cd.mean(X, "x")) ** 3, "x"), "third"),
+        cd.Fold((0, 0, 0, 0), lambda x: (1, x, 0, 0), lambda a, b: thirds(a, b, -1), lambda n, m, a, b: b / n),
+    ),
+    "the last of ties for the first": (
+        diagram(
+            "x ->",
+            lambda X: cd.min(cd.where(cd.equal(X, cd.max(X, "x")), cd.index("x"), cd.size("x")), "x"),
+            "place",
+        ),
+        cd.Fold(
+            (LOW, 0),
+            lambda x: (x, cd.index("x")),
+            lambda a, b: (cd.maximum(a[0], b[0]), cd.where(a[0] <= b[0], b[1], a[1])),
+            lambda m, place: place,
+        ),
+    ),
+    "a block that is masked as a whole": (
+        diagram("q d, x d, x v -> q v", triangular, "triangular"),
+        cd.Fold((LOW, 0, 0), masked(False), rescaled, lambda m, total, o: o / total),
+    ),
     "appending only": (variance, replace(CHAN, merge=appending)),
     "without the diagonal": (
         diagram("q d, x d, x v -> q v", triangular, "triangular"),
