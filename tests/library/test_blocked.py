@@ -21,7 +21,9 @@ from catdiag.boxes import Call
 from catdiag.diagram import inline
 from catdiag.prove.api import statement_of
 from catdiag.rewrite.group import find
+from catdiag.rewrite.parts import in_parts
 from catdiag.rewrite.stream import candidates
+from catdiag.run.numpy import run
 from catdiag.run.sizes import tile_bounds
 from catdiag.signature import axis_names
 from catdiag.types import size_symbols, size_value
@@ -175,16 +177,19 @@ def drawn_sizes(diagram: cd.Diagram, rng: Rng, axis: str | None) -> Sizes:
     return sizes
 
 
-def trials(derived: Derived, form: cd.Diagram) -> Iterator[tuple[list[np.ndarray], dict[str, int]]]:
-    """Arrays and lengths of blocks and tiles: of one, of two, and others up to whole axes."""
+Tree = str | int | None
+
+
+def trials(derived: Derived, form: cd.Diagram) -> Iterator[tuple[list[np.ndarray], dict[str, int], Tree]]:
+    """Arrays, lengths of blocks and tiles (one, two, and others up to whole axes), numbers of parts, and trees."""
     diagram = library.get(derived.operator)
     rng = np.random.default_rng(zlib.crc32(derived.file.encode()))
     for kind in HARD:
         sizes = drawn_sizes(diagram, rng, derived.axis)
         bounds = {s: size_value(n, sizes) for s, n in tile_bounds(form).items()}
         given = arrays(diagram, sizes, rng, kind, derived.axis)
-        for longest in (1, 2, 9):
-            yield given, {s: int(rng.integers(1, min(n, longest) + 1)) for s, n in bounds.items()}
+        for longest, tree in ((1, None), (2, "balanced"), (9, int(rng.integers(1000)))):
+            yield given, {s: int(rng.integers(1, min(n, longest) + 1)) for s, n in bounds.items()}, tree
 
 
 # -- tests -----------------------------------------------------------------------------------------
@@ -204,19 +209,20 @@ def test_every_operator_has_a_textbook_form_and_a_derivation() -> None:
 
 @pytest.mark.parametrize("derived", DERIVED, ids=lambda derived: derived.file)
 def test_blocks_give_what_the_textbook_gives(derived: Derived) -> None:
-    """What was proved gives, in blocks and tiles, the numbers of the textbook form within the bound of `ROUNDINGS`."""
+    """What was proved gives, in blocks, tiles, parts and trees, the textbook form within the bound of `ROUNDINGS`."""
     diagram, form = library.get(derived.operator), derived.diagram()
     opened = inline(diagram)
     assert not any(isinstance(box.op, Call) for box in opened.boxes)
+    form = form if derived.axis is None else in_parts(form, derived.axis)
     textbook = FORMS[derived.operator]
     judged = ONE_PASS.get(derived.operator, textbook)
     compared = 0
     with np.errstate(all="ignore"):
-        for given, tiles in trials(derived, form):
+        for given, tiles, tree in trials(derived, form):
             numbers = as_near(diagram, given)
             expected, allowed = several(textbook(*numbers)), several(judged(*numbers))
             compare([bound.v for bound in allowed], expected, allowed)
             compare(several(diagram(*given)), expected, allowed)
             compare(several(opened(*given)), expected, allowed)
-            compared += compare(several(form.run(*given, tiles=tiles)), expected, allowed)
+            compared += compare(several(run(form, given, tiles, tree=tree)), expected, allowed)
     assert compared >= 30
