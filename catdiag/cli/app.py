@@ -39,7 +39,9 @@ def _options(version: Annotated[bool, _VERSION] = False) -> None:
 
 @app.command()
 def derive(
-    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    op: Annotated[
+        str | None, typer.Argument(help=_OP + "; left out, the library is listed", metavar="OP", show_default=False)
+    ] = None,
     on: Annotated[str | None, typer.Option(help="The chip to choose tiles for, such as h100.")] = None,
     size: Annotated[list[str] | None, typer.Option(help="Sizes, such as q=8192,x=8192,d=128.")] = None,
     dtype: Annotated[str | None, typer.Option(help="Element type of inputs and outputs [bf16].")] = None,
@@ -56,6 +58,11 @@ def derive(
 ) -> None:
     """Stream and group an operator with proofs; count transfers and memory; choose tiles for a chip."""
     with guarded():
+        if op is None:
+            from catdiag.cli.tables import run_library
+
+            run_library(alone=not any((on, size, dtype, stages, stream, group, split, skip, json, certificate)))
+            return
         from catdiag.cli.commands import run_derive
 
         ended(

@@ -1,4 +1,4 @@
-"""`catdiag hardware`: the chips that tiles can be chosen for."""
+"""What there is by name: `catdiag hardware` lists chips, `catdiag derive` alone the operators of the library."""
 
 from __future__ import annotations
 
@@ -18,3 +18,20 @@ def run_hardware(name: str | None) -> None:
             f"L2 {chip.l2_bytes // 2**20} MiB, HBM {chip.hbm_bytes_per_s / 1e12:.2f} TB/s; in TFLOP/s {rates}"
         )
     print("catdiag hardware NAME gives every number with its source")
+
+
+def run_library(alone: bool = True) -> None:
+    """`catdiag derive` without an operator: the library's names, each with the first line of its mathematics.
+
+    Raises UsageError where options were given, which are for an operator.
+    """
+    from catdiag import library
+    from catdiag.cli.outcome import UsageError
+
+    if not alone:
+        raise UsageError("which operator is meant? expected a name of the library, or path.py:name, before the options")
+    names = library.names()
+    width = max(map(len, names))
+    for name in names:
+        print(f"{name:<{width}}  {library.describe(name).splitlines()[0]}")
+    print("catdiag derive NAME derives one of them; catdiag derive path.py:name one of a file")
