@@ -23,8 +23,9 @@ from catdiag.kernel.terms import (
     sub,
     term_data,
 )
+from catdiag.prove.largest import Largest
 from catdiag.prove.linear import combination, linear
-from catdiag.prove.trace import Path, Trace, Work
+from catdiag.prove.trace import Path, Work
 
 COMPARISONS = ("lt", "le", "eq")
 
@@ -33,7 +34,7 @@ SUM = 40
 """The work of looking for a sum of known comparisons."""
 
 
-class Conditions(Trace):
+class Conditions(Largest):
     """How conditions are rewritten; `normal` is that of the whole normal form."""
 
     def __init__(self, work: Work | None = None) -> None:
@@ -68,7 +69,8 @@ class Conditions(Trace):
             if t.op == "eq":
                 return self._unequal(ctx, t, path)
             return t if linear(ctx, t) else self.attempt(ctx, t, path, "decide")
-        return self.attempt(ctx, t, path, "decide")
+        done = t if self.undecided(ctx, t) else self.attempt(ctx, t, path, "decide")
+        return self.beside_maxima(ctx, t, path) if done is t else done
 
     @staticmethod
     def known(ctx: Context, c: Term) -> bool:
@@ -91,6 +93,7 @@ class Conditions(Trace):
         lifted = self.lifted(ctx, t, path)
         if lifted is not None:
             return lifted
+        t = self.by_equations(ctx, t, path)
         done = self.attempt(ctx, t, path, "compare")
         if done is not t:
             return done
@@ -101,6 +104,9 @@ class Conditions(Trace):
             t = self._isolated(ctx, t, path)
             if self.says_some(t):
                 return self._exists(ctx, t, path)
+            own = self.own_maximum(ctx, t, path)
+            if own is not t:
+                return self.normal(ctx, own, path)
             done = self.attempt(ctx, t, path, "order")
             if done is not t:
                 return self.normal(ctx, done, path)

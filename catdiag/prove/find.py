@@ -78,6 +78,8 @@ class Finder(Checker):
         if _plain(ctx, condition):
             return
         record = _record(proof)
+        if self._turns(ctx, condition, record):
+            return
         goal = Open(show(condition), condition)
         distinctions = [shapes(a) for a in condition.args]
         if any(distinctions):
@@ -91,6 +93,9 @@ class Finder(Checker):
         search = Normaliser(self.work)
         try:
             found = self._condition(ctx, condition, search)
+            if found.op == "eq" and not _plain(ctx, found):
+                sides = [search.with_equations(ctx, side, (k,)) for k, side in enumerate(found.args)]
+                found = fn("eq", *sides)
             if _plain(ctx, found):
                 record["steps"] = search.steps
                 return
@@ -136,6 +141,27 @@ class Finder(Checker):
                 continue
         return found
 
+    def _turns(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
+        """Distinguishes which of two maxima is larger, where cases turn on it.
+
+        What depends on that is smaller in each case than in all together, so that it comes before all else.
+        """
+        pair = _turning(equation) if self._splits < _SPLITS else None
+        if pair is None:
+            return False
+        if self._undecided_size(ctx, equation) is not None:
+            self._by_size(ctx, equation, record, Open(show(equation), equation))
+            return True
+        known = [f.condition for f in ctx.facts]
+        first, second = (Normaliser(self.work).normal(ctx, t) for t in pair)
+        for c in (fn("eq", first, second), fn("lt", first, second)):
+            if c in known or first.op != "big" or second.op != "big" or first == second:
+                return False
+            if negate(c) not in known:
+                self._split(ctx, equation, record, c)
+                return True
+        return False
+
     def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
         """Whether the two sides of an equation are led to one term, by more than normal forms."""
         if self.further is None:
@@ -160,9 +186,14 @@ class Finder(Checker):
 
     def _by_condition(self, ctx: Context, equation: Term, record: dict[str, Any], goal: Open) -> None:
         """Distinguishes whether a condition of the goal holds. Raises the goal where there is none, or too many."""
-        condition = next(_conditions(ctx, goal.condition), None) if self._splits < _SPLITS else None
+        found = list(_conditions(ctx, goal.condition)) if self._splits < _SPLITS else []
+        # What is larger tells more than whether both are equal.
+        condition = next((c for c in found if c.op != "eq"), found[0] if found else None)
         if condition is None:
             raise goal
+        self._split(ctx, equation, record, condition)
+
+    def _split(self, ctx: Context, equation: Term, record: dict[str, Any], condition: Term) -> None:
         self._splits += 1
         try:
             record["when"] = term_data(condition)
@@ -289,6 +320,28 @@ _FURTHER = 150_000
 
 _SPLITS = 4
 """How deep case distinctions on conditions may be nested."""
+
+
+def _turning(equation: Term) -> tuple[Term, Term] | None:
+    """Two reductions, where a case of an equation asks whether one of them is their maximum."""
+    stack = list(equation.args) if equation.op == "eq" else []
+    while stack:
+        t = stack.pop()
+        if t.op == "eq":
+            for top, other in (t.args, t.args[::-1]):
+                if top.op == "max" and other in top.args and all(a.op == "big" and not a.loose for a in top.args):
+                    return top.args[0], top.args[1]
+        elif t.op != "big":
+            stack.extend(_equations(t.args[0]) if t.op == "ite" else ())
+            stack.extend(t.args[t.op == "ite" :])
+    return None
+
+
+def _equations(c: Term) -> list[Term]:
+    """The equations that a condition is made of."""
+    if c.op in ("and", "or", "not"):
+        return [e for a in c.args for e in _equations(a)]
+    return [c] if c.op == "eq" else []
 
 
 def _conditions(ctx: Context, goal: Term) -> Iterator[Term]:

@@ -95,7 +95,8 @@ class Normaliser(Reductions):
         t = self.step(ctx, t, path, "lattice")
         if t.op != "max":
             return t
-        t = self.attempt(ctx, t, path, "larger")
+        if not self.incomparable(ctx, t):
+            t = self.attempt(ctx, t, path, "larger")
         if t.op != "max":
             return t
         t = self._without_smaller(ctx, t, path)

@@ -48,7 +48,10 @@ class Cascade(Rules):
                 self.outside.update(wires)
             self.image.extend(wires)
             if mixed and mixed[0] not in self.forms:
-                self.forms[mixed[0]] = self._form(node, mixed[0])
+                form = self._form(node, mixed[0])
+                self.forms[mixed[0]] = form
+                if not isinstance(form, Refused) and len(form) == 1 and self.is_selection(form[0]):
+                    self.image[-1] = self.emit(form)
         for place in range(len(graph.outputs)):
             if self.axis in diagram.cod[place].names:
                 raise NotStreamable(
@@ -61,8 +64,9 @@ class Cascade(Rules):
             more = [
                 s
                 for c in self.components.values()
-                if c.wire in needed and c.scale is not None
-                for s in (c.scale, *c.guards)
+                if c.wire in needed
+                for s in (c.scale, *c.guards, *c.on, c.fallen)
+                if s is not None
             ]
             wider = set(self.terms.cone([*needed, *more]))
             if wider == needed:
@@ -151,7 +155,7 @@ class Cascade(Rules):
             else:
                 form = self.pure(box, forms[0])
         except Refused as refused:
-            wire = next(self.image[w] for w in node.inputs if self.image[w] in self.forms)
+            wire = next((w for w in map(self.image.__getitem__, node.inputs) if w in self.forms), self.image[node.inputs[0]])
             at = f" ({refused.box.line})" if refused.box.line else ""
             raise NotStreamable(
                 f"cannot stream axis {self.axis!r}: the elements of {box.name} are not a sum of products of a part "

@@ -254,8 +254,17 @@ def describe(
                 empty = " ∧ ".join(f"{printer.text(w, old)} = -∞" for w in c.guards)
                 repair = f"where({empty}, 0, {repair})"
             factor = f"{repair}·"
-        step = _join(c.monoid, f"{factor}{name}", printer.opened(c.wire, new if c.scale is not None else old))
-        sides = (f"repair·{name}", f"repair·{name}′") if repair else (name, f"{name}′")
+        before = f"{factor}{name}"
+        if c.on:
+            kept = " ∧ ".join(f"{printer.text(w, old)} = {printer.text(w, new)}" for w in c.on)
+            if c.sticky:
+                kept += f" ∨ {name} = -∞"
+            fallen = _UNITS[c.monoid] if c.fallen is None else printer.text(c.fallen, old)
+            repair = before = f"where({kept}, {before}, {factor if c.fallen is not None else ''}{fallen})"
+        step = _join(c.monoid, before, printer.opened(c.wire, new if repair is not None else old))
+        sides = (name, f"{name}′")
+        if repair is not None:
+            sides = ("repair", "repair′") if c.on else (f"repair·{name}", f"repair·{name}′")
         merge = _join(c.monoid, *sides)
         found.append(ComponentFound(name, c.monoid, _UNITS[c.monoid], printer.opened(c.wire, old), repair, step, merge))
     finish = tuple(printer.text(w, old) for w in cascade.outputs)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from catdiag.boxes import Box, Einsum, Map, Reduce, Rename
 from catdiag.diagram import Node
 from catdiag.rewrite.separable import Form, Refused, Scale, Term, collect, scaled, times
-from catdiag.rewrite.stabiliser import Stabiliser
+from catdiag.rewrite.selection import COMPARISONS, Selection
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Axis
 
@@ -20,7 +20,7 @@ _REASONS = {
 }
 
 
-class Rules(Stabiliser):
+class Rules(Selection):
     """Forms of the wires of a graph, box by box."""
 
     def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
@@ -77,7 +77,9 @@ class Rules(Stabiliser):
             return scaled(f, Fraction(-1))
         if fn == "mul":
             return self.multiply(f, forms[1])
-        found: Form | None = None
+        found: Form | None = self.compared(fn, f, forms[1]) if fn in COMPARISONS else None
+        if found is not None or self.selected(direct, forms):
+            return self.atom(direct) if found is None else found
         if fn == "div":
             found = self.divide(f, forms[1])
         elif fn == "exp":
@@ -99,7 +101,7 @@ class Rules(Stabiliser):
         early: list[Term] = []
         late: list[Term] = []
         for t in form:
-            if self.is_early((t,)):
+            if self.is_early((t,)) or self.is_selection(t):
                 early.append(t)
             elif t.element is None:
                 late.append(t)
@@ -129,12 +131,21 @@ class Rules(Stabiliser):
                     return chosen
             raise Refused(box, "a statistic multiplies the elements in its exponent")
         elements, statistics = parts
+        if any(t.element is not None and self.terms.late[t.element] for t in elements):
+            raise Refused(box, "a selection is in its exponent")
         if not any(t.element is not None and self.has_axis(t.element) for t in elements):
             return ((Term(Fraction(1), ((self.terms.map("exp", self.emit(form)), 1),))),)
         scale = self.expand(scaled(statistics, Fraction(-1)))
         bare = self.stood_for(scale)
         kept, moved, guarded = self.split(bare)
         return self.stabilised(elements, kept, moved, guarded, direct if bare == scale else None)
+
+    def logarithm(self, form: Form) -> Form | None:
+        """The logarithm of a form that is a product of positive factors, as a form; None for others."""
+        element = form[0].element if len(form) == 1 else None
+        if element is not None and not all(self.terms.positive[w] or w in self.exponents for w in self.factors(element)):
+            return None
+        return self._log(form)
 
     def _log(self, form: Form) -> Form | None:
         if len(form) != 1 or form[0].bound or form[0].coefficient <= 0:
@@ -146,6 +157,10 @@ class Rules(Stabiliser):
         for w, p in t.monomial:
             if not self.terms.positive[w]:
                 return None
+            node = self.terms.node(w)
+            if node is not None and self.terms.made_by(w) == "exp":
+                pieces.append(scaled(self.atom(node.inputs[0]), Fraction(p)))
+                continue
             pieces.append((Term(Fraction(p), ((self.terms.map("log", w), 1),)),))
         if t.element is not None:
             inside = self._log_element(t.element)
@@ -195,7 +210,7 @@ class Rules(Stabiliser):
 
     def _where(self, mask: int, yes: Form, no: Form) -> Form | None:
         terms = self.terms
-        if terms.late[mask] and self.has_axis(mask):
+        if terms.late[mask] and self.has_axis(mask) and self.fall(mask) is None:
             return None
         bottoms = [
             len(f) == 1 and f[0].coefficient == 1 and len(f[0].monomial) == 1 and terms.is_bottom(f[0].monomial[0][0])
@@ -275,7 +290,7 @@ class Rules(Stabiliser):
         """A reduction whose elements need no repair, as a component of its own; raises Refused if they do."""
         op = box.op
         assert isinstance(op, Reduce)
-        if not self.is_early(form) or any(t.element in self.scales for t in form):
+        if any(t.element in self.scales or not (self.is_early((t,)) or self.is_selection(t)) for t in form):
             raise Refused(box, f"{op.monoid} does not distribute over what statistics do to its elements")
         wire = self.terms.cast(self.emit(form), box.dom[0])
         return self.atom(self.component(self.terms.add(box, (wire,)), op.monoid, box.line))

@@ -132,11 +132,15 @@ class Algebra(ABC):
         )
 
     def outer_axes(self, t: Term) -> set[str]:
-        """The names of the axes that the statistics of a term carry, its scale's included."""
+        """The names of the axes that the statistics of a term carry, those of its element's repair included."""
         names = {n for w, _ in t.monomial for n in self.terms.names(w)}
         if t.element is not None:
-            names |= self.scale_axes(self.scales.get(t.element, Scale()))
+            names |= self.scale_axes(self.scales.get(t.element, Scale())) | self.turning_axes(t.element)
         return names
+
+    def turning_axes(self, element: int) -> set[str]:
+        """The names of the axes of the statistics with which an element changes beside its scale."""
+        return set()
 
     def scale_axes(self, scale: Scale) -> set[str]:
         """The names of the axes that a scale carries."""

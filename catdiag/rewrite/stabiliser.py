@@ -38,13 +38,20 @@ _TOTAL = frozenset(
 
 @dataclass
 class Component:
-    """One accumulator: the wire that is its value on a list, its monoid, and its repair exp(μ(old) − μ(new))."""
+    """One accumulator: the wire that is its value on a list, its monoid, and its repair.
+
+    The repair multiplies by exp(μ(old) − μ(new)), of the `scale` μ. Where one of the statistics `on` has changed it puts
+    `fallen` in its place, or the unit for None; with `sticky`, not in the place of minus infinity.
+    """
 
     wire: int
     monoid: str
     line: str | None
     scale: int | None = None
     guards: tuple[int, ...] = ()
+    on: tuple[int, ...] = ()
+    fallen: int | None = None
+    sticky: bool = False
 
 
 class Stabiliser(Algebra):
@@ -277,6 +284,9 @@ class Stabiliser(Algebra):
             safe = {w: self._safe(made) for w, made in carried.items()}
             component.scale = self.terms.substitute(component.scale, safe, self.components)
             component.guards = scale.guards or tuple(carried.values())
+        if component.fallen in self.components:
+            other = self.components[component.fallen]
+            other.scale, other.guards = component.scale, component.guards
         return wire
 
     def _closed(self, wire: int) -> bool:

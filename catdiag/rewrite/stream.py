@@ -101,7 +101,14 @@ def candidates(diagram: Diagram, axis: str) -> Iterator[Streamed]:
     They differ in how exponentials are stabilised: whether a repair is defined on every block is for
     the prover to decide. Raises as `find` does.
     """
-    flat = last_over(inline(diagram), axis)
+    try:
+        yield from _candidates(last_over(inline(diagram), axis), axis)
+    except NotStreamable:
+        # Rows are added up last where what is streamed of each row cannot be told from their sum.
+        yield from _candidates(inline(diagram), axis)
+
+
+def _candidates(flat: Diagram, axis: str) -> Iterator[Streamed]:
     node = _group_around(flat, axis)
     if node is not None:
         for inner in candidates(_body(node), axis):
@@ -190,6 +197,7 @@ class _Loop:
         self.names = component_names(self.components, diagram.input_names)
         self.states = [self._state_type(c) for c in self.components]
         self.positions = self._positions()
+        self.repeated = set(cascade.terms.cone([c.fallen for c in self.components if c.sticky and c.fallen is not None]))
         self.inputs = self._boundary()
 
     def _positions(self) -> set[int]:
@@ -212,7 +220,7 @@ class _Loop:
         terms = self.terms
         if terms.node(wire) is None or wire in self.cascade.outside:
             return True
-        if terms.late[wire] or self.cascade.has_axis(wire) or terms.is_const(wire):
+        if terms.late[wire] or self.cascade.has_axis(wire) or terms.is_const(wire) or wire in self.repeated:
             return False
         return wire not in self.positions
 
@@ -222,8 +230,8 @@ class _Loop:
         for c in self.components:
             node = self.terms.node(c.wire)
             assert node is not None
-            roots = [*node.inputs] + ([] if c.scale is None else [c.scale])
-            todo, seen = roots, set()
+            todo = [*node.inputs, *c.on] + ([] if c.scale is None else [c.scale])
+            seen: set[int] = set()
             while todo:
                 w = todo.pop()
                 if w in seen or w in components:
@@ -250,8 +258,7 @@ class _Loop:
                 ends = [emitter.add(const_box(Fraction(k)), ()) for k in (0, 1)]
                 wire = emitter.map("lt", *(ends if c.monoid == "all" else ends[::-1]))
             else:
-                value = None if c.monoid == "max" else Fraction(1 if c.monoid == "prod" else 0)
-                wire = emitter.add(Box(Const(value), Ty(), Ty(ArrayType((), ty.element))), ())
+                wire = emitter.add(Box(Const(unit_of(c.monoid)), Ty(), Ty(ArrayType((), ty.element))), ())
             outputs.append(emitter.cast(wire, ty))
         return emitter.diagram(outputs, ())
 
@@ -298,6 +305,33 @@ class _Loop:
         return emitter.diagram(outputs, (*self.names, *(f"{n}′" for n in self.names)))
 
     def _repaired(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+        return self._rescaled(emitter, c, self._kept(emitter, c, value, old, new), old, new)
+
+    def _kept(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+        """An accumulator of selections: what it was where no statistic has changed, else what they fall to."""
+        if not c.on:
+            return value
+        kept: int | None = None
+        for w in c.on:
+            same = emitter.map("eq", emitter.emit(w, dict(old)), emitter.emit(w, new))
+            kept = same if kept is None else emitter.map("and", kept, same)
+        assert kept is not None
+        if c.sticky:
+            kept = emitter.map("or", kept, emitter.map("eq", value, emitter.add(const_box(None), ())))
+        if c.monoid in ("any", "all"):
+            if c.fallen is None:
+                return emitter.map("and" if c.monoid == "any" else "or", value,
+                                   kept if c.monoid == "any" else emitter.map("not", kept))  # fmt: skip
+            other = emitter.map("and", emitter.map("not", kept), emitter.emit(c.fallen, dict(old)))
+            return emitter.map("or", emitter.map("and", kept, value), other)
+        return emitter.map("where", kept, value, self._fallen(emitter, c, old))
+
+    def _fallen(self, emitter: Emitter, c: Component, old: dict[int, int]) -> int:
+        if c.fallen is not None:
+            return emitter.emit(c.fallen, dict(old))
+        return emitter.add(const_box(unit_of(c.monoid)), ())
+
+    def _rescaled(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
         if c.scale is None:
             return value
         change = emitter.map("sub", emitter.emit(c.scale, old), emitter.emit(c.scale, new))
@@ -367,6 +401,11 @@ class _Loop:
         return Streamed(made, fold, describe(self.cascade, self.components, self.names, self.source.input_names))
 
 
+def unit_of(monoid: str) -> Fraction | None:
+    """The unit of a monoid of numbers, None for minus infinity."""
+    return None if monoid == "max" else Fraction(1 if monoid == "prod" else 0)
+
+
 def component_names(components: Sequence[Component], taken: Sequence[str]) -> tuple[str, ...]:
     """A name for each component, by its monoid and place: `max1`, `sum2`."""
     found: list[str] = []
@@ -385,7 +424,7 @@ def _in_order(cascade: Cascade) -> list[Component]:
     for w, c in components.items():
         node = terms.node(w)
         assert node is not None
-        roots = [*node.inputs, *c.guards] + ([] if c.scale is None else [c.scale])
+        roots = [*node.inputs, *c.guards, *c.on] + ([] if c.scale is None else [c.scale])
         reads[w] = {v for v in terms.cone(roots, components) if v in components}
     done: list[int] = []
     waiting = sorted(components)
