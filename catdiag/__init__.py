@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         algorithm,
         all,
         any,
+        argmax,
+        argmin,
         einsum,
         index,
         max,
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
-    "catdiag.build": "algorithm all any einsum index max mean min prod size softmax sum",
+    "catdiag.build": "algorithm all any argmax argmin einsum index max mean min prod size softmax sum",
     "catdiag.diagram": "Diagram box copy discard id swap",
     "catdiag.errors": (
         "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotFusable NotGroupable "
@@ -92,11 +94,11 @@ __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
     "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotFusable", "NotGroupable", "NotStabilisable",
     "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided",
-    "abs", "algorithm", "all", "any", "apply", "box", "broadcast", "cast", "clip", "concat", "copy", "discard",
-    "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "inf", "library", "log",
-    "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove", "prove_all",
-    "rearrange", "reindex", "relu", "repeat", "reverse", "rule", "shift", "sigmoid", "silu", "size", "slice", "softmax",
-    "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "var", "where", "window",
+    "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast", "cast", "clip", "concat",
+    "copy", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "inf",
+    "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
+    "prove_all", "rearrange", "reindex", "relu", "repeat", "reverse", "rule", "shift", "sigmoid", "silu", "size",
+    "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "var", "where", "window",
 ]  # fmt: skip
 
 

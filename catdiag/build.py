@@ -21,7 +21,7 @@ from typing import Any
 
 from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, SignatureError, TypeMismatch
-from catdiag.scalars import exp
+from catdiag.scalars import exp, where
 from catdiag.signature import parse, parse_axes
 from catdiag.trace import Operand, Trace, Traced, building, running
 from catdiag.types import ArrayType, Axis, Size
@@ -319,6 +319,40 @@ def mean(array: Operand, axes: str) -> Traced:
     for axis in found[1:]:
         size = ("*", size, axis.size)
     return _reduce("sum", array, axes) / trace.size(size)
+
+
+def argmax(array: Operand, axis: str) -> Traced:
+    """The first position of the largest along an axis, as NumPy has it.
+
+    Means `min(where(a == max(a, "x"), index("x"), size("x")), "x")`.
+
+    >>> algorithm("q x")(lambda a: argmax(a, "x"))([[2, 3, 3], [4, 1, 0]]).tolist()
+    [1, 0]
+
+    Raises AxisError for an axis that the array lacks.
+    """
+    return _first(array, axis, "argmax", max)
+
+
+def argmin(array: Operand, axis: str) -> Traced:
+    """The first position of the smallest along an axis, as NumPy has it.
+
+    >>> algorithm("q x")(lambda a: argmin(a, "x"))([[2, 1, 1], [4, 5, 6]]).tolist()
+    [1, 0]
+
+    Raises AxisError for an axis that the array lacks.
+    """
+    return _first(array, axis, "argmin", min)
+
+
+def _first(array: Operand, axis: str, what: str, best: Callable[[Operand, str], Traced]) -> Traced:
+    trace = running()
+    given = trace.numeric(trace.lift(array, infinite=True))
+    found = _names(trace, what, given, axis)
+    if len(found) > 1:
+        raise AxisError(f"{what} is along one axis, not along {axis!r}: merge them first, as in rearrange")
+    name = found[0].name
+    return min(where(given == best(given, name), index(name), trace.size(found[0].size)), name)
 
 
 # -- positions, sizes --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What a maximum over an axis says of its terms, where a comparison turns on it.
 
-No term is above its maximum: max(v(i), M) = M with M = max_j v(j). A comparison that is not known may be known with that: it is taken
-apart where the bound holds and where it does not, and the second of these never happens.
+No term is above its maximum: max(v(i), M) = M with M = max_j v(j). A comparison that is not known may be known with
+that: it is taken apart where the bound holds and where it does not, and the second of these never happens.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Largest(Trace):
             if c.op == "eq" and not fact.variables and not fact.guards and all(_is_maximum(a) for a in c.args):
                 first, second = sorted(c.args, key=lambda a: a.key)
                 by: Term = ONE if second is c.args[0] else MINUS
-                modulo = [[term_data(c), term_data(by)]]
+                modulo: list[list[object]] = [[term_data(c), term_data(by)]]
                 t = self._put_for(ctx, t, path, second, first, modulo)
         return t
 
@@ -92,7 +92,9 @@ class Largest(Trace):
             return t
         equal = fn("eq", b, a)
         target = equal if t.op == "le" else fn("not", equal)
-        return self._with_bound(ctx, t, path, _bound(b, a), lambda c, u, p: self.step(c, u, p, "same", term_data(target)))
+        return self._with_bound(
+            ctx, t, path, _bound(b, a), lambda c, u, p: self.step(c, u, p, "same", term_data(target))
+        )
 
     def _with_bound(self, ctx: Context, t: Term, path: Path, bound: Term, change: Change) -> Term:
         """A condition that is changed where a bound of a maximum is known."""

@@ -155,7 +155,9 @@ class Cascade(Rules):
             else:
                 form = self.pure(box, forms[0])
         except Refused as refused:
-            wire = next((w for w in map(self.image.__getitem__, node.inputs) if w in self.forms), self.image[node.inputs[0]])
+            wire = next(
+                (w for w in map(self.image.__getitem__, node.inputs) if w in self.forms), self.image[node.inputs[0]]
+            )
             at = f" ({refused.box.line})" if refused.box.line else ""
             raise NotStreamable(
                 f"cannot stream axis {self.axis!r}: the elements of {box.name} are not a sum of products of a part "

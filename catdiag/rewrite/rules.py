@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from catdiag.boxes import Box, Einsum, Map, Reduce, Rename
 from catdiag.diagram import Node
-from catdiag.rewrite.separable import Form, Refused, Scale, Term, collect, scaled, times
 from catdiag.rewrite.selection import COMPARISONS, Selection
+from catdiag.rewrite.separable import Form, Refused, Scale, Term, collect, scaled, times
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Axis
 
@@ -143,7 +143,9 @@ class Rules(Selection):
     def logarithm(self, form: Form) -> Form | None:
         """The logarithm of a form that is a product of positive factors, as a form; None for others."""
         element = form[0].element if len(form) == 1 else None
-        if element is not None and not all(self.terms.positive[w] or w in self.exponents for w in self.factors(element)):
+        if element is not None and not all(
+            self.terms.positive[w] or w in self.exponents for w in self.factors(element)
+        ):
             return None
         return self._log(form)
 
@@ -154,12 +156,17 @@ class Rules(Selection):
         pieces: list[Form] = []
         if t.coefficient != 1:
             pieces.append(((Term(Fraction(1), ((self.terms.map("log", self.terms.const(t.coefficient)), 1),))),))
-        for w, p in t.monomial:
+        todo = list(t.monomial)
+        while todo:
+            w, p = todo.pop(0)
             if not self.terms.positive[w]:
                 return None
-            node = self.terms.node(w)
-            if node is not None and self.terms.made_by(w) == "exp":
+            node, fn = self.terms.node(w), self.terms.made_by(w)
+            if node is not None and fn == "exp":
                 pieces.append(scaled(self.atom(node.inputs[0]), Fraction(p)))
+                continue
+            if node is not None and fn in ("mul", "div") and self.terms.late[w]:
+                todo[:0] = [(node.inputs[0], p), (node.inputs[1], p if fn == "mul" else -p)]
                 continue
             pieces.append((Term(Fraction(p), ((self.terms.map("log", w), 1),)),))
         if t.element is not None:

@@ -49,18 +49,18 @@ class Selection(Stabiliser):
 
     def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
         super().__init__(terms, axis, mode)
-        self._falls: dict[int, Fall] = {}
+        self._fallen: dict[int, Fall] = {}
 
     # -- what a wire falls to ------------------------------------------------------------------------
 
     def fall(self, wire: int) -> Fall | None:
         """What an array is once statistics have changed; None where that is not known."""
-        found: dict[int, Fall | None] = dict(self._falls)
+        found: dict[int, Fall | None] = dict(self._fallen)
         for w in self.terms.cone([wire], found):
             if w not in found:
-                found[w] = self._fall_of(w, found)
-                if found[w] is not None:  # what has no fall yet may get one
-                    self._falls[w] = found[w]
+                made = found[w] = self._fall_of(w, found)
+                if made is not None:  # what has no fall yet may get one
+                    self._fallen[w] = made
         return found[wire]
 
     def _fall_of(self, wire: int, known: Mapping[int, Fall | None]) -> Fall | None:
@@ -98,7 +98,8 @@ class Selection(Stabiliser):
                 gone = {on for on, yes in zip(groups, changed, strict=True) if yes}
                 inputs = [f.value if f.on in gone else i for f, i in zip(falls, node.inputs, strict=True)]
                 values.add(self._with(node, inputs))
-        if len(values) > 1 or any(self.terms.late[w] and w not in self.scales for w in values):
+        fixed = [self.fall(w) for w in values if self.terms.late[w]]
+        if len(values) > 1 or any(f is None or f.on for f in fixed):
             return None
         return Fall(tuple(sorted({s for on in groups for s in on})), values.pop())
 
@@ -207,7 +208,7 @@ class Selection(Stabiliser):
                 return self.terms.map("le", below, below) if not turned else self.terms.map("lt", below, below)
             made = self.terms.map(fn, top, below) if turned else self.terms.map(fn, below, top)
             value = not turned
-        self._falls[made] = Fall((top,), self.truth(value))
+        self._fallen[made] = Fall((top,), self.truth(value))
         return made
 
     def selected(self, wire: int, forms: Sequence[Form]) -> bool:
@@ -231,7 +232,7 @@ class Selection(Stabiliser):
         return set() if found is None else {n for s in found.on for n in self.terms.names(s)}
 
     def component(self, wire: int, monoid: str, line: str | None) -> int:
-        """The wire as a part of the state, with the repair that a selection asks for. Raises Refused for want of one."""
+        """The wire as a part of the state, with the repair that a selection asks for; raises Refused."""
         known = wire in self.components
         node = self.terms.node(wire)
         if known or node is None:

@@ -40,8 +40,8 @@ _TOTAL = frozenset(
 class Component:
     """One accumulator: the wire that is its value on a list, its monoid, and its repair.
 
-    The repair multiplies by exp(μ(old) − μ(new)), of the `scale` μ. Where one of the statistics `on` has changed it puts
-    `fallen` in its place, or the unit for None; with `sticky`, not in the place of minus infinity.
+    The repair multiplies by exp(μ(old) − μ(new)), of the `scale` μ. Where one of the statistics `on` has changed it
+    puts `fallen` in its place, or the unit for None; with `sticky`, not in the place of minus infinity.
     """
 
     wire: int

@@ -521,7 +521,7 @@ def test_refusals() -> None:
     assert "tanh" in text and "max[x]" in text and "test_stream_found.py" in text and "sum[x]" in text
     text = refused("q x", lambda a: cd.sum(cd.exp(a / cd.max(a, "x")), "x"))
     assert "exp" in text and "max[x]" in text
-    assert "max[x]" in refused("q x", lambda a: cd.sum(cd.where(a == cd.max(a, "x"), a, 0), "x"))
+    assert "max[x]" in refused("q x", lambda a: cd.sum(cd.where(a > cd.max(a, "x") - 1, a, 0), "x"))
     assert "sum[x]" in refused("q x", lambda a: cd.sum(cd.abs(a - cd.mean(a, "x")), "x"))
     assert "sum[x]" in refused("q x", lambda a: cd.prod(a - cd.mean(a, "x"), "x"))
 
