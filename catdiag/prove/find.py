@@ -149,8 +149,8 @@ class Finder(Checker):
         pair = _turning(equation) if self._splits < _SPLITS else None
         if pair is None:
             return False
-        if self._undecided_size(ctx, equation) is not None:
-            self._by_size(ctx, equation, record, Open(show(equation), equation))
+        if self._undecided_size(ctx, equation, equation) is not None:
+            self._by_size(ctx, equation, record, Open(show(equation), equation), equation)
             return True
         known = [f.condition for f in ctx.facts]
         first, second = (Normaliser(self.work).normal(ctx, t) for t in pair)
