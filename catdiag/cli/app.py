@@ -52,6 +52,7 @@ def derive(
     skip: Annotated[
         list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
     ] = None,
+    theorems: Annotated[bool, typer.Option("--theorems", help="Prove all that is claimed of the loops.")] = False,
     pseudocode: Annotated[bool, typer.Option("--pseudocode", help="Print the loops in full, however long.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
@@ -67,7 +68,19 @@ def derive(
 
         ended(
             run_derive(
-                op, on, size or [], dtype, stages, stream, group, split or [], skip or [], pseudocode, json, certificate
+                op,
+                on,
+                size or [],
+                dtype,
+                stages,
+                stream,
+                group,
+                split or [],
+                skip or [],
+                theorems,
+                pseudocode,
+                json,
+                certificate,
             )
         )
 

@@ -29,6 +29,7 @@ def run_derive(
     group: str | None,
     split: Sequence[str],
     skip: Sequence[str],
+    theorems: bool,
     pseudocode: bool,
     json_file: Path | None,
     certificate: Path | None,
@@ -55,7 +56,7 @@ def run_derive(
             raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")
         with _working("deriving"):
             groups = None if group is None else axis_names(group)
-            report = derive(diagram, ask, target, stream, groups, pseudocode, split=split, skip=skip)
+            report = derive(diagram, ask, target, stream, groups, pseudocode, split=split, skip=skip, theorems=theorems)
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from catdiag.solvers.z3 import Z3
 
 
+_PATIENCE = 2.0
+"""Seconds for the proof that one exponential does not overflow, where nobody asks for more."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The chip, the sizes and the element type that a plan is for; `stages` None leaves the choice to the plan."""
@@ -42,11 +46,13 @@ def derive(
     *,
     split: Sequence[str] = (),
     skip: Sequence[str] = (),
+    theorems: bool = False,
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
 
     Loops over the axes of `split` then run in parts, and those over the axes of `skip` without the blocks that a mask
-    empties. With `whole`, the report prints its pseudocode however long it is. What is best is decided by predicted
+    empties. With `theorems`, all that is claimed of the loops is proved, else only that exponentials do not overflow.
+    With `whole`, the report prints its pseudocode however long it is. What is best is decided by predicted
     time, or by memory without a target. Raises NotStreamable or NotGroupable where an axis that was asked for cannot
     be, AxisError for an unknown one. A plan that nothing fits is in the report, as the error that says so.
 
@@ -77,6 +83,8 @@ def derive(
         source=diagram,
         chosen=chosen,
         derivation=derivation,
+        stability=derivation.stability(_PATIENCE),
+        verdicts=derivation.verdicts() if theorems else {},
         others=tuple(attempt for attempt in tried if attempt is not chosen),
         refused=tuple(refused),
         io=io,

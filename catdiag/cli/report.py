@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from catdiag.cost.plan import Plan
     from catdiag.cost.posynomial import Absorb, Certificate, Drop, Fill, Powers
     from catdiag.emit.state import StateFormulas
+    from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
+    from catdiag.rewrite.stability import Stability
     from catdiag.rewrite.strategy import Attempt, Refused
 
 
@@ -53,6 +55,8 @@ class Report:
     refused: tuple[Refused, ...]
     io: IO
     optimum: Optimum | str
+    stability: Stability
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     seconds: float = field(compare=False, default=0.0)
     whole: bool = False
     """Whether the pseudocode is printed however long it is."""
@@ -85,6 +89,10 @@ class Report:
             )
         if self.derivation.steps:
             yield from _section("Loops", self._loops())
+        if self.verdicts:
+            yield from _section("Theorems of the loops", self._verdicts())
+        if self.stability.exponentials:
+            yield from _section("Exponentials", self._exponentials())
         yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
         yield from _section(f"Optimum: the least H with {self.io.capacity} values of SMEM", self._optimum())
         if self.plan is not None:
@@ -105,6 +113,17 @@ class Report:
             yield f"not grouped: {self.chosen.ungrouped}"
         for attempt in self.others:
             yield f"{attempt.name} is possible too" + self._against(attempt.worth)
+
+    def _verdicts(self) -> Iterator[str]:
+        for name, verdict in self.verdicts.items():
+            conditions = f" where {'; '.join(verdict.conditions)}" if verdict.conditions else ""
+            yield f"{name}: {'proved' if verdict.conditions else verdict.verdict}{conditions}"
+
+    def _exponentials(self) -> Iterator[str]:
+        yield from str(self.stability).splitlines()
+        for e in self.stability.unbounded:
+            if e.line:
+                yield f"advice: exp({e.argument}) is not bounded: .stabilise() subtracts the maximum"
 
     def _loops(self) -> Iterator[str]:
         lines = self.derivation.pseudocode().splitlines()
@@ -173,6 +192,11 @@ class Report:
             "steps": [_step(step) for step in self.derivation.steps],
             "formulas": self.formulas.as_dict(),
             "pseudocode": self.derivation.pseudocode(),
+            "theorems": {name: v.verdict for name, v in self.verdicts.items()},
+            "stability": {
+                "proved": self.stability.proved,
+                "exponentials": [str(e) for e in self.stability.exponentials],
+            },
             "refused": [{"axis": t.axis, "reason": t.reason} for t in self.refused],
             "not_grouped": self.chosen.ungrouped or None,
             "alternatives": [

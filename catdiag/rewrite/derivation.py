@@ -329,10 +329,10 @@ class Derivation:
         >>> import catdiag as cd
         >>> f = cd.algorithm("q x")(lambda S: cd.sum(cd.exp(S - cd.max(S, "x")), "x"))
         >>> print(f.stream("x").stability())
-        step: exp(max1 - max1′) ≤ 0: proved
-        step: exp(S - max1′) ≤ 0: proved
-        merge: exp(max1 - max1″) ≤ 0: proved
-        merge: exp(max1′ - max1″) ≤ 0: proved
+        step: exp(max1 - max1′) ≤ 1: proved
+        step: exp(S - max1′) ≤ 1: proved
+        merge: exp(max1 - max1″) ≤ 1: proved
+        merge: exp(max1′ - max1″) ≤ 1: proved
         no exponential overflows: every argument is at most 0
         """
         from catdiag.rewrite.stability import stability

@@ -65,11 +65,11 @@ class Exponential:
 
 
 _SAID = {
-    "proved": "≤ 0: proved",
-    "conditional": "≤ 0: proved where",
+    "proved": "≤ 1: proved",
+    "conditional": "≤ 1: proved where",
     "refuted": "is not bounded by 1",
-    "undecided": "≤ 0: undecided",
-    "interrupted": "≤ 0: undecided, interrupted",
+    "undecided": "≤ 1: undecided",
+    "interrupted": "≤ 1: undecided, interrupted",
 }
 
 
@@ -122,7 +122,7 @@ def stability(diagram: Diagram, claims: Claims) -> Stability:
     >>> f = cd.algorithm("x ->")(lambda S: cd.sum(cd.exp(S - cd.max(S, "x")), "x"))
     >>> with Z3() as ask:
     ...     print(stability(f, Claims(ask)))
-    program: exp(S - max_x S) ≤ 0: proved
+    program: exp(S - max_x S) ≤ 1: proved
     no exponential overflows: every argument is at most 0
     """
     found: list[Exponential] = []

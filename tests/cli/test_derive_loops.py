@@ -59,3 +59,28 @@ def test_long_loops_are_printed_when_asked_for(run, file):
 
 def test_an_axis_without_a_loop(run, file):
     run("derive", f"{file}:partial", "--skip", "y").one_message(2, "no loop runs over axis 'y'")
+
+
+def test_exponentials_and_theorems(run, file):
+    done = run("derive", "log_sum_exp", "--theorems")
+    assert done.status == 0, done.err
+    for said in (
+        "merge is associative: proved",
+        "a shorter last block: proved",
+        "step: exp(max1 - max1′) ≤ 1: proved",
+        "no exponential overflows",
+    ):
+        assert said in done.out, said
+
+
+def test_advice_for_an_exponential_without_a_maximum(run, tmp_path):
+    path = tmp_path / "plain.py"
+    path.write_text(
+        'import catdiag as cd\n\n\n@cd.algorithm("q x -> q")\ndef plain(S):\n'
+        '    return cd.log(cd.sum(cd.exp(S), "x"))\n',
+        encoding="utf-8",
+    )
+    done = run("derive", f"{path}:plain")
+    assert done.status == 0, done.err
+    assert "advice: exp(S) is not bounded: .stabilise() subtracts the maximum" in done.out
+    assert "Theorems of the loops" not in done.out
