@@ -249,7 +249,7 @@ class Derivation:
 
         >>> import catdiag as cd
         >>> total = cd.algorithm("q, x -> q")(
-        ...     lambda n, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0) + 0 * n, "x"))
+        ...     lambda n, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0), "x") + n)
         >>> total.stream("x").skip("x").theorem.conditional
         False
         """
