@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.boxes import Box, Fold, Group, Index, Reduce, Rename, bodies, index_box, reindex_box
+from catdiag.boxes import Box, Call, Fold, Group, Index, Reduce, Rename, bodies, index_box, reindex_box
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.errors import CatdiagError
 from catdiag.interpret import weave
@@ -50,6 +50,20 @@ def is_split(diagram: Diagram) -> bool:
                 return True
             todo.extend(bodies(box.op))
     return False
+
+
+def joined(diagram: Diagram) -> Diagram:
+    """The diagram with split loops as loops of one part."""
+    nodes = []
+    for node in diagram.graph.nodes:
+        op = node.box.op
+        if isinstance(op, Fold):
+            op = replace(op, parts=None)
+        elif isinstance(op, (Group, Call)):
+            op = replace(op, body=joined(op.body))
+        nodes.append(Node(Box(op, node.box.dom, node.box.cod, node.box.line), node.inputs))
+    graph = Graph(diagram.graph.dom, tuple(nodes), diagram.graph.outputs)
+    return of_graph(graph, diagram.cod, diagram.names, diagram.title)
 
 
 def two_kernels(diagram: Diagram) -> Parted:

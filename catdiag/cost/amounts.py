@@ -12,7 +12,7 @@ They are smaller and quicker than a computer algebra system's, and take NumPy ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from catdiag.types import Axis, Size
@@ -71,6 +71,17 @@ class Amount:
     def times(self, factor: int) -> Amount:
         """This, `factor` times."""
         return Amount({m: c * factor for m, c in self.terms.items()})
+
+    def without(self, names: Collection[str]) -> Amount:
+        """This where some symbols are 1.
+
+        >>> print(Amount.of(("*", "a", "b")).without("a"))
+        b
+        """
+        total = ZERO
+        for m, c in self.terms.items():
+            total = total + Amount({tuple(s for s in m if s not in names): c})
+        return total
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Amount) and self.terms == other.terms

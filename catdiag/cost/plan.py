@@ -4,6 +4,9 @@ Least traffic is not least time: large tiles move fewer bytes, but leave SMs wit
 `fit` predicts the time of every tile that fits (`catdiag.cost.timing` states the model), takes the best, and says
 how many bytes it gave up for that.
 
+A loop in parts is two kernels, one after the other, with the same group tiles: the second merges the states of the
+parts, whose number is a power of two, with at least 16 elements in each. Of memory and registers the larger is shown.
+
 How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; stream blocks likewise, from 16
 to 8,192. A grouped axis that every loaded array carries gets tile 1 beside others that are shared, since a larger one
 saves no transfer. Operands are in shared memory, `stages` buffers of each stream block; everything else is in
@@ -16,16 +19,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost import hardware as chips
+from catdiag.cost.amounts import Amount
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.kernels import Account, measure, width
 from catdiag.cost.live import LEVEL, REGISTERS, Kernel
 from catdiag.cost.proof import Proof, prove_bound
 from catdiag.cost.timing import OVERHEAD, WARPS, Timing, ceil_div, fits, flops, predict
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
+from catdiag.partial import joined
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -100,7 +105,7 @@ class Plan:
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         parts = ", ".join(f"{_WORDS[name]} {1e6 * s:.1f}" for name, s in self.parts_s.items() if s)
-        least = self.least_traffic
+        least, split = self.least_traffic, any(name.startswith("p_") for name in self.tiles)
         given = "nothing: no tile that fits moves fewer bytes"
         if least.bytes_moved < self.bytes_moved:
             given = (
@@ -112,7 +117,7 @@ class Plan:
         return "\n".join(
             [
                 f"{self.hardware}, {self.dtype}, {sizes}",
-                f"tiles      {_tiles(self.tiles)} (g_: group tile, s_: stream block); "
+                f"tiles      {_tiles(self.tiles)} (g_: group tile, s_: stream block{', p_: parts' if split else ''}); "
                 f"{_several(self.stages, 'buffer')} of each stream block; "
                 f"{self.threads} threads ({_several(self.threads // 32, 'warp')})",
                 f"on chip    a group takes {self.smem_bytes:,} bytes of SMEM and {self.registers_per_thread} registers "
@@ -160,14 +165,15 @@ def fit(
         accounts[number] = measure(whole, dtype, number, registers=True)
     account = next(iter(accounts.values()))
     known = _checked(account, sizes)
-    if len(account.kernels) != 1:
+    if len(account.kernels) != (1 if account.parted is None else 2):
         raise CatdiagError(
             f"fit plans one kernel, and the diagram has {len(account.kernels)}: group it as a whole, or fit its parts"
         )
     kernel = account.kernels[0]
     if stages is None and kernel.moments[LEVEL] == accounts[max(accounts)].kernels[0].moments[LEVEL]:
         accounts = {1: account}  # nothing is streamed
-    found = _Search(chip, dtype, known, accounts)
+    whole = whole if account.parted is None else joined(whole)
+    found = _Search(chip, dtype, known, accounts, measure(whole, dtype, registers=True).kernels[0])
     return found.plan()
 
 
@@ -231,8 +237,13 @@ def _at(numbers: Any, place: int) -> float:
 class _Search:
     """All candidates of one call of `fit`."""
 
-    def __init__(self, chip: Hardware, dtype: str, sizes: dict[str, int], accounts: Mapping[int, Account]) -> None:
-        self.chip, self.dtype, self.sizes = chip, dtype, sizes
+    def __init__(
+        self, chip: Hardware, dtype: str, sizes: dict[str, int], accounts: Mapping[int, Account], whole: Kernel
+    ) -> None:
+        self.chip, self.dtype, self.sizes, self.whole = chip, dtype, sizes, whole
+        self.parted = next(iter(accounts.values())).parted
+        # Of a split loop: the kernel that merges the states of the parts.
+        self.merging = {stages: a.kernels[1] for stages, a in accounts.items()} if self.parted else {}
         self.kernels: dict[int, Kernel] = {stages: a.kernels[0] for stages, a in accounts.items()}
         self.kernel = next(iter(self.kernels.values()))
         self.least = min(self.kernels)
@@ -242,12 +253,45 @@ class _Search:
         shared = {t for moved in self.kernel.transfers if moved.direction == "load" for t in moved.again}
         tiles = list(self.kernel.tiles)
         found: dict[str, list[int]] = {}
+        if self.parted is not None:
+            longest = Amount.of(self.parted.whole).value(self.sizes)
+            found[self.parted.parts] = [1 << k for k in range(longest.bit_length()) if 1 << k <= max(1, longest // 16)]
         for tile, whole in self.kernel.tiles.items():
+            if self.parted is not None and tile in self.parted.single:
+                continue
             alone = tile not in shared and (bool(shared) or tile != tiles[-1])
             found[tile] = [1] if alone else group_candidates(int(whole.value(self.sizes)))
         for block, whole in self.kernel.loops:
-            found[block] = block_candidates(int(whole.value(self.sizes)))
+            found[block] = block_candidates(math.ceil(whole.value(self.full(self.sizes))))
         return found
+
+    def full(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of all symbols, those of a split loop too: a part's length on average, and what is always 1."""
+        if self.parted is None:
+            return dict(values)
+        parts = values.get(self.parted.parts, 1)
+        length = Amount.of(self.parted.whole).value(values) / parts
+        return {self.parted.parts: parts, self.parted.length: length, **dict.fromkeys(self.parted.single, 1), **values}
+
+    def fitting(self, stages: int, values: Mapping[str, Any], warps: int) -> Any:
+        """Whether the kernel, and the one that merges its parts, fit."""
+        ok = fits(self.kernels[stages], self.chip, self.full(values), warps)
+        return ok & fits(self.merging[stages], self.chip, self.full(values), warps) if self.merging else ok
+
+    def predicted(self, stages: int, values: Mapping[str, Any], warps: int) -> Timing:
+        """What a run takes; of a split loop, both kernels after one another, on chip the larger one."""
+        import numpy as np
+
+        values = self.full(values)
+        first = predict(self.kernels[stages], self.chip, values, self.dtype, stages, warps)
+        if not self.merging:
+            return first
+        then = predict(self.merging[stages], self.chip, values, self.dtype, stages, warps)
+        both = {name: getattr(first, name) + getattr(then, name) for name in ("load", "save", "hbm", "seconds")}
+        larger = {
+            name: np.maximum(getattr(first, name), getattr(then, name)) for name in ("smem", "registers", "per_thread")
+        }
+        return replace(first, **both, **larger)
 
     def grid(self) -> tuple[dict[str, Any], dict[str, int]]:
         """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out."""
@@ -255,12 +299,11 @@ class _Search:
 
         options = self.options()
         smallest = {name: values[0] for name, values in options.items()}
-        kernel = self.kernels[self.least]
         for name, values in options.items():
             tried = {**self.sizes, **smallest, name: np.array(values, dtype=np.int64)}
             fit_at_all = np.zeros(len(values), dtype=bool)
             for warps in WARPS:
-                fit_at_all |= np.broadcast_to(fits(kernel, self.chip, tried, warps), fit_at_all.shape)
+                fit_at_all |= np.broadcast_to(self.fitting(self.least, tried, warps), fit_at_all.shape)
             options[name] = [v for v, ok in zip(values, fit_at_all, strict=True) if ok]
             if not options[name]:
                 raise self.refusal(smallest)
@@ -276,7 +319,7 @@ class _Search:
 
     def refusal(self, smallest: Mapping[str, int]) -> DoesNotFit:
         """Why nothing fits: what each array of the smallest tile takes, where it is too much."""
-        kernel, values = self.kernels[self.least], {**self.sizes, **smallest}
+        kernel, values = self.kernels[self.least], self.full({**self.sizes, **smallest})
         chip = self.chip
         limits = {
             LEVEL: (f"{chip.smem_per_block:,} bytes of SMEM a thread block", chip.smem_per_block),
@@ -305,14 +348,14 @@ class _Search:
 
         grid, smallest = self.grid()
         found = []
-        for stages, kernel in self.kernels.items():
+        for stages in self.kernels:
             for warps in WARPS:
                 values = {**self.sizes, **grid}
-                ok = np.atleast_1d(fits(kernel, self.chip, values, warps))
+                ok = np.atleast_1d(self.fitting(stages, values, warps))
                 if not ok.any():
                     continue
                 kept = {name: axis[ok] for name, axis in grid.items()}
-                timing = predict(kernel, self.chip, {**self.sizes, **kept}, self.dtype, stages, warps)
+                timing = self.predicted(stages, {**self.sizes, **kept}, warps)
                 found.append((stages, warps, kept, timing))
         if not found:
             raise self.refusal(smallest)
@@ -355,13 +398,12 @@ class _Search:
 
     def _plan(self, chosen: _Choice, fewest: _Choice, count: int) -> Plan:
         timing, chip = chosen.timing, self.chip
-        kernel = self.kernels[chosen.stages]
         values = {**self.sizes, **chosen.tiles}
         threads = 32 * chosen.warps
         per_thread = int(chosen.get("per_thread"))
-        seconds, hbm = chosen.get("seconds"), int(chosen.get("hbm"))
-        work = flops(kernel, values)
-        moved = int(chosen.moved)
+        seconds, hbm = chosen.get("seconds"), round(chosen.get("hbm"))
+        work = flops(self.whole, values)
+        moved = round(chosen.moved)
         parts = {name: _at(numbers, chosen.place) for name, numbers in timing.parts.items()}
         limit = chip.tensor.get(self.dtype, 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
         used = work / seconds / limit if work else hbm / seconds / chip.hbm_bytes_per_s
@@ -378,8 +420,8 @@ class _Search:
             resident=int(chosen.get("resident")),
             groups=int(chosen.get("groups")),
             waves=int(chosen.get("waves")),
-            load_bytes=int(chosen.get("load")),
-            save_bytes=int(chosen.get("save")),
+            load_bytes=round(chosen.get("load")),
+            save_bytes=round(chosen.get("save")),
             hbm_bytes=hbm,
             flops=work,
             intensity=work / moved if moved else 0.0,
@@ -388,7 +430,7 @@ class _Search:
             utilisation=used,
             parts_s=parts,
             least_traffic=self._given_up(chosen, fewest),
-            proof=self._proof(kernel, chosen, values),
+            proof=self._proof(chosen, values),
             candidates=count,
         )
 
@@ -426,12 +468,17 @@ class _Search:
             why = f"{verdict} ({'; '.join(reasons)})"
         return LeastTraffic(dict(fewest.tiles), int(fewest.moved), ratio, slower, why)
 
-    def _proof(self, kernel: Kernel, chosen: _Choice, values: Mapping[str, int]) -> Proof:
+    def _proof(self, chosen: _Choice, values: Mapping[str, int]) -> Proof:
         """That shared memory and registers suffice for this tile and every smaller one, remainders included."""
         chip, threads = self.chip, 32 * chosen.warps
         room = 4 * threads * (int(chosen.get("per_thread")) - OVERHEAD)
-        level = prove_bound([m.total for m in kernel.moments[LEVEL]], chip.smem_per_block, values)
-        registers = prove_bound([m.total for m in kernel.moments[REGISTERS]], room, values)
+        kernels = [self.kernels[chosen.stages], *(self.merging[s] for s in (chosen.stages,) if self.merging)]
+        single = self.parted.single if self.parted else ()
+        moments = {
+            place: [m.total.without(single) for k in kernels for m in k.moments[place]] for place in (LEVEL, REGISTERS)
+        }
+        level = prove_bound(moments[LEVEL], chip.smem_per_block, values)
+        registers = prove_bound(moments[REGISTERS], room, values)
         return Proof(
             f"SMEM: {level.statement}; registers: {registers.statement}; whatever the other sizes",
             level.seconds + registers.seconds,

@@ -98,3 +98,27 @@ def test_what_parts_cost() -> None:
 def test_parts_of_several_lengths_are_not_counted() -> None:
     with pytest.raises(cd.SizeError, match="expected parts of one length"):
         count(split("product by a c"), {"a": 2, "x": 7, "c": 2}, {"p_x": 2})
+
+
+def test_fit_splits_where_there_are_few_groups() -> None:
+    from catdiag.cost.plan import fit
+    from catdiag.partial import joined
+
+    diagram = split("lookup by q")
+    sizes = {"q": 16, "x": 65536, "d": 128, "v": 128}
+    plan, whole = fit(diagram, "H100", sizes, dtype="bf16"), fit(joined(diagram), "H100", sizes, dtype="bf16")
+    parts = plan.tiles["p_x"]
+    assert parts > 1 and plan.groups == parts * -(-16 // plan.tiles["g_q"])
+    assert plan.time_s < whole.time_s / 2 and plan.flops == whole.flops
+    assert set(plan.tiles) == {"p_x", "g_q", "s_x"}
+    moved = io(diagram, dtype="bf16", accumulators="registers")
+    put = {symbol(s): n for s, n in {**sizes, **plan.tiles}.items()}
+    assert plan.load_bytes == moved.load.subs(put) and plan.save_bytes == moved.save.subs(put)
+    assert "p_x" not in plan.proof.statement
+
+
+def test_fit_does_not_split_where_there_are_groups_enough() -> None:
+    from catdiag.cost.plan import fit
+
+    plan = fit(split("lookup by q"), "H100", {"q": 131072, "x": 8192, "d": 64, "v": 64}, dtype="bf16")
+    assert plan.tiles["p_x"] == 1
