@@ -43,14 +43,12 @@ class Verdict:
 class Form:
     """One way to put a claim, as a wire of truth values: proved, it gives the claim, on conditions if there are any.
 
-    `lemmas` are equations that say so, where the wire does not say the claim itself, and `also` are wires that have to
-    be true for it too.
+    `lemmas` are equations that say so, where the wire does not say the claim itself.
     """
 
     wire: int
     lemmas: tuple[tuple[Diagram, Diagram], ...] = ()
     conditions: tuple[str, ...] = ()
-    also: tuple[int, ...] = ()
 
 
 class Claims:
@@ -134,11 +132,7 @@ class Claims:
                 goal = goal or found.goal
                 if found.theorem is None or not (made := self._with_lemma(found, form)):
                     continue
-                others = [self._attempt(*sides(w), assume, further).theorem for w in form.also]
-                if None in others:
-                    continue
-                made = replace(made, lemmas=(*made.lemmas, *(t for t in others if t is not None)))
-                if made.proved:
+                if made.proved or form.conditions:
                     return made
                 best = best or made
             if best is not None:

@@ -201,7 +201,7 @@ class Derivation:
                 found = found.stream(names) if kind == "stream" else found.group(names)
         return found
 
-    @cached_property
+    @property
     def advice(self) -> tuple[str, ...]:
         """What to do about exponentials that are not bounded, a line for each that the user wrote.
 
@@ -337,9 +337,16 @@ class Derivation:
         """
         from catdiag.rewrite.stability import stability
 
-        return stability(self.diagram, self._claims(limit))
+        if limit not in self._stability:
+            self._stability[limit] = stability(self.diagram, self._claims(limit))
+        return self._stability[limit]
 
     @cached_property
+    def _stability(self) -> dict[float | None, Stability]:
+        """What was found of exponentials, by the time that each was given."""
+        return {}
+
+    @property
     def stable(self) -> bool:
         """Whether the argument of every exponential is proved to be at most 0, so that none overflows."""
         return self.stability().proved

@@ -301,13 +301,12 @@ class _Reading:
         plain = Form(self._or(unused, within), lemmas)
         before, after = (self._stands_in(w) for w in node.inputs)
         if before is not None and spare is None:
-            number = add.add(const_box(before[1]), ())
             bottom = self._is_bottom(self.now[before[0]])
             low = self.said(before[2])
             high = self.said(node.inputs[1] if after is None else after[0])
             here = f"{high}{'' if after is None else ' = -∞ or'} ≥ {low} wherever {self.said(before[0])} = -∞"
-            rest = self._or(add.map("not", bottom), self._or(add.map("lt", b, number), within))
-            yield Form(self._or(bottom, within), lemmas, (here,), (rest,))
+            rest = _stand_in(add.types[self.now[before[0]]], before[1], add.types[b])
+            yield Form(self._or(bottom, within), (*lemmas, rest), (here,))
         elif after is not None and add.types[top].element == "extended":
             # Where nothing is above minus infinity no argument is: said first, which makes the proof short.
             yield Form(self._or(unused, self._or(self._is_bottom(top), within)), lemmas)
@@ -382,3 +381,14 @@ def _lemmas(
             each = made.add(reduce_box("all", name, made.types[each]), (each,))
         found.append((each, made.map("le", greatest(made, counted, over), 1)))
     return tuple((made.diagram([v], names, "each"), made.diagram([w], names, "a ≤ b")) for v, w in found)
+
+
+def _stand_in(top: ArrayType, number: Fraction, b: ArrayType) -> tuple[Diagram, Diagram]:
+    """For all b that are real: where a number stands for a maximum of -∞, it is at most b, or b is below the number."""
+    made = Assembly([top, ArrayType(b.axes)])
+    low, bottom = made.add(const_box(number), ()), made.add(const_box(None), ())
+    empty = made.map("eq", 0, bottom)
+    within = made.map("le", made.map("where", empty, low, 0), 1)
+    claim = made.map("or", made.map("not", empty), made.map("or", made.map("lt", 1, low), within))
+    names = ("maximum", "b")
+    return made.diagram([truth(made, claim)], names, "true"), made.diagram([claim], names, "low ≤ b, or b < low")

@@ -43,23 +43,11 @@ def beside_one(S: Any, V: Any) -> Any:
     return cd.sum(cd.exp(S) * V, "x") / (1 + cd.sum(cd.exp(S), "x"))
 
 
-def entropy(S: Any, V: Any) -> Any:
-    P = cd.exp(S) / cd.sum(cd.exp(S), "x")
-    return cd.sum(P * cd.log(P) * V, "x")
-
-
-def by_a_root(S: Any, V: Any) -> Any:
-    E = cd.exp(S)
-    return cd.sum(E * V, "x") / cd.sqrt(cd.sum(E * E, "x"))
-
-
 def logarithm(S: Any, V: Any) -> Any:
     return cd.log(cd.sum(cd.exp(S), "x")) - cd.log(cd.sum(cd.exp(V), "x"))
 
 
-COMPONENTS = {
-    quotient: 3, two_sums: 6, several: 5, beside_one: 3, entropy: 4, by_a_root: 3, logarithm: 4,
-}  # fmt: skip
+COMPONENTS = {quotient: 3, two_sums: 6, several: 5, beside_one: 3, logarithm: 4}
 
 
 def written(function: Callable[[Any, Any], Any], signature: str = "q x, q x -> q") -> Diagram:
