@@ -32,6 +32,8 @@ class Verdict:
     conditions: tuple[str, ...] = ()
     counterexample: Counterexample | None = field(default=None, compare=False)
     goal: str = ""
+    large: bool = False
+    """Whether the proof stopped at a goal that is too large, so that more would not help."""
 
     @property
     def proved(self) -> bool:
@@ -68,17 +70,18 @@ class Claims:
         assume: Sequence[str] | None = None,
         beside: Sequence[int] = (),
         granted: bool = False,
+        further: bool = True,
     ) -> Verdict:
         """The verdict on a claim, which the wire `literal` says and each of the forms is another way to put.
 
         The wires `beside` are ones whose definedness is taken for granted where it is needed for the claim to be
         defined, or from the start if it is `granted`. `assume` are the assumptions about sizes, if not the ones given
-        at first.
+        at first. With `further`, what is not found at once is looked for.
         """
         from catdiag.prove.api import Interrupted, in_time
 
         assumed = self.assume if assume is None else tuple(assume)
-        work = partial(self._decide, assembly, names, forms, literal, title, assumed, beside, granted)
+        work = partial(self._decide, assembly, names, forms, literal, title, assumed, beside, granted, further)
         try:
             return in_time(self.limit, title, work)
         except Interrupted as error:
@@ -116,20 +119,21 @@ class Claims:
         assume: tuple[str, ...],
         beside: Sequence[int],
         granted: bool,
+        further: bool,
     ) -> Verdict:
         def sides(wire: int, others: Sequence[int] = ()) -> tuple[Diagram, Diagram]:
             true = truth(assembly, wire)
             return (assembly.diagram([*others, true], names, "true"), assembly.diagram([*others, wire], names, title))
 
         best: Verdict | None = None
-        goal = ""
-        for further in (False, True):
+        goal, large = "", False
+        for more in (False, True) if further else (False,):
             for form in forms:
-                found = self._attempt(*sides(form.wire, beside if granted else ()), assume, further)
+                found = self._attempt(*sides(form.wire, beside if granted else ()), assume, more)
                 if found.verdict == "conditional" and beside and not granted:
-                    again = self._attempt(*sides(form.wire, beside), assume, further)
+                    again = self._attempt(*sides(form.wire, beside), assume, more)
                     found = again if again.proved else found
-                goal = goal or found.goal
+                goal, large = goal or found.goal, large or found.large
                 if found.theorem is None or not (made := self._with_lemma(found, form)):
                     continue
                 if made.proved or form.conditions:
@@ -137,10 +141,12 @@ class Claims:
                 best = best or made
             if best is not None:
                 return best
-            refuted = self._refuted(*sides(literal, beside if granted else ()), assume, 200 if further else 6)
+            refuted = self._refuted(*sides(literal, beside if granted else ()), assume, 200 if more else 6)
             if refuted is not None:
                 return refuted
-        return Verdict("undecided", goal=goal)
+            if large:
+                break
+        return Verdict("undecided", goal=goal, large=large)
 
     def _with_lemma(self, found: Verdict, form: Form) -> Verdict | None:
         """A form that was proved, with its lemmas; None where one was not proved."""
@@ -179,7 +185,7 @@ class Claims:
         try:
             theorem = certify_equation(self.ask, left, right, assume, further=further)
         except Open as error:
-            return Verdict("undecided", goal=error.goal)
+            return Verdict("undecided", goal=error.goal, large=error.large)
         except KernelError as error:
             return Verdict("undecided", goal=str(error))
         return Verdict("conditional" if theorem.conditional else "proved", theorem, conditions=theorem.conditions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from catdiag.boxes import Box, Fold, Map
 from catdiag.diagram import Diagram
@@ -39,6 +40,10 @@ class Divisor:
         if v.verdict == "conditional":
             return f"{self.name}: proved where the program is defined"
         return f"{self.formula} ≠ 0: a hypothesis"
+
+
+SHORT = 3.0
+"""The most seconds for the sign of a divisor: one that is not found to be positive is a hypothesis anyway."""
 
 
 def loops(diagram: Diagram) -> tuple[Diagram, list[int]]:
@@ -169,14 +174,32 @@ def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
 
 
 def _positive(flat: Diagram, wire: int, claims: Claims) -> Verdict:
+    from catdiag.prove.api import Interrupted, in_time
+
+    limit = SHORT if claims.limit is None else min(SHORT, claims.limit)
+    within = Claims(claims.ask, claims.assume, None)
+    try:
+        return in_time(limit, "a divisor", partial(_positive_where_defined, flat, wire, within))
+    except Interrupted as error:
+        return Verdict("interrupted", goal=error.message)
+
+
+def _positive_where_defined(flat: Diagram, wire: int, claims: Claims) -> Verdict:
     assembly = Assembly(flat.dom.arrays)
     now, outputs = assembly.put(flat, range(len(flat.dom)), _state_of)
     claim = assembly.map("lt", assembly.number(0), now[wire])
-    found = claims.decide(assembly, flat.input_names, [Form(claim)], claim, "0 < divisor", None)
-    if found.proved:
-        return found
-    given = claims.decide(assembly, flat.input_names, [Form(claim)], claim, "0 < divisor", None, outputs, True)
-    return replace(given, verdict="conditional", conditions=given.theorem.defined) if given.theorem else found
+    forms, names, title = [Form(claim)], flat.input_names, "0 < divisor"
+    # Where the program is defined it is not 0 at least; what is found at once comes before what takes long.
+    for further in (False, True):
+        found = claims.decide(assembly, names, forms, claim, title, further=further)
+        if found.proved:
+            return found
+        given = claims.decide(assembly, names, forms, claim, title, beside=outputs, granted=True, further=further)
+        if given.theorem is not None:
+            return replace(given, verdict="conditional", conditions=given.theorem.defined)
+        if found.verdict == "refuted" or given.large:
+            break
+    return found
 
 
 def _state_of(box: Box) -> Diagram | None:
