@@ -206,10 +206,13 @@ def _mentioned(size: Any) -> set[str]:
     return {size} if isinstance(size, str) else set()
 
 
-def certify(ask: Ask, statement: dict[str, Any], further: bool = True) -> Theorem:
+def certify(
+    ask: Ask, statement: dict[str, Any], further: bool = True, earlier: dict[str, Any] | None = None
+) -> Theorem:
     """The theorem of a statement: a certificate is found, then checked afresh, with a witness where one is found.
 
-    With `further`, more is tried than normal forms, which takes long where the statement is false.
+    With `further`, more is tried than normal forms, which takes long where the statement is false. With a certificate
+    of `earlier`, what proves the loops of that one is tried first.
     Raises `find.Open` if no certificate is found, SoundnessError if what was proved is false on an input.
     """
     from catdiag.kernel.check import Checker
@@ -217,7 +220,7 @@ def certify(ask: Ask, statement: dict[str, Any], further: bool = True) -> Theore
     from catdiag.prove.witness import examined
 
     start = time.perf_counter()
-    certificate = find(ask, statement, further)
+    certificate = find(ask, statement, further, earlier)
     checker = Checker(ask)
     checked = checker.check(certificate)
     witness = examined(statement, checker.hypotheses)
@@ -234,6 +237,7 @@ def certify_equation(
     assume: Sequence[str] = (),
     through: Sequence[tuple[int, int]] = (),
     further: bool = True,
+    earlier: dict[str, Any] | None = None,
 ) -> Theorem:
     """`certify` for two diagrams, which may have uninterpreted boxes: the equation is cut at these (`prove.cut`).
 
@@ -245,7 +249,7 @@ def certify_equation(
     from catdiag.prove.find import Open
 
     if not through and not has_generators(f) and not has_generators(g):
-        return certify(ask, statement_of(f, g, assume), further)
+        return certify(ask, statement_of(f, g, assume), further, earlier)
 
     def equal(a: Diagram, b: Diagram) -> bool:
         try:

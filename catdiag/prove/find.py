@@ -7,15 +7,17 @@ record is then checked by a plain `Checker`, so that nothing here is trusted.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catdiag.kernel.check import FORMAT, VERSION, Checker
 from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
 from catdiag.kernel.defined import Obligation
-from catdiag.kernel.judge import Json, closes
+from catdiag.kernel.judge import Json, Judge, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import BOT, TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
+from catdiag.prove import again
 from catdiag.prove.cases import Meeting
 from catdiag.prove.kept import Decided, Kept, parts_of, shapes
 from catdiag.prove.linear import combination
@@ -46,9 +48,14 @@ class Open(Exception):
 class Finder(Checker):
     """A checker that finds the proofs it is asked to check."""
 
-    def __init__(self, ask: Ask, further: bool = False, brief: bool = False) -> None:
+    def __init__(
+        self, ask: Ask, further: bool = False, brief: bool = False, earlier: Mapping[str, Json] | None = None
+    ) -> None:
         super().__init__(ask)
         self.folds: list[dict[str, Any]] = []
+        # Proofs of loops, by what determines these; and of parts of records, by the records that they may fill.
+        self._earlier, self._loop = dict(earlier or {}), ""
+        self._hints: dict[int, Json] = {}
         self._splits = 0
         # Whether normal forms that keep cases are all that is tried where there are any; whether there were.
         self.brief, self.met_cases = brief, False
@@ -58,11 +65,21 @@ class Finder(Checker):
     def fold_proof(self) -> Json:
         """A new record for the next fold."""
         self.folds.append({})
+        self._hints[id(self.folds[-1])] = self._earlier.get(self._loop, {})
+        self._earlier.setdefault(self._loop, self.folds[-1])
         return self.folds[-1]
+
+    def _fold(self, node: Json, assume: tuple[Fact, ...], scope: frozenset[str], places: frozenset[int]) -> None:
+        self._loop = again.key(node)
+        super()._fold(node, assume, scope, places)
 
     def item(self, proof: Json, name: str, key: int | str) -> Json:
         """A new record for a part of a proof."""
         record: dict[str, Any] = _record(proof).setdefault(name, {}).setdefault(str(key), {})
+        hint = self._hints.get(id(proof), {}).get(name, {}).get(str(key), {})
+        self._hints.pop(id(record), None)
+        if hint:
+            self._hints[id(record)] = hint
         return record
 
     def proof_of(self, certificate: Json) -> dict[str, Any]:
@@ -78,7 +95,7 @@ class Finder(Checker):
         if _plain(ctx, condition):
             return
         record = _record(proof)
-        if self._turns(ctx, condition, record):
+        if self._as_before(ctx, condition, record) or self._turns(ctx, condition, record):
             return
         goal = Open(show(condition), condition)
         distinctions = [shapes(a) for a in condition.args]
@@ -125,6 +142,19 @@ class Finder(Checker):
             raise goal
         elif not self._meets(ctx, condition, record):
             self._by_condition(ctx, condition, record, goal)
+
+    def _as_before(self, ctx: Context, condition: Term, record: dict[str, Any]) -> bool:
+        """Whether a proof that was found before, of a part of a loop like this one, is one here too."""
+        hint = self._hints.pop(id(record), {})
+        if record or not hint:
+            return False
+        copy = json.loads(json.dumps(hint))
+        try:
+            Judge(self._ask).holds(ctx, condition, copy)
+        except (KernelError, RecursionError):
+            return False
+        record.update(json.loads(json.dumps(hint)))
+        return True
 
     def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[str]) -> Term:
         """A condition in normal forms that keep cases, and its proof if it is found to hold by them."""
@@ -374,15 +404,16 @@ def _record(proof: Json) -> dict[str, Any]:
     return proof
 
 
-def find(ask: Ask, statement: Mapping[str, Any], further: bool = False) -> dict[str, Any]:
+def find(ask: Ask, statement: Mapping[str, Any], further: bool = False, earlier: Json | None = None) -> dict[str, Any]:
     """A certificate for a statement. Raises Open with the goal at which the search stopped.
 
-    With `further`, more is tried than normal forms, which takes long where the statement is false.
+    With `further`, more is tried than normal forms, which takes long where the statement is false. With a certificate
+    of `earlier`, what proves its loops is tried on those that are here.
     Every part of the certificate is plain data. It proves nothing until a `Checker` accepts it.
     """
     # What is cheap comes first; it fails at the first goal that needs more.
     for brief in (True, False):
-        finder = Finder(ask, further, brief)
+        finder = Finder(ask, further, brief, again.of_earlier(statement, earlier))
         proof: dict[str, Any] = {}
         certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
         try:

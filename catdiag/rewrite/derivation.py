@@ -302,7 +302,9 @@ class Derivation:
         from catdiag.solvers.z3 import SolverInterrupted
 
         try:
-            theorem = certify_equation(self.ask, source or self.source, diagram, self.assume, further=further)
+            earlier = self.theorem.certificate if self.steps else None
+            left = source or self.source
+            theorem = certify_equation(self.ask, left, diagram, self.assume, further=further, earlier=earlier)
         except Open as error:
             raise _NotProved(error.goal) from error
         except SolverInterrupted as error:
