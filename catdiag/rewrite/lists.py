@@ -7,7 +7,7 @@ A state is reachable if it is the state of some list. So a claim about all reach
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -21,14 +21,14 @@ from catdiag.views import Read, View, plus
 Instead: TypeAlias = Callable[[Box], "Diagram | None"]
 
 
-def resized(diagram: Diagram, sizes: dict[str, Size]) -> Diagram:
-    """A diagram with other sizes for symbols.
+def resized(diagram: Diagram, sizes: Mapping[str, Size], axes: Sequence[Axis] = ()) -> Diagram:
+    """A diagram with other sizes for symbols; `axes` are those that are known by their parts too.
 
     >>> from catdiag.diagram import id
     >>> resized(id(Ty(ArrayType((Axis("x"),)))), {"x": ("+", "a", "b")}).dom
     Ty(ArrayType(axes=(Axis('x', ('+', 'a', 'b')),), element='real'))
     """
-    return Unifier(sizes=dict(sizes)).diagram(diagram)
+    return Unifier({axis.name: axis for axis in axes}, dict(sizes)).diagram(diagram)
 
 
 def opened(diagram: Diagram) -> Diagram:
@@ -49,11 +49,12 @@ def _with(diagram: Diagram, instead: Instead) -> Diagram:
 
 def whole(box: Box) -> Diagram:
     """What a loop or group is on whole axes."""
-    op, sizes = box.op, _sizes(box)
+    op, known = box.op, {axis.name: axis for ty in box.dom for axis in ty.axes}
     if isinstance(op, Fold):
-        return resized(op.state, {op.block: sizes[op.axis]})
+        return resized(op.state, {op.block: known[op.axis].size}, [known[op.axis]])
     assert isinstance(op, Group)
-    return resized(op.body, {local: sizes[name] for name, local in op.tiles})
+    sizes = {local: known[name].size for name, local in op.tiles}
+    return resized(op.body, sizes, [known[name] for name, _ in op.tiles])
 
 
 def can_cut(box: Box) -> bool:
