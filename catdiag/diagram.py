@@ -227,14 +227,15 @@ class Diagram:
 
         return run(self, arrays, tiles, sizes=sizes)
 
-    def stream(self, axis: str, by: Fold | None = None) -> Derivation:
+    def stream(self, axis: str, by: Fold | None = None, passes: int = 1) -> Derivation:
         """The diagram with `axis` streamed through a loop, as a `Derivation` with its theorem.
 
-        By a fold that is found, or by the one that is given. Raises NotStreamable, and as `Derivation.stream` does.
+        By a fold that is found, or by the one that is given; in at most `passes` loops, one after the other. Raises
+        NotStreamable, and as `Derivation.stream` does.
         """
         from catdiag.rewrite.derivation import Derivation
 
-        return Derivation.start(self).stream(axis, by)
+        return Derivation.start(self).stream(axis, by, passes)
 
     def split(self, axis: str, parts: str | None = None) -> Derivation:
         """The diagram with `axis` streamed in several parts at once, as a `Derivation` with its theorem.

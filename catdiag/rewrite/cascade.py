@@ -25,40 +25,69 @@ class Cascade(Rules):
         super().__init__(terms, axis, mode)
         self.outside: set[int] = set()
         self.outputs: tuple[int, ...] = ()
+        self.postponed: set[int] = set()
+        self.refusals: list[NotStreamable] = []
+
+    def read(self, diagram: Diagram, patient: bool = False) -> None:
+        """Reads the boxes of a flat diagram; raises NotStreamable.
+
+        Where `patient`, boxes that cannot be streamed, and all that depend on them, are left for later: `postponed` are
+        the diagram's wires that they make, `refusals` the reasons.
+        """
+        for node in diagram.graph.nodes:
+            first = len(self.image)
+            waits = any(w in self.postponed for w in node.inputs)
+            if not waits:
+                try:
+                    self._read(node)
+                    continue
+                except NotStreamable as error:
+                    if not patient:
+                        raise
+                    self.refusals.append(error)
+            made = self.terms.add(node.box, [self.image[w] for w in node.inputs])
+            self.image[first:] = range(made, made + len(node.box.cod))
+            self.postponed.update(range(first, len(self.image)))
+
+    def _read(self, node: Node) -> None:
+        self.here = node.box
+        if self._reduces(node):
+            self.image.append(self._reduction(node))
+            return
+        inputs = [self.image[w] for w in node.inputs]
+        first = self.terms.add(node.box, inputs)
+        wires = range(first, first + len(node.box.cod))
+        mixed = [w for w in wires if self.has_axis(w) and self.terms.late[w]]
+        takes = any(self.has_axis(w) for w in inputs)
+        if not self._is_weaved(node.box) and (takes or any(map(self.has_axis, wires))):
+            if any(self.terms.late[w] for w in wires):
+                self._refuse_mixer(node)
+            self.outside.update(wires)
+        if self._is_view(node.box, inputs):
+            self.outside.update(wires)
+        self.image.extend(wires)
+        if mixed and mixed[0] not in self.forms:
+            form = self._form(node, mixed[0])
+            self.forms[mixed[0]] = form
+            if not isinstance(form, Refused) and len(form) == 1 and self.is_selection(form[0]):
+                self.image[-1] = self.emit(form)
+
+    def kept(self, diagram: Diagram) -> NotStreamable:
+        """The refusal of a result that keeps the axis."""
+        place = next(k for k, ty in enumerate(diagram.cod) if self.axis in ty.names)
+        wire = self.image[diagram.graph.outputs[place]]
+        known = f" (it depends on {self._depends(wire)})" if self.terms.late[wire] else ""
+        return NotStreamable(
+            f"cannot stream axis {self.axis!r}: the result {diagram.cod[place]} keeps it{known}, and a stream ends in "
+            f"statistics that are free of its axis; reduce the result over {self.axis!r}, or group it instead"
+        )
 
     def analyse(self, diagram: Diagram) -> None:
         """Reads a flat diagram; raises NotStreamable."""
-        graph = diagram.graph
-        for node in graph.nodes:
-            self.here = node.box
-            if self._reduces(node):
-                wire = self._reduction(node)
-                self.image.append(wire)
-                continue
-            inputs = [self.image[w] for w in node.inputs]
-            first = self.terms.add(node.box, inputs)
-            wires = range(first, first + len(node.box.cod))
-            mixed = [w for w in wires if self.has_axis(w) and self.terms.late[w]]
-            takes = any(self.has_axis(w) for w in inputs)
-            if not self._is_weaved(node.box) and (takes or any(map(self.has_axis, wires))):
-                if any(self.terms.late[w] for w in wires):
-                    self._refuse_mixer(node)
-                self.outside.update(wires)
-            if self._is_view(node.box, inputs):
-                self.outside.update(wires)
-            self.image.extend(wires)
-            if mixed and mixed[0] not in self.forms:
-                form = self._form(node, mixed[0])
-                self.forms[mixed[0]] = form
-                if not isinstance(form, Refused) and len(form) == 1 and self.is_selection(form[0]):
-                    self.image[-1] = self.emit(form)
-        for place in range(len(graph.outputs)):
-            if self.axis in diagram.cod[place].names:
-                raise NotStreamable(
-                    f"cannot stream axis {self.axis!r}: the result {diagram.cod[place]} keeps it, and a stream ends in "
-                    f"statistics that are free of its axis; reduce the result over {self.axis!r}, or group it instead"
-                )
-        self.outputs = tuple(self.image[w] for w in graph.outputs)
+        self.read(diagram)
+        if any(self.axis in ty.names for ty in diagram.cod):
+            raise self.kept(diagram)
+        self.outputs = tuple(self.image[w] for w in diagram.graph.outputs)
         needed = set(self.terms.cone(self.outputs))
         while True:
             more = [

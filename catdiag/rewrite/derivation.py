@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.formula import Found
     from catdiag.rewrite.given import Fold
     from catdiag.rewrite.stability import Stability
+    from catdiag.rewrite.stream import Streamed
     from catdiag.solvers.z3 import Z3
 
 
@@ -77,8 +78,11 @@ class Derivation:
 
     # -- rewrites --------------------------------------------------------------------------------
 
-    def stream(self, axis: str, by: Fold | None = None) -> Derivation:
+    def stream(self, axis: str, by: Fold | None = None, passes: int = 1) -> Derivation:
         """With `axis` run through a loop over blocks of any size, keeping a state that is found here, or given.
+
+        Where one loop does not do, up to `passes` of them follow each other, as few as will do, each with the results
+        of those before it; results that keep the axis are then made by the last pass, tile by tile (`g_x`).
 
         `by` is a `cd.Fold(unit, element, merge, finish, state=…)`, which is proved or refuted. Raises NotStreamable,
         naming the reduction and the reason, where no state is found or proved; AxisError for an unknown axis; and for
@@ -89,15 +93,13 @@ class Derivation:
         >>> print(dot.stream("x").steps[0].found.components[0].name)
         sum1
         """
-        from catdiag.rewrite.stream import candidates
-
         if by is not None:
             return self._stream_by(axis, by)
         base = self.ungrouped if self.ungrouped is not None else self.diagram
-        title = f"{self.source.title or 'it'}.stream({axis!r})"
+        title = f"{self.source.title or 'it'}.stream({axis!r}{f', passes={passes}' if passes > 1 else ''})"
         reasons: list[str] = []
         # Each state is tried by normal forms before more is tried for any.
-        found = list(candidates(base, axis))
+        count, found = _forms(base, axis, passes)
         for candidate, further in [(c, further) for further in (False, True) for c in found]:
             streamed = _titled(candidate.diagram, title)
             try:
@@ -106,7 +108,8 @@ class Derivation:
                 if error.reason not in reasons:
                     reasons.append(error.reason)
                 continue
-            step = Step(f"stream {axis}", streamed, theorem, candidate.found)
+            name = f"stream {axis}" + (f" in {count} passes" if count > 1 else "")
+            step = Step(name, streamed, theorem, candidate.found)
             streamed_only = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step))
             return streamed_only.group(self.groups) if self.groups else streamed_only
         raise NotStreamable(
@@ -499,6 +502,29 @@ class Derivation:
 
 def _names(given: str | Sequence[str]) -> list[str]:
     return [n.strip() for n in given.split(",") if n.strip()] if isinstance(given, str) else list(given)
+
+
+def _forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
+    """The fewest passes that will do, `passes` at most, and the forms in which they do; raises NotStreamable."""
+    from catdiag.rewrite.passes import offer, plans
+    from catdiag.rewrite.stream import candidates
+
+    if passes < 1:
+        raise NotStreamable(f"{passes} passes over axis {axis!r} read nothing: expected 1 or more")
+    try:
+        return 1, list(candidates(diagram, axis))
+    except NotStreamable as error:
+        reason = error
+    try:
+        if passes > 1:
+            count, forms = plans(diagram, axis, passes)
+            return count, list(forms)
+    except NotStreamable as error:
+        reason = error
+    more = offer(diagram, axis, passes)
+    if more is None:
+        raise reason
+    raise NotStreamable(f"{reason.message}; in {more} passes it can be: .stream({axis!r}, passes={more})", reason.line)
 
 
 class _NotProved(Exception):

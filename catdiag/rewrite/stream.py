@@ -95,33 +95,33 @@ def find(diagram: Diagram, axis: str) -> Streamed:
     return next(candidates(diagram, axis))
 
 
-def candidates(diagram: Diagram, axis: str) -> Iterator[Streamed]:
+def candidates(diagram: Diagram, axis: str, taken: Collection[str] = ()) -> Iterator[Streamed]:
     """The streamed forms of a diagram along an axis, in order of preference.
 
     They differ in how exponentials are stabilised: whether a repair is defined on every block is for
-    the prover to decide. Raises as `find` does.
+    the prover to decide. No component has a name in `taken`. Raises as `find` does.
     """
     try:
-        yield from _candidates(last_over(inline(diagram), axis), axis)
+        yield from _candidates(last_over(inline(diagram), axis), axis, taken)
     except NotStreamable:
         # Rows are added up last where what is streamed of each row cannot be told from their sum.
-        yield from _candidates(inline(diagram), axis)
+        yield from _candidates(inline(diagram), axis, taken)
 
 
-def _candidates(flat: Diagram, axis: str) -> Iterator[Streamed]:
+def _candidates(flat: Diagram, axis: str, taken: Collection[str]) -> Iterator[Streamed]:
     node = _group_around(flat, axis)
     if node is not None:
-        for inner in candidates(_body(node), axis):
+        for inner in candidates(_body(node), axis, taken):
             yield _in_group(flat, node, inner)
         return
-    streamed = _axis_of(flat, axis)
+    streamed = axis_of(flat, axis)
     seen: list[tuple[object, ...]] = []
     cascades = dict(_cascades(flat, streamed))
     for mode in FALLING if cascades[MODES[0]].falls() else MODES:
         if mode not in cascades:
             continue
         cascade = cascades[mode]
-        made = _Loop(cascade, flat).streamed()
+        made = _Loop(cascade, flat, taken).streamed()
         key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
         if not any(key == other for other in seen):
             seen.append(key)
@@ -141,7 +141,8 @@ def _cascades(diagram: Diagram, axis: Axis) -> Iterator[tuple[str, Cascade]]:
         yield mode, cascade
 
 
-def _axis_of(diagram: Diagram, name: str) -> Axis:
+def axis_of(diagram: Diagram, name: str) -> Axis:
+    """The axis of a name, of an array of the diagram; raises AxisError where none has it."""
     axes: dict[str, Axis] = {}
     for ty in diagram.graph.wire_types():
         for axis in ty.axes:
@@ -187,14 +188,14 @@ def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
 class _Loop:
     """The loop of a cascade: its inputs, its four bodies, and the diagram around it."""
 
-    def __init__(self, cascade: Cascade, diagram: Diagram) -> None:
+    def __init__(self, cascade: Cascade, diagram: Diagram, taken: Collection[str] = ()) -> None:
         self.cascade, self.source = cascade, diagram
         self.terms = cascade.terms
         self.axis = cascade.axis
         self.block = local_size("s", cascade.axis, sizes_in(diagram))
         self.local = replace(cascade.streamed, size=self.block, kind="name", parts=())
         self.components = _in_order(cascade)
-        self.names = component_names(self.components, diagram.input_names)
+        self.names = component_names(self.components, (*diagram.input_names, *taken))
         self.states = [self._state_type(c) for c in self.components]
         self.positions = self._positions()
         self.repeated = set(
