@@ -117,9 +117,10 @@ class Fold:
 
     - `parts`: a size symbol; the axis is cut into so many chunks, each folded on its own, and their states are merged
       in order;
-    - `extent`: inputs at a list → two arrays of integers lo and hi; a block that for all their entries ends at or
-      before lo, or begins at or after hi, is not run;
-    - `live`: inputs at a block → an array of truth values; a block for which none is true is not run.
+    - `live`: inputs at a block → an array of truth values; where none is true the block changes no state, and is not
+      run if the loop asks (`asks`), as it must that has no `extent`;
+    - `extent`: inputs at the list → two arrays of integers lo and hi, between which all is that is live; a block that
+      for all their entries ends at or before lo, or begins at or after hi, is not run.
     """
 
     axis: str
@@ -132,6 +133,12 @@ class Fold:
     parts: str | None = None
     extent: Diagram | None = None
     live: Diagram | None = None
+    asks: bool = False
+
+    @property
+    def asked(self) -> Diagram | None:
+        """What the loop asks of each block before it runs it, if anything."""
+        return self.live if self.asks or self.extent is None else None
 
 
 @dataclass(frozen=True)
@@ -185,7 +192,7 @@ def without_bodies(op: Op) -> tuple[Hashable, ...]:
     if isinstance(op, Group):
         return (Group, op.tiles)
     if isinstance(op, Fold):
-        return (Fold, op.axis, op.block, op.components, op.parts, op.extent is None, op.live is None)
+        return (Fold, op.axis, op.block, op.components, op.parts, op.extent is None, op.live is None, op.asks)
     return (op,)
 
 
@@ -472,6 +479,8 @@ def _check_fold(b: Box, op: Fold) -> None:
         body: Diagram = getattr(op, part)
         if body.dom != dom or body.cod != states:
             raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)
+    if op.live is None and op.extent is not None:
+        raise TypeMismatch(f"{b.name} has an extent and no live: expected what is live between its bounds", b.line)
     for part, guide, element, count in (("extent", op.extent, "int", 2), ("live", op.live, "bool", 1)):
         if guide is None:
             continue

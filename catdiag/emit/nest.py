@@ -403,8 +403,8 @@ class _Lowering:
             inputs.append(cuts[arg, ty] if has else arg)
         apart = _apart(step.graph, (*states, *inputs))
         self.need([v for v in inputs if v.origin not in apart])
-        if op.live is not None:
-            (live,) = self.inside(inline(op.live), inputs)
+        if op.asked is not None:
+            (live,) = self.inside(inline(op.asked), inputs)
             self.body.append(Unless(live))
         new = self.inside(step, (*states, *inputs))
         self.body.append(Carry(tuple(states), new))

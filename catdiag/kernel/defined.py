@@ -15,6 +15,7 @@ the binders around. What is owed:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 
 from catdiag.kernel.context import Context, Fact, fresh, negate, nonzero, real
 from catdiag.kernel.terms import ZERO, Data, KernelError, Term, fn, idx, leaves, open_body, show, substitute
@@ -37,8 +38,18 @@ class Obligation:
         return Fact(self.ranges, self.guards, self.condition)
 
     def saying(self, condition: Term) -> list[Fact]:
-        """Facts for where a condition is known in the same ranges: of a conjunction, each part."""
-        return [Fact(self.ranges, self.guards, c) for c in (condition.args if condition.op == "and" else (condition,))]
+        """Facts for where a condition is known in the same ranges: of a conjunction, each part.
+
+        What is denied of several things together is so in any order of them, which the names of indices decide.
+        """
+        if condition.op == "and":
+            return [Fact(self.ranges, self.guards, c) for c in condition.args]
+        inner, found = condition.args[0] if condition.op == "not" else condition, [condition]
+        if inner is not condition and inner.op in ("lt", "le"):
+            found = [negate(inner)]
+        elif inner is not condition and inner.op in ("and", "or", "eq") and len(inner.args) <= 3:
+            found = [fn("not", fn(inner.op, *order)) for order in permutations(inner.args)]
+        return [Fact(self.ranges, self.guards, c) for c in dict.fromkeys(found)]
 
     def context(self, ctx: Context) -> Context:
         """A context with the ranges and guards. Raises KernelError where an index would have two ranges."""

@@ -10,15 +10,16 @@ the number of blocks, the state after them is `state` of what was read. With `st
 state(b))` proved as well, the same holds of every tree of merges. A step may hold folds over other axes: they mean
 their own state, by their own premises for any block of this one.
 
-**Blocks left out.** A fold may say where its list begins and ends to matter: `extent` gives arrays of numbers lo and
-hi, and it is proved, for a list a + b, that
+**Blocks left out.** A fold may have `live`, truth values of a block, and it is proved that
 
-    a ≤ lo at every index implies state(a) = state(∅)        hi ≤ a at every index implies state(a + b) = state(a)
+    state(a + b) = state(a) where nothing is live in b
 
-So a loop may begin with `unit` at any u that is at most every lo, and stop at any v that is at least every hi: what it
-has is state([0, v)), which is `state` of all. Likewise `live` gives truth values, and where none is true of b,
-state(a + b) = state(a): such a block may be passed over. In these premises an input that is the position along its one
-axis is that, and no fresh array. What is left out owes nothing.
+for any lists a and b. So a block in which nothing is live may be passed over, wherever it stands, and so may a part of
+a tree of merges that has none but such blocks: with a = ∅ its state is unit, and step(unit, b) = state(b). It may also
+have `extent`, arrays of numbers lo and hi, where it is proved that at no x of the whole list with x < lo at all their
+indices, or hi ≤ x at all, anything is live. There an input that is the position along its one axis is that, and no
+fresh array. So a loop may begin at any u that is at most every lo, and stop at any v that is at least every hi. What is
+left out owes nothing.
 
 **Groups (A1).** A group means its body on whole axes once, for fresh arrays and every tile [o, o+l) of an axis,
 the body on the tile is at j, symbol for symbol, the body on the whole at o + j.
@@ -46,6 +47,7 @@ from catdiag.kernel.terms import (
     KernelError,
     Term,
     add,
+    exchanged,
     fn,
     idx,
     leaves,
@@ -209,50 +211,81 @@ class Loops(Judge):
             self._all_met(Context(self.ask, {}, facts, elements), found.owed, proof, f"{name} in range")
         self._all_met(Context(self.ask, {}, assume, elements), first.owed, proof, "state in range")
 
-        def placed(length: Term, start: Term | None = None) -> list[Wire]:
-            return _moved(_placed(inputs_of(arrays, {block: length}), places), axis, start)
-
         if set(node) & set(GUIDES):
             known = (*assume, *self._of_elements(state, add(a, b), assume, elements))
-            both, one, none = (
-                self.meaning(node["state"], placed(n), {block: n}, known, elements, scope).outputs
-                for n in (add(a, b), a, ZERO)
-            )
-            if "extent" in node:
-                given = placed(add(a, b))
-                found = self.meaning(node["extent"], given, {block: add(a, b)}, known, elements, scope)
-                self._all_met(Context(self.ask, {}, known, elements), found.owed, proof, "extent in range")
-                lo, hi = ((w.axes, numeric(w.term)) for w in found.outputs)
-                self._idle("before", Obligation(lo[0], (), fn("le", a, lo[1])), one, none, known, elements, proof)
-                self._idle("after", Obligation(hi[0], (), fn("le", hi[1], a)), both, one, known, elements, proof)
-            if "live" in node:
-                found = self.meaning(node["live"], placed(b, a), {block: b}, known, elements, scope)
-                self._all_met(Context(self.ask, {}, known, elements), found.owed, proof, "live in range")
-                (live,) = found.outputs
-                dead = Obligation(live.axes, (), negate(live.term))
-                self._idle("idle", dead, both, one, known, elements, proof)
+            self._passed_over(node, proof, (whole.outputs, first.outputs), inputs(b, a), known, elements, scope)
+            self._beyond(node, proof, _placed(inputs(add(a, b)), places), known, elements, scope)
         self.consumed(proof)
         self.axioms.add("A10")
         self._tiling()
 
-    def _idle(
+    def _passed_over(
         self,
+        node: Json,
+        proof: Json,
+        states: tuple[list[Wire], list[Wire]],
+        block: list[Wire],
+        known: Facts,
+        elements: Mapping[str, str],
+        scope: frozenset[str],
+    ) -> None:
+        """That a block in which nothing is live changes no state: the states of both lists are those of the first."""
+        (live,) = self._guide(node, "live", block, known, elements, scope)
+        dead = [Obligation(live.axes, (), c) for c in (fn("not", live.term), negate(live.term))]
+        facts = self._knowing(dead, known, elements, self.item(proof, "idle", "live"))
+        equal: dict[Term, Term] = {}
+        for k, (both, first) in enumerate(zip(*states, strict=True)):
+            ctx = Context(self.ask, dict(both.axes), facts, elements)
+            # What was proved of the components before it is used in this one.
+            left, right = numeric(both.term), numeric(first.term)
+            self.holds(ctx, fn("eq", exchanged(left, equal), right), self.item(proof, "idle", f"live {k}"))
+            equal[left] = right
+
+    def _beyond(
+        self,
+        node: Json,
+        proof: Json,
+        whole: list[Wire],
+        known: Facts,
+        elements: Mapping[str, str],
+        scope: frozenset[str],
+    ) -> None:
+        """That nothing is live outside of the extent."""
+        if "extent" not in node:
+            return
+        (live,) = self._guide(node, "live", whole, known, elements, scope)
+        lo, hi = self._guide(node, "extent", whole, known, elements, scope)
+        x = idx(node["axis"])
+        for name, bound, c in (("lo", lo, fn("lt", x, numeric(lo.term))), ("hi", hi, fn("le", numeric(hi.term), x))):
+            if node["axis"] in dict(bound.axes):
+                raise KernelError(f"the extent of a fold has its axis {node['axis']!r}")
+            words = self.item(proof, "idle", name)
+            facts = self._knowing([Obligation(bound.axes, (), c)], known, elements, words)
+            ctx = Context(self.ask, dict(live.axes), facts, elements)
+            self.holds(ctx, negate(live.term), self.item(proof, "idle", f"{name} 0"))
+
+    def _guide(
+        self,
+        node: Json,
         name: str,
-        where: Obligation,
-        left: Sequence[Wire],
-        right: Sequence[Wire],
+        given: list[Wire],
         facts: Facts,
         elements: Mapping[str, str],
-        proof: Json,
-    ) -> None:
-        """That two states of a loop are one, for all lists where something holds of all its indices."""
-        words = self.item(proof, "idle", name)
-        only(words, "facts")
-        facts = (*facts, where.fact())
-        facts += self.derived_facts([where], facts, elements, words)
-        for k, (x, y) in enumerate(zip(left, right, strict=True)):
-            ctx = Context(self.ask, dict(x.axes), facts, elements)
-            self.holds(ctx, fn("eq", numeric(x.term), numeric(y.term)), self.item(proof, "idle", f"{name} {k}"))
+        scope: frozenset[str],
+    ) -> list[Wire]:
+        if name not in node:
+            raise KernelError(f"a fold with an extent has no {name}")
+        sizes = {node["block"]: fold_length(node, given)}
+        found = self.meaning(node[name], given, sizes, facts, elements, scope)
+        if found.owed or (name == "live" and found.outputs[0].term.op not in LOGICAL):
+            raise KernelError(f"{name} of a fold reads only what it is given where that is, and live is a truth value")
+        return found.outputs
+
+    def _knowing(self, where: list[Obligation], facts: Facts, elements: Mapping[str, str], proof: Json) -> Facts:
+        """Facts, and what holds of all its indices, in its own words and in those that a proof gives."""
+        only(proof, "facts")
+        facts += tuple(fact for o in where for fact in o.saying(o.condition))
+        return facts + self.derived_facts(where, facts, elements, proof)
 
     def _of_elements(self, state: Any, length: Term, assume: Facts, elements: Mapping[str, str]) -> list[Fact]:
         """What the state of a list owes of single elements, as facts about a part of the list.

@@ -230,6 +230,20 @@ def substitute(t: Term, leaves: dict[tuple[str, Data], Term]) -> Term:
     return go(t)
 
 
+def exchanged(t: Term, equal: dict[Term, Term]) -> Term:
+    """A term with closed parts replaced by closed terms that are equal to them (congruence)."""
+    if any(u.loose for pair in equal.items() for u in pair):
+        raise KernelError("only closed terms are exchanged")
+    seen: dict[Term, Term] = dict(equal)
+
+    def go(t: Term) -> Term:
+        if t not in seen:
+            seen[t] = rebuild(t, (go(a) for a in t.args)) if t.args else t
+        return seen[t]
+
+    return go(t)
+
+
 def leaves(t: Term, op: str) -> set[str]:
     """The names of the leaves of one kind in a term."""
     found: set[str] = set()

@@ -304,6 +304,8 @@ class Finder(Checker):
             return condition
         if condition.op == "not":
             inner = condition.args[0]
+            if inner.op not in ("real", "lt", "le", "eq"):
+                return search.normal(ctx, condition)
             parts = [search.normal(ctx, a, (0, k)) for k, a in enumerate(inner.args)]
             return fn("not", fn(inner.op, *parts))
         parts = [search.normal(ctx, a, (k,)) for k, a in enumerate(condition.args)]

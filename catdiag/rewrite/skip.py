@@ -2,8 +2,8 @@
 
 Where every reduction of a loop takes the unit for its element unless a condition holds (`support`), a block on which
 it holds nowhere changes no state. The comparisons of the condition with the position along the axis are solved for
-it: they give `extent`, the bounds outside of which no block is run. What they do not say is asked of each block
-at hand: `live`. That neither changes what the loop gives is proved elsewhere.
+it: they give the bounds outside of which no block is run. What they do not say is asked of each block at hand. That
+neither changes what the loop gives is proved elsewhere.
 """
 
 from __future__ import annotations
@@ -82,23 +82,19 @@ def _skipping(node: Node, positions: Sequence[str | None]) -> Fold:
                 node.box.line,
             )
     wanted = support.either(conditions)
-    live: Diagram | None = None
-    extent: Diagram | None = None
-    names = fold.state.input_names
+    terms, names = support.terms, fold.state.input_names
     if isinstance(wanted, bool):
         # No element matters at all: a loop over nothing.
-        zero = support.terms.size(0)
-        extent = body(support.terms, (zero, zero), names)
-    else:
-        bounds = _Bounds(support, positions).of(wanted)
-        if bounds.lo is not None or bounds.hi is not None:
-            block = next(a.size for ty in fold.state.dom for a in ty.axes if a.name == fold.axis)
-            lo = support.terms.size(0) if bounds.lo is None else bounds.lo
-            hi = support.terms.size(block) if bounds.hi is None else bounds.hi
-            extent = body(support.terms, (lo, hi), names)
-        if extent is None or not bounds.whole:
-            live = body(support.terms, (wanted,), names)
-    return replace(fold, extent=extent, live=live)
+        zero, never = terms.size(0), terms.map("lt", terms.size(0), terms.size(0))
+        return replace(fold, live=body(terms, (never,), names), extent=body(terms, (zero, zero), names), asks=False)
+    bounds = _Bounds(support, positions).of(wanted)
+    extent: Diagram | None = None
+    if bounds.lo is not None or bounds.hi is not None:
+        block = next(a.size for ty in fold.state.dom for a in ty.axes if a.name == fold.axis)
+        lo = terms.size(0) if bounds.lo is None else bounds.lo
+        hi = terms.size(block) if bounds.hi is None else bounds.hi
+        extent = body(terms, (lo, hi), names)
+    return replace(fold, live=body(terms, (wanted,), names), extent=extent, asks=not bounds.whole)
 
 
 @dataclass(frozen=True)

@@ -382,9 +382,9 @@ class Runner:
                 first, last = max(0, int(np.min(lo.data))), min(total, int(np.max(hi.data)))
         for start in range(first // block * block, last, block):
             stop = min(start + block, total)
-            if op.live is not None:
+            if op.asked is not None:
                 parts = [a.cut(op.axis, start, stop) for a in args]
-                (live,) = self.diagram(op.live, parts, local_sizes(sizes, {op.axis: (op.block, stop - start)}))
+                (live,) = self.diagram(op.asked, parts, local_sizes(sizes, {op.axis: (op.block, stop - start)}))
                 if not np.any(live.data):
                     continue
             yield start, stop
