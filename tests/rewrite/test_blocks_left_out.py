@@ -28,7 +28,7 @@ def below(a, b, c):
 @cd.algorithm("q, x, int[] -> q")
 def window(a, b, w):
     kept = (cd.index("x") <= cd.index("q")) & (cd.index("q") - cd.index("x") < w)
-    return a * cd.sum(cd.where(kept, cd.exp(b), 0), "x")
+    return a * cd.sum(cd.where(kept, b * b, 0), "x")
 
 
 @cd.algorithm("q, x, int[] -> q")
@@ -106,6 +106,16 @@ def test_in_groups(derived):
         found = derivation.run(*given_, tiles={"s_x": 2, "g_q": 3})
         np.testing.assert_array_equal(found, run(below, given_))
     assert grouped.diagram == later.diagram
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_parts(derived, name):
+    """Parts of which no block is run have nothing to be merged."""
+    split = derived[name].split("x")
+    given_ = arrays(CASES[name], {"q": 5, "x": 13}, np.random.default_rng(2))
+    for parts in (1, 2, 5, 13):
+        found = split.run(*given_, tiles={"s_x": 2, "p_x": parts})
+        np.testing.assert_array_equal(found, run(CASES[name], given_))
 
 
 def test_half_is_loaded(derived):
