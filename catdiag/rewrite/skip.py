@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.boxes import Box, Fold, Group, Index, Rename
+from catdiag.boxes import Box, Fold, Group, Index, Rename, const_box
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.support import Condition, Support, body
@@ -182,8 +182,11 @@ class _Bounds:
         while todo:
             sign, w = todo.pop()
             node = self.terms.node(w)
+            value = self.terms.const_value(w)
             if w in self.places:
                 coefficient += sign
+            elif value is not None and value.denominator == 1:
+                rest.append((sign, self.terms.add(const_box(value, "int"), ())))
             elif self.terms.types[w].element != "int":
                 return None
             elif self.axis not in self.terms.names(w):
