@@ -51,6 +51,7 @@ def typed(fold: Fold, source: Diagram, axis: Axis) -> Given:
             )
         states[k] = _join([states[k], state.cod[0]], f"state of {what}", fold.line)
         whole[k] = _join([whole[k], state.cod[0]], f"state of {what}", fold.line)
+    states, whole = parts.ordered(states), parts.ordered(whole)
     merge, states = parts.closed(states)
     finish = parts.finish(whole)
     block = local_size("s", axis.name, sizes_in(source))
@@ -152,6 +153,14 @@ class Parts:
             return part(tuple(arrays[:k]), tuple(arrays[k:]))
 
         return self._traced("merge", [*states, *states], function)
+
+    def ordered(self, states: Sequence[ArrayType]) -> list[ArrayType]:
+        """The types with their axes in the order of the results', then of the inputs'."""
+        names = dict.fromkeys(a.name for ty in (*self.source.cod, *self.source.dom) for a in ty.axes)
+        order = {name: k for k, name in enumerate(names)}
+        return [
+            ArrayType(tuple(sorted(t.axes, key=lambda a: order.get(a.name, len(order)))), t.element) for t in states
+        ]
 
     def finish(self, states: Sequence[ArrayType]) -> Diagram:
         part, k = self.fold.finish, len(states)
