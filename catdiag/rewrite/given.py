@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag import boxes
-from catdiag.boxes import Box, Index, Map, SizeOf, const_box, index_box, size_box
+from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, SizeOf, const_box, index_box, size_box
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.errors import TypeMismatch, user_line
 from catdiag.rewrite.emitter import Emitter, localised
@@ -127,7 +127,8 @@ class Given:
             assert state is not None, "every state is known"
             state = of_length(state, self.axis.name, self.block, length)
             wire = emitter.cast(use(emitter, state, range(len(self.inputs)))[0], ty)
-            if total and _partial(state, self.axis.name, length):
+            bottom = Const(None) in [b.op for b in inline(self.unit).boxes] and self.states[k].element == "extended"
+            if total and (_partial(state, self.axis.name, length) or (_ends(state, self.axis.name) and not bottom)):
                 empty = emitter.map("lt", emitter.add(const_box(Fraction(0)), ()), emitter.add(size_box(length), ()))
                 wire = emitter.cast(emitter.map("where", empty, wire, units[k]), ty)
             outputs.append(wire)
@@ -200,6 +201,23 @@ def _partial(state: Diagram, axis: str, length: Size) -> bool:
             return True
         lost = any(t.axis(axis) is not None for t in node.box.dom) and node.box.cod[0].axis(axis) is None
         late.append(any(of) or lost or op == SizeOf(length))
+    return False
+
+
+def _ends(state: Diagram, axis: str) -> bool:
+    """Whether a state is made of a least or largest element, which the empty list does not have; but for sums."""
+    graph = state.graph
+    makers = dict(enumerate((n for n in graph.nodes for _ in n.box.cod), len(graph.dom)))
+    todo = list(graph.outputs)
+    while todo:
+        node = makers.get(todo.pop())
+        if node is None:
+            continue
+        if isinstance(node.box.op, Reduce) and node.box.op.axis == axis:
+            if node.box.op.monoid in ("max", "min"):
+                return True
+        elif any(t.axis(axis) is None for t in node.box.dom) and not isinstance(node.box.op, Einsum):
+            todo.extend(node.inputs)
     return False
 
 

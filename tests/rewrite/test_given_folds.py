@@ -60,6 +60,10 @@ def thirds(a: Any, b: Any, sign: int) -> Any:
     return (*chan(a, b), third + 3 * delta * (a[0] * b[2] - b[0] * a[2]) / n)
 
 
+def if_largest(a: Any, b: Any) -> Any:
+    return cd.where(cd.equal(a[0], cd.maximum(a[0], b[0])), a[1], LOW)
+
+
 def below() -> Any:
     return cd.index("x") <= cd.index("q")
 
@@ -124,6 +128,15 @@ PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
     "a root that is kept": (
         diagram("x ->", lambda X: cd.sqrt(cd.sum(X * X, "x")), "root"),
         cd.Fold(0, lambda x: cd.abs(x), lambda a, b: cd.sqrt(a * a + b * b)),
+    ),
+    "the last place of the largest": (
+        diagram("x ->", lambda X: cd.max(cd.where(cd.equal(X, cd.max(X, "x")), cd.index("x"), LOW), "x"), "last"),
+        cd.Fold(
+            (LOW, LOW),
+            lambda x: (x, cd.index("x")),
+            lambda a, b: (cd.maximum(a[0], b[0]), cd.maximum(if_largest(a, b), if_largest(b, a))),
+            lambda m, place: place,
+        ),
     ),
     "truth values": (
         diagram("bool[q x] -> bool[q]", lambda M: cd.any(M, "x"), "some"),
