@@ -121,6 +121,7 @@ class _Reading:
     taken: set[str]
     loops: list[LoopFormulas] = field(default_factory=list)
     shared: dict[str, str] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
 
     def walk(
         self, diagram: Diagram, inputs: Sequence[Part], names: Sequence[str] = (), collect: bool = True
@@ -160,14 +161,14 @@ class _Reading:
         return parts, own
 
     def _name(self, text: str) -> str:
-        known = next((name for name, other in self.shared.items() if other == text), None)
-        if known is not None:
-            return known
-        k = 1
+        if text in self.called:
+            return self.called[text]
+        k = len(self.shared) + 1
         while f"t{k}" in self.taken:
             k += 1
         self.taken.add(f"t{k}")
         self.shared[f"t{k}"] = text
+        self.called[text] = f"t{k}"
         return f"t{k}"
 
     def _made(self, box: Box, args: Sequence[Part], collect: bool) -> list[Part]:

@@ -26,6 +26,7 @@ class Writer:
         self.lines: list[str] = []
         self.depth = 0
         self.taken = set(taken)
+        self.counted: dict[str, int] = {}
         self.text: dict[Value, Text] = {}
         self.uses: dict[Value, int] = {}
         self.used_in: dict[Value, Sequence[Statement]] = {}
@@ -60,10 +61,12 @@ class Writer:
     def name(self, value: Value, wanted: str = "") -> str:
         """Gives a value a name that no other has: the wanted one, its own, or `t1`, `t2`, …"""
         base = wanted or value.name
-        name, k = base or "t1", 1
-        while name in self.taken or not name:
+        k = self.counted.get(base, 1)
+        name = base if base and k == 1 else f"{base}_{k}" if base else f"t{k}"
+        while name in self.taken:
             k += 1
             name = f"{base}_{k}" if base else f"t{k}"
+        self.counted[base] = k
         self.taken.add(name)
         self.text[value] = (name, ATOM)
         return name

@@ -117,6 +117,10 @@ class Opened:
         """
         variables = _variables(inline(source).graph.nodes) if source is not None else {}
         last = {atom.box.line: k for k, atom in enumerate(self.atoms) if atom.box.line in variables}
+        forms: dict[int, list[int]] = {}
+        for k, atom in enumerate(self.atoms):
+            for w in atom.makes[:1]:
+                forms.setdefault(self.root[w], []).append(k)
         count: Counter[str] = Counter()
         found: dict[int, tuple[str, ...]] = {}
         for w in self.readers():
@@ -126,8 +130,7 @@ class Opened:
             name = array_name(atom.box, atom.makes.index(w))
             count[name] += 1
             names = [name if count[name] == 1 else f"{name} #{count[name]}"]
-            ends = [k for k, a in enumerate(self.atoms) if self.root[a.makes[0] if a.makes else 0] == w]
-            for k in (self.maker[w], *ends):
+            for k in forms.get(w, ()):
                 line = self.atoms[k].box.line
                 if line is not None and last.get(line) == k:
                     variable, box = variables[line]
@@ -198,6 +201,7 @@ class _Kernels:
     def __init__(self, whole: Opened, names: Mapping[int, tuple[str, ...]]) -> None:
         self.whole, self.names, self.readers = whole, names, whole.readers()
         self.of = list(range(len(whole.atoms)))
+        self.members = {k: [k] for k in self.of}
 
     def obstacle(self, w: int) -> str:
         """Why the array on a wire cannot stay on chip, if it cannot."""
@@ -210,23 +214,28 @@ class _Kernels:
 
     def join(self, w: int) -> None:
         """The kernel that makes an array and those that read it become one."""
-        together = {self.of[k] for k in (self.whole.maker[w], *self.readers[w])}
-        first = min(together)
-        self.of = [first if k in together else k for k in self.of]
+        together = sorted({self.of[k] for k in (self.whole.maker[w], *self.readers[w])})
+        for other in together[1:]:
+            self.members[together[0]] += self.members[other]
+            for k in self.members.pop(other):
+                self.of[k] = together[0]
 
     def join_all(self, wires: Sequence[int], spilled: Collection[int]) -> None:
         """Keeps arrays on chip, first all at once, else one after the other where the kernels can still run so."""
-        start = list(self.of)
+        start = self._kept()
         for w in wires:
             self.join(w)
         if self.runs(spilled):
             return
-        self.of = start
+        self.of, self.members = start
         for w in wires:
-            before = list(self.of)
+            before = self._kept()
             self.join(w)
             if not self.runs(spilled):
-                self.of = before
+                self.of, self.members = before
+
+    def _kept(self) -> tuple[list[int], dict[int, list[int]]]:
+        return list(self.of), {k: list(v) for k, v in self.members.items()}
 
     def runs(self, spilled: Collection[int]) -> bool:
         """Whether the kernels can run in some order, and those arrays pass from one to another."""

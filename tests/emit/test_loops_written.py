@@ -157,9 +157,9 @@ def test_pseudocode_names_all_there_is(name):
 
 
 def test_attention_reads_as_people_write_it():
-    flash = library.get("attention").stream("x").group("q")
+    flash = grouped(next(candidates(library.get("attention"), "x")).diagram, ["q"])
     assert flash.pseudocode().splitlines() == [
-        "attention.stream('x').group('q'): Q[q d], K[x d], V[x d] → out[q d]",
+        "attention: Q[q d], K[x d], V[x d] → out[q d]",
         "for each tile of q (g_q at a time), in parallel:",
         "    load Q[q d]",
         "    start: max1[q] = -∞, sum2[q] = 0, sum3[q d] = 0",
@@ -186,8 +186,8 @@ def test_a_plain_program_has_no_loop():
 
 
 def test_two_results_and_a_mask():
-    assert PROGRAMS["cross_entropy"].stream("x").pseudocode().splitlines() == [
-        "cross_entropy.stream('x'): Z[q x], y[q] → out[q]",
+    assert next(candidates(PROGRAMS["cross_entropy"], "x")).diagram.pseudocode().splitlines() == [
+        "cross_entropy: Z[q x], y[q] → out[q]",
         "load y[q]",
         "start: max1[q] = -∞, sum2[q] = 0, sum3[q] = 0",
         "for each block of x (s_x at a time):",
@@ -198,7 +198,7 @@ def test_two_results_and_a_mask():
         "    max1 = max1′",
         "save out[q] = max1 + log(sum2) - sum3",
     ]
-    both = PROGRAMS["smallest_and_largest"].stream("x").pseudocode()
+    both = next(candidates(PROGRAMS["smallest_and_largest"], "x")).diagram.pseudocode()
     assert "save out0[q] = " in both and "save out1[q] = " in both
 
 

@@ -14,7 +14,7 @@ from catdiag.rewrite.group import find, groupable
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_numpy_of_random_programs(data):
     program = data.draw(cd.testing.diagrams())
     sizes = data.draw(cd.testing.sizes_for(program))
