@@ -23,7 +23,7 @@ from catdiag.rewrite.cascade import Cascade
 from catdiag.rewrite.emitter import Emitter, element_type, localised
 from catdiag.rewrite.stabiliser import FALLING, MODES, Component
 from catdiag.rewrite.terms import Terms
-from catdiag.rewrite.tidy import last_over
+from catdiag.rewrite.tidy import last_over, reads_first
 from catdiag.types import ArrayType, Axis, Ty, size_symbols
 
 if TYPE_CHECKING:
@@ -101,11 +101,12 @@ def candidates(diagram: Diagram, axis: str, taken: Collection[str] = ()) -> Iter
     They differ in how exponentials are stabilised: whether a repair is defined on every block is for
     the prover to decide. No component has a name in `taken`. Raises as `find` does.
     """
+    flat = reads_first(inline(diagram), axis)
     try:
-        yield from _candidates(last_over(inline(diagram), axis), axis, taken)
+        yield from _candidates(last_over(flat, axis), axis, taken)
     except NotStreamable:
         # Rows are added up last where what is streamed of each row cannot be told from their sum.
-        yield from _candidates(inline(diagram), axis, taken)
+        yield from _candidates(flat, axis, taken)
 
 
 def _candidates(flat: Diagram, axis: str, taken: Collection[str]) -> Iterator[Streamed]:
