@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from catdiag import build
 from catdiag.functions import log_softmax, logsumexp
+from catdiag.indexing import gather
 from catdiag.library.entry import Entries
 from catdiag.scalars import sqrt, where
 from catdiag.trace import Traced
@@ -27,8 +28,8 @@ def at_label(Z: Traced, label: Traced) -> Traced:
 
 @_entries.algorithm("t v, int[t] -> t")
 def cross_entropy(Z: Traced, label: Traced) -> Traced:
-    """The cross-entropy of logits with labels: L[t] = log Σ_v e^Z[t,v] − Z[t,label[t]]."""
-    return logsumexp(Z, "v") - at_label(Z, label)
+    """The cross-entropy of logits with labels: L[t] = −(log softmax_v(Z))[t,label[t]]."""
+    return -gather(log_softmax(Z, "v"), "v", label)
 
 
 @_entries.algorithm("t d, v d, int[t] -> t")

@@ -73,4 +73,27 @@ def masked_mean(A: Traced, mask: Traced) -> Traced:
     return where(build.any(mask, "x"), build.sum(where(mask, A, 0), "x") / count, 0)
 
 
+@_entries.algorithm("q x -> q, q")
+def top_1(S: Traced) -> tuple[Traced, Traced]:
+    """The largest element and its index, the first of those that are as large.
+
+    m[q] = max_x S[q,x]
+    i[q] = the least x with S[q,x] = m[q]
+    """
+    m = build.max(S, "x")
+    return m, build.min(where(m == S, build.index("x"), build.size("x")), "x")
+
+
+@_entries.algorithm("t d, e d -> t, t")
+def top_1_routing(X: Traced, R: Traced) -> tuple[Traced, Traced]:
+    """The expert that a router sends a token to, and how sure it is (Fedus, Zoph and Shazeer 2022, section 2.1).
+
+    Z[t,e] = Σ_d X[t,d] · R[e,d]
+    i[t]   = the first e at which Z[t,e] is largest
+    p[t]   = max_e softmax_e(Z)[t,e]
+    """
+    Z = build.einsum("t d, e d -> t e", X, R)
+    return build.argmax(Z, "e"), build.max(build.softmax(Z, "e"), "e")
+
+
 DIAGRAMS = _entries.table

@@ -313,6 +313,11 @@ def top_1(S: Near) -> tuple[Near, Near]:
     return largest(S), near(S.v.argmax(-1).astype(float))
 
 
+def routing(X: Near, R: Near) -> tuple[Near, Near]:
+    Z = ein("td,ed->te", X, R)
+    return near(Z.v.argmax(-1).astype(float)), largest(softmax(Z))
+
+
 def windows(a: Near, sizes: tuple[int, ...], step: int = 1) -> np.ndarray:
     """Windows along the axes after the first, these last."""
     axes = tuple(range(1, 1 + len(sizes)))
@@ -408,6 +413,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "participation": lambda S: 1 / total(softmax(S) * softmax(S)),
     "masked_mean": masked_mean,
     "top_1": top_1,
+    "top_1_routing": routing,
     "matmul": lambda A, B: ein("ab,bc->ac", A, B),
     "matvec": lambda A, v: ein("ab,b->a", A, v),
     "dot": lambda a, b: ein("x,x->", a, b),
