@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.corollaries import Divisor
     from catdiag.rewrite.formula import Found
     from catdiag.rewrite.given import Fold
+    from catdiag.rewrite.skip import Guide
     from catdiag.rewrite.stability import Stability
     from catdiag.rewrite.stream import Streamed
     from catdiag.solvers.z3 import Z3
@@ -241,34 +242,56 @@ class Derivation:
         step = Step(f"group {' '.join(names)}", grouped, theorem)
         return replace(self, diagram=grouped, groups=(*self.groups, *names), steps=(*self.steps, step))
 
-    def skip(self, axis: str) -> Derivation:
+    def skip(self, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Derivation:
         """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
 
         The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
         along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
 
+        `extent`, a function of some of the loop's inputs by name to integers lo and hi (or arrays of them, of which all
+        count), says itself where what matters lies; `live`, one to truth values, what matters. They are proved, or
+        refuted with a list, its blocks and what leaving them out changes.
+
         Raises NotStreamable where a state takes elements of every block, naming it, or where leaving them out was not
-        proved; AxisError where no loop runs over the axis.
+        proved; AxisError where no loop runs over the axis; Refuted; SignatureError and TypeMismatch for functions that
+        do not fit the loop.
 
         >>> import catdiag as cd
         >>> total = cd.algorithm("q, x -> q")(
         ...     lambda n, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0), "x") + n)
         >>> total.stream("x").skip("x").theorem.conditional
         False
+        >>> total.stream("x").skip("x", extent=lambda: (0, cd.index("q")))
+        Traceback (most recent call last):
+        ...
+        catdiag.prove.api.Refuted: leaving out blocks of 'x' changes lambda
+        ...
         """
         from catdiag.rewrite.skip import find
 
         prefix = self.diagram.title or "it"
-        skipped = _titled(find(self.diagram, axis), f"{prefix}.skip({axis!r})")
+        skipped = _titled(find(self.diagram, axis, extent, live), f"{prefix}.skip({axis!r})")
+        whole = self.ungrouped if self.ungrouped is not None else self.diagram
+        ungrouped = find(whole, axis, extent, live)
         try:
             theorem = self._prove(skipped)
         except _NotProved as error:
+            if extent is not None or live is not None:
+                self._refute_skip(ungrouped, axis)
             raise NotStreamable(
                 f"leaving out blocks of {axis!r} that the mask empties was not proved: {error.reason}"
             ) from error
         step = Step(f"skip {axis}", skipped, theorem)
-        ungrouped = find(self.ungrouped, axis) if self.ungrouped is not None else None
         return replace(self, diagram=skipped, ungrouped=ungrouped, steps=(*self.steps, step))
+
+    def _refute_skip(self, skipped: Diagram, axis: str) -> None:
+        from catdiag.prove.api import Refuted
+        from catdiag.rewrite.given_false import MANY
+        from catdiag.rewrite.skip_false import false_skip
+
+        found = false_skip(self.source, skipped, axis, MANY, self.assume)
+        if found is not None:
+            raise Refuted(f"leaving out blocks of {axis!r} changes {self.source.title or 'the diagram'}", found)
 
     def fuse(self, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()) -> Derivation:
         """With the boxes put into kernels so that intermediate arrays stay on chip: all that can, or just those named.

@@ -7,7 +7,7 @@ numbers. Where the states of lists are known, those are compared too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from itertools import pairwise
@@ -104,12 +104,19 @@ def false_fold(given: Given, tries: int, assume: Sequence[str] = (), states: boo
 
     `assume` are assumptions about sizes; with `states`, what the fold says that its states are is tried too.
     """
+    return refuted(trials(given, states), given.axis, tries, assume)
+
+
+def refuted(
+    candidates: Iterable[Trial], axis: Axis, tries: int, assume: Sequence[str] = ()
+) -> FoldCounterexample | None:
+    """A list on which one of the trials differs, replayed; None where none was found in so many batches for each."""
     from catdiag.prove.refute import refute
     from catdiag.prove.replay import NotACounterexample, replay
 
     late: list[tuple[Trial, dict[str, Any]]] = []
     for partial in (False, True):
-        here = late if partial else ((t, _statement(given, t, assume)) for t in trials(given, states))
+        here = late if partial else ((t, _statement(axis, t, assume)) for t in candidates)
         for trial, statement in here:
             if partial and not trial.undefined:
                 continue
@@ -126,12 +133,12 @@ def false_fold(given: Given, tries: int, assume: Sequence[str] = (), states: boo
     return None
 
 
-def _statement(given: Given, trial: Trial, assume: Sequence[str]) -> dict[str, Any]:
+def _statement(axis: Axis, trial: Trial, assume: Sequence[str]) -> dict[str, Any]:
     from catdiag.prove.api import statement_of
     from catdiag.prove.export import size_data
 
     statement = statement_of(trial.left, trial.right, assume)
-    length = ["eq", size_data(given.axis.size), trial.length]
+    length = ["eq", size_data(axis.size), trial.length]
     return {**statement, "assume": [*statement["assume"], length]}
 
 
@@ -145,7 +152,7 @@ def _told(found: Counterexample, trial: Trial) -> FoldCounterexample:
 # -- lists, element by element ----------------------------------------------------------------------
 
 
-def _read(emitter: Emitter, wire: int, axis: Axis, start: Expr, length: int | None) -> int:
+def read_part(emitter: Emitter, wire: int, axis: Axis, start: Expr, length: int | None) -> int:
     """Elements of an array from a place on: so many, or one without the axis. The array itself if it lacks the axis."""
     ty = emitter.types[wire]
     if ty.axis(axis.name) is None:
@@ -161,7 +168,7 @@ def _folded(emitter: Emitter, given: Given, places: Sequence[int]) -> list[int]:
         return use(emitter, given.unit, ())
     found: list[int] = []
     for place in places:
-        inputs = [_read(emitter, w, given.axis, place, None) for w in range(len(given.source.dom))]
+        inputs = [read_part(emitter, w, given.axis, place, None) for w in range(len(given.source.dom))]
         position = emitter.add(const_box(Fraction(place), "int"), ())
         wires = use(emitter, given.element, [*inputs, position])
         state = [emitter.cast(w, ty) for w, ty in zip(wires, given.states, strict=True)]
@@ -173,7 +180,7 @@ def _state(emitter: Emitter, given: Given, start: int, length: int) -> list[int]
     """The state of a part of the list, as `state=` says."""
     positions = emitter.add(index_box(given.axis), ())
     wires = [*range(len(given.source.dom)), positions]
-    return use(emitter, given.of_list(length), [_read(emitter, w, given.axis, start, length) for w in wires])
+    return use(emitter, given.of_list(length), [read_part(emitter, w, given.axis, start, length) for w in wires])
 
 
 def _words(length: int, split: Sequence[int]) -> str:

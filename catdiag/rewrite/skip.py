@@ -8,18 +8,25 @@ neither changes what the loop gives is proved elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.boxes import Box, Fold, Group, Index, Rename, const_box
+from catdiag.boxes import Box, Fold, Group, Index, Rename, check_box, const_box
+from catdiag.build import program
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.errors import AxisError, NotStreamable
-from catdiag.rewrite.support import Condition, Support, body
+from catdiag.errors import AxisError, NotStreamable, SignatureError
+from catdiag.rewrite.support import Support, body
+from catdiag.rewrite.terms import Terms
 
 _NEGATED = {"lt": "le", "le": "lt"}
 
 
-def find(diagram: Diagram, axis: str) -> Diagram:
+Guide = Diagram | Callable[..., object]
+"""What a user gives: a diagram of the loop's inputs, or a function of some of them, by name."""
+
+
+def find(diagram: Diagram, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Diagram:
     """The diagram with blocks left out of its loop over an axis where a mask empties them.
 
     >>> import catdiag as cd
@@ -28,8 +35,11 @@ def find(diagram: Diagram, axis: str) -> Diagram:
     >>> [box.op.extent is not None for box in skipped.boxes if box.name == "fold[x]"]
     [True]
 
-    Raises AxisError where no loop runs over the axis, NotStreamable where some state takes elements of every block.
+    `extent` and `live`, where given, stand in place of what is found; see `Derivation.skip`. Raises AxisError where no
+    loop runs over the axis, NotStreamable where some state takes elements of every block, SignatureError or
+    TypeMismatch for guides that do not fit the loop.
     """
+    given = (extent, live)
     flat = inline(diagram)
     for place, node in enumerate(flat.graph.nodes):
         op = node.box.op
@@ -38,10 +48,10 @@ def find(diagram: Diagram, axis: str) -> Diagram:
             positions = _positions(flat.graph, place)
             for k, within in enumerate(inner.graph.nodes):
                 if isinstance(within.box.op, Fold) and within.box.op.axis == axis:
-                    made = _put(inner, k, _skipping(within, _positions(inner.graph, k, positions)))
+                    made = _put(inner, k, _skipping(within, _positions(inner.graph, k, positions), given))
                     return _put(flat, place, replace(op, body=made))
         elif isinstance(op, Fold) and op.axis == axis:
-            return _put(flat, place, _skipping(node, _positions(flat.graph, place)))
+            return _put(flat, place, _skipping(node, _positions(flat.graph, place), given))
     raise AxisError(f"no loop runs over axis {axis!r}: use .stream({axis!r}) first")
 
 
@@ -67,7 +77,51 @@ def _positions(graph: Graph, place: int, given: Sequence[str | None] = ()) -> li
     return [known[w] for w in graph.nodes[place].inputs]
 
 
-def _skipping(node: Node, positions: Sequence[str | None]) -> Fold:
+def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | None, Guide | None]) -> Fold:
+    fold, (extent, live) = node.box.op, given
+    assert isinstance(fold, Fold)
+    if live is None:
+        found = _found(node, positions)
+    else:
+        found = replace(fold, live=_guide("live", live, fold, positions), extent=None, asks=extent is None)
+    if extent is not None:
+        found = replace(found, extent=_guide("extent", extent, fold, positions), asks=False)
+    check_box(Box(found, node.box.dom, node.box.cod, node.box.line))
+    return found
+
+
+def _guide(name: str, guide: Guide, fold: Fold, positions: Sequence[str | None]) -> Diagram:
+    """What a user gave as a diagram of the loop's inputs; positions along axes are those that the loop is given."""
+    names, dom = fold.state.input_names, fold.state.dom
+    made = guide
+    if not isinstance(made, Diagram):
+        function, known = made, dict(zip(names, range(len(names)), strict=True))
+        wanted = list(inspect.signature(function).parameters)
+        unknown = [n for n in wanted if n not in known]
+        if unknown:
+            raise SignatureError(
+                f"{name} of the loop over {fold.axis!r} takes {unknown[0]!r}: expected some of {', '.join(names)}"
+            )
+        made = program(list(dom), lambda *arrays: function(*(arrays[known[n]] for n in wanted)), names)
+    flat, terms = inline(made), Terms(dom)
+    places = {axis: k for k, axis in enumerate(positions) if axis is not None}
+    env = list(range(len(dom)))
+    for node in flat.graph.nodes:
+        op = node.box.op
+        if isinstance(op, Index) and op.axis in places:
+            env.append(places[op.axis])
+            continue
+        first = terms.add(node.box, [env[w] for w in node.inputs])
+        env.extend(range(first, first + len(node.box.cod)))
+    outputs = []
+    for w in (env[w] for w in flat.graph.outputs):
+        value = terms.const_value(w)
+        whole = value is not None and value.denominator == 1 and name == "extent"
+        outputs.append(terms.add(const_box(value, "int"), ()) if whole else w)
+    return body(terms, outputs, names)
+
+
+def _found(node: Node, positions: Sequence[str | None]) -> Fold:
     fold = node.box.op
     assert isinstance(fold, Fold)
     support = Support(fold)
@@ -217,6 +271,3 @@ class _Bounds:
 
 def _first(left: int | None, right: int | None) -> int | None:
     return right if left is None else left
-
-
-__all__ = ["Condition", "find"]

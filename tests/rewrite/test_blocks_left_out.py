@@ -206,3 +206,49 @@ def test_a_weaved_loop_leaves_out_what_it_did(derived):
     a, b, c = generator.integers(-4, 4, (3, 5)), generator.integers(-4, 4, 8), generator.integers(-4, 4, 8)
     expected = np.stack([run(below, (row, b, c)) for row in a])
     np.testing.assert_array_equal(run(woven, (a, b, c), {"s_x": 3}), expected)
+
+
+@pytest.fixture(scope="module")
+def streamed():
+    return cd.algorithm("q x, x -> q", name="total")(
+        lambda s, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), cd.exp(s) * a, 0), "x")
+    ).stream("x")
+
+
+@pytest.mark.parametrize("guides", [
+    {"extent": lambda: (0, cd.index("q") + 1)},
+    {"extent": lambda index_q: (0, index_q + 4)},
+    {"live": lambda: cd.index("x") <= cd.index("q")},
+    {"live": lambda index_q: cd.index("x") <= index_q + 1},
+    {"live": lambda: cd.index("x") <= cd.index("q"), "extent": lambda: (0, cd.index("q") + 2)},
+])  # fmt: skip
+def test_what_a_user_leaves_out_is_proved(streamed, guides):
+    skipped = streamed.skip("x", **guides)
+    assert not skipped.theorem.conditional
+    given_ = np.random.default_rng(3).standard_normal((5, 9)), np.arange(9.0)
+    np.testing.assert_allclose(skipped.run(*given_, tiles={"s_x": 2}), run(streamed.source, given_), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("guides", "blocks"), [
+    ({"extent": lambda: (0, cd.index("q"))}, (1,)),
+    ({"extent": lambda: (1, cd.index("q") + 1)}, (1,)),
+    ({"extent": lambda: (0, 2)}, (1, 1, 1)),
+    ({"live": lambda: cd.index("x") < cd.index("q")}, (1,)),
+])  # fmt: skip
+def test_what_a_user_leaves_out_and_matters_is_refuted(streamed, guides, blocks):
+    with pytest.raises(cd.Refuted, match="leaving out blocks of 'x' changes total") as found:
+        streamed.skip("x", **guides)
+    example = found.value.counterexample
+    assert example.blocks_of == blocks and example.lhs != example.rhs
+    assert "in blocks [0, 1)" in example.split
+
+
+@pytest.mark.parametrize(("guides", "error", "words"), [
+    ({"extent": lambda z: (0, z)}, cd.SignatureError, "takes 'z': expected some of s, a, index_x, index_q"),
+    ({"extent": lambda: 3}, cd.TypeMismatch, "integers lo and hi"),
+    ({"extent": lambda a: (0, a)}, cd.TypeMismatch, "free of axis 'x'"),
+    ({"live": lambda a: a}, cd.TypeMismatch, "an array of truth values"),
+])  # fmt: skip
+def test_guides_that_do_not_fit(streamed, guides, error, words):
+    with pytest.raises(error, match=words):
+        streamed.skip("x", **guides)
