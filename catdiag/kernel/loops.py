@@ -208,6 +208,10 @@ class Loops(Judge):
                 ctx = Context(self.ask, dict(of_list.axes), facts, elements)
                 self.holds(ctx, fn("eq", numeric(of_list.term), numeric(here.term)), self.item(proof, name, j))
                 self._all_met(ctx, owes(ctx, here.term, of_list.element), proof, f"{name} {j}")
+            # What the loops inside take for granted of elements.
+            for j, wire in enumerate(found.wires):
+                ctx = Context(self.ask, dict(wire.axes), facts, elements)
+                self._all_met(ctx, owes(ctx, valued(wire), wire.element), proof, f"{name} within {j}")
             self._all_met(Context(self.ask, {}, facts, elements), found.owed, proof, f"{name} in range")
         self._all_met(Context(self.ask, {}, assume, elements), first.owed, proof, "state in range")
 

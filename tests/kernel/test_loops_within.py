@@ -140,6 +140,39 @@ def test_a_loop_in_the_step_of_another(ask: Z3) -> None:
                                     apply("add", 3, 4)], 5))  # fmt: skip
 
 
+def test_what_a_loop_inside_takes_for_granted_is_owed(ask: Z3) -> None:
+    """A loop that counts by Σ A·(1/A), beside Σ 1/A, is right where A is not 0; it is asked whether that is so."""
+    block = {"name": "A", "axes": [["x", "s_x"], ["y", "y"]], "element": "real"}
+    cut = {**block, "axes": [["x", "s_x"], ["y", "s_y"]]}
+    s, t = ({"name": n, "axes": [["x", "s_x"]], "element": "real"} for n in "st")
+    one = [const("1"), {"op": "view", "args": [1], "axes": cut["axes"], "reads": [{"at": {}, "where": []}]}]
+    along = {"op": "view", "args": [0], "axes": [["x", "s_x"]], "reads": [{"at": {}, "where": []}]}
+    inner = {
+        "op": "fold", "axis": "y", "block": "s_y", "args": [1],
+        "unit": program([], [const("0"), along], 1, 1),
+        "step": program([s, t, cut], [const("1"), apply("div", 3, 2), apply("mul", 2, 4), reduce("sum", "y", 5),
+                                      apply("add", 0, 6), reduce("sum", "y", 4), apply("add", 1, 8)], 7, 9),
+        "merge": program([s, t, {**s, "name": "u"}, {**t, "name": "v"}],
+                         [apply("add", 0, 2), apply("add", 1, 3)], 4, 5),
+        "state": program([cut], [*({**n, "args": [1]} if n["op"] == "view" else n for n in one), reduce("sum", "y", 2),
+                                 apply("div", 1, 0), reduce("sum", "y", 4)], 3, 5),
+    }  # fmt: skip
+    outer = {
+        "op": "fold", "axis": "x", "block": "s_x", "args": [0],
+        "unit": program([], [const("0")], 0),
+        "step": program([array("s"), block], [inner, reduce("sum", "x", 2), apply("add", 0, 4)], 5),
+        "merge": program([array("s"), array("t")], [apply("add", 0, 1)], 2),
+        "state": program([block], [const("1"), {"op": "view", "args": [1], "axes": block["axes"],
+                                                "reads": [{"at": {}, "where": []}]},
+                                   reduce("sum", "y", 2), reduce("sum", "x", 3)], 4),
+    }  # fmt: skip
+    whole = array("A", "x", "y")
+    left = program([whole], [const("1"), {"op": "view", "args": [1], "axes": whole["axes"],
+                                          "reads": [{"at": {}, "where": []}]},
+                             reduce("sum", "y", 2), reduce("sum", "x", 3)], 4)  # fmt: skip
+    assert not provable(ask, left, program([whole], [outer], 1))
+
+
 def test_the_block_of_a_loop_is_known_in_its_step_only(ask: Z3) -> None:
     left, right = rows(GOOD, 3)
     (outer,) = right["nodes"]
