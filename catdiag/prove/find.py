@@ -272,6 +272,9 @@ class Finder(Checker):
                     return True
         finally:
             self.brief = brief
+        if brief and self.met_cases:
+            # What is not met would be a condition of the theorem, so that all is tried first.
+            raise Open(str(owed))
         return False
 
     def _discharged(self, ctx: Context, condition: Term, record: dict[str, Any], demands: Sequence[Obligation]) -> bool:
@@ -318,6 +321,7 @@ class Finder(Checker):
         found = []
         for k, owed in enumerate(defined):
             if self.brief and any(map(shapes, owed.condition.args)):
+                self.met_cases = True
                 continue
             search = Normaliser(self.work)
             try:
