@@ -205,11 +205,11 @@ class _Loop:
         self.inputs = self._boundary()
 
     def _positions(self) -> set[int]:
-        """What index arrays are made of that are computed from sizes and positions: in range where it is computed."""
+        """What index arrays of the loop are made of, if of sizes and positions only: in range where it is computed."""
         found: set[int] = set()
         for w in range(len(self.terms.types)):
             node = self.terms.node(w)
-            if node is not None and isinstance(node.box.op, View):
+            if node is not None and isinstance(node.box.op, View) and w not in self.cascade.outside:
                 for index in node.inputs[len(node.box.op.reads) :]:
                     cone = self.terms.cone([index])
                     found |= set(cone) if all(self.terms.node(v) is not None for v in cone) else set()
