@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram, of_graph
@@ -101,13 +102,18 @@ class Derivation:
         reasons: list[str] = []
         # Each state is tried by normal forms before more is tried for any.
         count, found = _forms(base, axis, passes)
-        for candidate, further in [(c, further) for further in (False, True) for c in found]:
+        settled: set[int] = set()
+        for further, (k, candidate) in product((False, True), enumerate(found)):
+            if k in settled:
+                continue
             streamed = _titled(candidate.diagram, title)
             try:
                 theorem = self._prove(streamed, further)
             except _NotProved as error:
                 if error.reason not in reasons:
                     reasons.append(error.reason)
+                if error.final:
+                    settled.add(k)
                 continue
             name = f"stream {axis}" + (f" in {count} passes" if count > 1 else "")
             step = Step(name, streamed, theorem, candidate.found)
@@ -332,13 +338,13 @@ class Derivation:
             left = source or self.source
             theorem = certify_equation(self.ask, left, diagram, self.assume, further=further, earlier=earlier)
         except Open as error:
-            raise _NotProved(error.goal) from error
+            raise _NotProved(error.goal, error.large) from error
         except SolverInterrupted as error:
             raise Interrupted(f"a proof was interrupted: {error}") from error
         except KernelError as error:
             raise _NotProved(str(error)) from error
         if theorem.conditional:
-            raise _NotProved("it would newly need " + "; ".join(theorem.conditions))
+            raise _NotProved("it would newly need " + "; ".join(theorem.conditions), True)
         return theorem
 
     # -- readings ----------------------------------------------------------------------------------
@@ -551,9 +557,10 @@ def _forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed
 
 
 class _NotProved(Exception):
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, final: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
+        # `final` where a longer search ends no differently.
+        self.reason, self.final = reason, final
 
 
 def _titled(diagram: Diagram, title: str) -> Diagram:
