@@ -48,6 +48,7 @@ def derive(
     stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None,
     stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None,
     group: Annotated[str | None, typer.Option(help="The axes to group, such as 'r q' [all that can be].")] = None,
+    passes: Annotated[int, typer.Option(help="Loops over the axis, after each other, at most.")] = 1,
     split: Annotated[list[str] | None, typer.Option(help="Run the loop over this axis in parts at once.")] = None,
     skip: Annotated[
         list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
@@ -75,6 +76,7 @@ def derive(
                 stages,
                 stream,
                 group,
+                passes,
                 split or [],
                 skip or [],
                 theorems,

@@ -27,6 +27,7 @@ def run_derive(
     stages: int | None,
     stream: str | None,
     group: str | None,
+    passes: int,
     split: Sequence[str],
     skip: Sequence[str],
     theorems: bool,
@@ -39,6 +40,8 @@ def run_derive(
 
     check_writable(json_file, certificate)
     _check_stages(stages)
+    if passes < 1:
+        raise UsageError(f"passes is {passes}: expected a whole number of loops over the axis, 1 or more")
     sizes = parse_sizes(size)
     with Z3() as ask:
         ask.start()
@@ -56,7 +59,18 @@ def run_derive(
             raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")
         with _working("deriving"):
             groups = None if group is None else axis_names(group)
-            report = derive(diagram, ask, target, stream, groups, pseudocode, split=split, skip=skip, theorems=theorems)
+            report = derive(
+                diagram,
+                ask,
+                target,
+                stream,
+                groups,
+                pseudocode,
+                passes=passes,
+                split=split,
+                skip=skip,
+                theorems=theorems,
+            )
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")

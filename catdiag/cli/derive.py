@@ -47,14 +47,17 @@ def derive(
     split: Sequence[str] = (),
     skip: Sequence[str] = (),
     theorems: bool = False,
+    passes: int = 1,
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
 
-    Loops over the axes of `split` then run in parts, and those over the axes of `skip` without the blocks that a mask
-    empties. With `theorems`, all that is claimed of the loops is proved, else only that exponentials do not overflow.
-    With `whole`, the report prints its pseudocode however long it is. What is best is decided by predicted
-    time, or by memory without a target. Raises NotStreamable or NotGroupable where an axis that was asked for cannot
-    be, AxisError for an unknown one. A plan that nothing fits is in the report, as the error that says so.
+    A stream may take up to `passes` loops. Loops over the axes of `split` then run in parts, and those over the axes of
+    `skip` without the blocks that a mask empties. With `theorems`, all that is claimed of the loops is proved, else
+    only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
+
+    What is best is decided by predicted time, or by memory without a target. Raises NotStreamable or NotGroupable where
+    an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
+    the error that says so.
 
     >>> from catdiag import library
     >>> from catdiag.solvers.z3 import Z3
@@ -70,7 +73,13 @@ def derive(
 
     start = time.perf_counter()
     tried, refused = attempts(
-        diagram, ask, planned, stream=stream, group=group, pays=PAYS if target is not None else 0.0
+        diagram,
+        ask,
+        planned,
+        stream=stream,
+        group=group,
+        pays=PAYS if target is not None else 0.0,
+        passes=passes,
     )
     chosen = best(tried)
     io = chosen.derivation.io()

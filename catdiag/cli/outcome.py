@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,10 +51,29 @@ def message_of(error: CatdiagError) -> str:
     >>> message_of(CatdiagError("no such axis", "op.py:3: f()")), message_of(CatdiagError("no such axis", "<string>:1"))
     ('no such axis\\n  at op.py:3: f()', 'no such axis')
     """
-    text, line = str(error), error.line
+    text, line = own_lines(str(error)), error.line
     if not line or _of_user(line.split(":", 1)[0]):
         return text
     return text.replace(f"\n  at {line}", "", 1)
+
+
+def own_lines(text: str) -> str:
+    """A text without the lines in parentheses that are no user's: of operators that a package defines.
+
+    >>> own_lines("sum[x] (/lib/site-packages/a/b.py:3: return f(x)) and max[x] (op.py:4: max(y))")
+    'sum[x] and max[x] (op.py:4: max(y))'
+    """
+    while True:
+        found = re.search(r" \(([^\s()]*[/\\](?:site|dist)-packages[/\\][^\s()]*):\d+", text)
+        if found is None:
+            return text
+        depth, end = 0, found.start() + 1
+        while end < len(text):
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+            if depth == 0:
+                break
+        text = text[: found.start()] + text[end:]
 
 
 def _of_user(file: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cli.outcome import own_lines
 from catdiag.diagram import Diagram
 from catdiag.errors import DoesNotFit
 
@@ -105,7 +106,7 @@ class Report:
 
     def _derivation(self) -> Iterator[str]:
         for refused in self.refused:
-            yield f"not streamed over {refused.axis}: {refused.reason}"
+            yield f"not streamed over {refused.axis}: {own_lines(refused.reason)}"
         for number, step in enumerate(self.derivation.steps, 1):
             yield f"{number}. {step.name}, proved in {step.theorem.seconds:.2f} s"
             yield from _indented(self._theorem(step), 3)

@@ -52,14 +52,16 @@ class Refused:
     reason: str
 
 
-def reduced_axes(diagram: Diagram) -> list[str]:
+def reduced_axes(diagram: Diagram, kept: bool = False) -> list[str]:
     """The axes that some box sums up or otherwise reduces and that are on no output, in order of appearance.
+
+    With `kept`, those that are on an output.
 
     >>> import catdiag as cd
     >>> reduced_axes(cd.algorithm("q x ->")(lambda A: cd.sum(A, "q x")))
     ['q', 'x']
     """
-    kept = {name for ty in diagram.cod for name in ty.names}
+    outside = {name for ty in diagram.cod for name in ty.names}
     found: dict[str, None] = {}
     for box in inline(diagram).boxes:
         if isinstance(box.op, Reduce):
@@ -67,7 +69,7 @@ def reduced_axes(diagram: Diagram) -> list[str]:
         elif isinstance(box.op, Einsum):
             for ty in box.dom:
                 found.update(dict.fromkeys(n for n in ty.names if n not in box.cod[0].names))
-    return [name for name in found if name not in kept]
+    return [name for name in found if (name in outside) == kept]
 
 
 def memory(derivation: Derivation) -> float:
@@ -86,9 +88,11 @@ def attempts(
     stream: str | None = None,
     group: Sequence[str] | None = None,
     pays: float = 0.0,
+    passes: int = 1,
 ) -> tuple[list[Attempt[Worth]], list[Refused]]:
     """Every axis that is reduced, streamed and grouped, or refused; grouped alone where none streams.
 
+    A stream may take up to `passes` loops after each other.
     With `stream`, that axis only; with `group`, those axes (an empty sequence: none). Else the axes are grouped that
     repeat no contraction, or all where that measures less than the part `pays` of it (see `PAYS`; 0: never).
     Raises NotStreamable or NotGroupable where an axis that was asked for cannot be, AxisError for an unknown one.
@@ -101,12 +105,15 @@ def attempts(
     """
     start = Derivation.start(diagram, ask)
     if stream is not None:
-        return [_grouped(stream, start.stream(stream), measure, group, pays)], []
+        return [_grouped(stream, start.stream(stream, passes=passes), measure, group, pays)], []
     tried: list[Attempt[Worth]] = []
     refused: list[Refused] = []
-    for axis in reduced_axes(diagram):
+    kept = reduced_axes(diagram, kept=True)
+    for axis in (*reduced_axes(diagram), *kept):
+        if tried and axis in kept:
+            continue
         try:
-            streamed = start.stream(axis)
+            streamed = start.stream(axis, passes=passes)
         except NotStreamable as error:
             refused.append(Refused(axis, error.message))
             continue

@@ -192,7 +192,7 @@ def test_wrong_sizes(run, args, words):
         (["nowhere.py:f"], ["cannot read nowhere.py"]),
         (["attention", "--stages", "two"], ["--stages"]),
         (["attention", "--nonsense"], ["--nonsense"]),
-        ([], ["OP"]),
+        (["--stream", "x"], ["which operator is meant"]),
     ],
 )
 def test_wrong_use(run, args, words):

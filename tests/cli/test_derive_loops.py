@@ -81,3 +81,19 @@ def test_advice_for_an_exponential_without_a_maximum(run, tmp_path):
     assert done.status == 0, done.err
     assert "advice: exp(S) is not bounded: .stabilise() subtracts the maximum" in done.out
     assert "Theorems of the loops" not in done.out
+
+
+def test_several_passes(run):
+    done = run("derive", "softmax", "--passes", 2)
+    assert done.status == 0, done.err
+    assert "1. stream x in 2 passes, proved" in done.out
+    assert "finish out = exp(a - max1)/sum2" in done.out
+    run("derive", "softmax", "--passes", 0).one_message(2, "passes is 0")
+
+
+def test_an_axis_that_the_result_keeps_is_refused_with_the_reason(run):
+    done = run("derive", "softmax")
+    assert done.status == 0, done.err
+    assert "not streamed over x: cannot stream axis 'x': the result [q x] keeps it" in done.out
+    assert "in 2 passes it can be" in done.out
+    assert "site-packages" not in done.out
