@@ -56,14 +56,12 @@ def laws(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
     """The verdicts on the laws of the loops of a diagram, by name."""
     flat, places = loops(diagram)
     found: dict[str, Verdict] = {}
-    for place in places:
-        op = flat.graph.nodes[place].box.op
-        assert isinstance(op, Fold)
-        over = f" over {op.axis}" if len(places) > 1 else ""
+    for number, place in enumerate(places, 1):
+        which = f" in loop {number}" if len(places) > 1 else ""
         for name, law in _LAWS.items():
             verdict = law(flat, place, claims)
             if verdict is not None:
-                found[name + over] = verdict
+                found[name + which] = verdict
     return found
 
 
@@ -100,7 +98,7 @@ def merged(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
         return None
     parts = _parts(flat, place, _symbols(flat, place, 2))
     merge = parts.merge(parts.state(0), parts.state(1))[1]
-    return _equation(parts, claims, merge, parts.whole(), "merge(a, b)")
+    return _equation(parts, claims, parts.whole(), merge, "state(a + b)")
 
 
 def empty(flat: Diagram, place: int, claims: Claims) -> Verdict:
@@ -113,20 +111,20 @@ def empty(flat: Diagram, place: int, claims: Claims) -> Verdict:
 
 def single(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
     """That a block of one element gives the state of the list with that element more."""
-    return _step(flat, place, claims, (_symbols(flat, place, 1)[0], 1), "step(a, one element)")
+    return _step(flat, place, claims, (_symbols(flat, place, 1)[0], 1))
 
 
 def remainder(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
     """That after any number of whole blocks, a shorter one gives the state of the whole list."""
     n, g, r = _symbols(flat, place, 3)
-    return _step(flat, place, claims, (("*", n, g), r), "step(whole blocks, remainder)")
+    return _step(flat, place, claims, (("*", n, g), r))
 
 
-def _step(flat: Diagram, place: int, claims: Claims, sizes: Sequence[Size], title: str) -> Verdict | None:
+def _step(flat: Diagram, place: int, claims: Claims, sizes: Sequence[Size]) -> Verdict | None:
     if not can_cut(flat.graph.nodes[place].box):
         return None
     parts = _parts(flat, place, sizes)
-    return _equation(parts, claims, parts.step(parts.state(0), 1)[1], parts.whole(), title)
+    return _equation(parts, claims, parts.whole(), parts.step(parts.state(0), 1)[1], "state(a + b)")
 
 
 def _symbols(flat: Diagram, place: int, count: int) -> tuple[str, ...]:
@@ -210,5 +208,10 @@ def verdicts(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
     """All that is claimed of a diagram's loops beside its equation, by name: laws, divisors and exponentials."""
     found = laws(diagram, claims)
     found |= {d.name: d.verdict for d in divisors(diagram, claims)}
-    found |= {f"{e.name} does not overflow": e.verdict for e in stability(diagram, claims).exponentials}
+    for e in stability(diagram, claims).exponentials:
+        name, count = f"{e.name} does not overflow", 1
+        while name in found:
+            count += 1
+            name = f"{e.name} ({count}) does not overflow"
+        found[name] = e.verdict
     return found

@@ -128,17 +128,18 @@ def stability(diagram: Diagram, claims: Claims) -> Stability:
     found: list[Exponential] = []
     flat = opened(diagram)
     loops = [(k, node) for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, Fold)]
-    for place, node in loops:
-        found += _of_loop(node.box, claims, flat, place)
+    for number, (place, node) in enumerate(loops, 1):
+        found += _of_loop(node.box, claims, flat, place, f" of loop {number}" if len(loops) > 1 else "")
     found += _around(flat, claims)
     return Stability(tuple(found))
 
 
-def _of_loop(box: Box, claims: Claims, around: Diagram | None = None, place: int = 0) -> Iterator[Exponential]:
+def _of_loop(
+    box: Box, claims: Claims, around: Diagram | None = None, place: int = 0, inside: str = ""
+) -> Iterator[Exponential]:
     """The exponentials of a loop; without the diagram around it, those of one that runs in another loop."""
     op = box.op
     assert isinstance(op, Fold)
-    inside = "" if around is not None else f" of the loop over {op.axis}"
     for name, body in (("step", op.step), ("merge", op.merge)):
         # What the body makes has the names of the state, with a mark more than the states that it is given.
         graph, mark = inline(body).graph, "′" if name == "step" else "″"
@@ -162,7 +163,7 @@ def _of_loop(box: Box, claims: Claims, around: Diagram | None = None, place: int
             yield Exponential(name + inside, said(node.inputs[0]), node.box.line, verdict)
     for inner in inline(op.step).boxes:
         if isinstance(inner.op, Fold):
-            yield from _of_loop(inner, claims)
+            yield from _of_loop(inner, claims, inside=f" of the loop over {inner.op.axis}")
 
 
 def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
@@ -202,7 +203,7 @@ def loop_names(flat: Diagram) -> dict[int, str]:
 
 def _inputs_said(around: Diagram, place: int) -> list[str]:
     """What a loop is given, in formulas of the arrays around it, in brackets where they are more than one word."""
-    said = formulas(around, around.input_names)
+    said = formulas(around, loop_names(around))
     texts = [said(w) for w in around.graph.nodes[place].inputs]
     return [f"({text})" if " " in text or "/" in text or "·" in text else text for text in texts]
 
@@ -276,11 +277,11 @@ class _Reading:
         return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
 
     def _over(self, wire: int, bound: int | None = None) -> tuple[str, ...]:
-        """The axes over which the greatest is looked at: the block's, outside of loops all that the bound lacks."""
+        """The axes over which the greatest is looked at: the block's, and all that a bound lacks, the block's last."""
         names = self.assembly.types[wire].names
-        if self.axis is not None or bound is None:
-            return tuple(n for n in names if n == self.axis)
-        return tuple(n for n in names if n not in self.assembly.types[bound].names)
+        known = None if bound is None else self.assembly.types[bound].names
+        own = [n for n in names if n == self.axis]
+        return (*(n for n in names if known is not None and n not in known and n != self.axis), *own)
 
     def _moved(self, argument: int, spare: int | None) -> Iterator[Form]:
         """That a - b is at most 0 as: the greatest a is at most b."""
@@ -290,8 +291,15 @@ class _Reading:
         a, b = (self.now[w] for w in node.inputs)
         if self.axis in self.assembly.types[b].names:
             return
-        add = self.assembly
         over = self._over(a, b)
+        yield from self._within(a, b, node, spare, over)
+        if len(over) > 1:
+            # What is free of one of the axes may have been taken out of the maximum over it.
+            yield from self._within(a, b, node, spare, over[::-1])
+
+    def _within(self, a: int, b: int, node: Node, spare: int | None, over: Sequence[str]) -> Iterator[Form]:
+        """That the greatest a over axes, in this order, is at most b."""
+        add = self.assembly
         alike = spare is None or not set(over) & set(add.types[spare].names)
         top = a if spare is None or alike else add.map("where", spare, self._bottom(), a)
         unused = spare if alike else None

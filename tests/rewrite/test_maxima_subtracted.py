@@ -141,3 +141,13 @@ def test_axes_are_those_along_which_exponentials_are_added(ask: Z3) -> None:
     diagram = cd.algorithm("q h x -> q h x")(lambda S: cd.exp(S) / cd.sum(cd.sum(cd.exp(S), "x"), "h"))
     made = Derivation.start(diagram, ask).stabilise()
     assert sorted(box.name for box in made.diagram.boxes if box.name.startswith("max")) == ["max[h]", "max[x]"]
+
+
+def test_a_maximum_over_two_axes_of_what_is_free_of_one_in_part(ask: Z3) -> None:
+    @cd.algorithm("x m, x, x ->")
+    def features(A, c, V):  # type: ignore[no-untyped-def]
+        E = cd.exp(A - c * c)
+        return cd.sum(cd.sum(E, "m") * V, "x") / cd.sum(cd.sum(E, "m"), "x")
+
+    made = Derivation.start(features, ask).stabilise()
+    assert made.stable and made.stream("x").stable

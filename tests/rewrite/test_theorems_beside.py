@@ -223,3 +223,22 @@ def test_divisors_are_positive_or_hypotheses(ask: Z3) -> None:
 
 def test_a_diagram_without_a_loop_commutes_with_nothing(ask: Z3) -> None:
     assert Derivation.start(weighted, ask).commutes is None
+
+
+def test_several_loops_are_told_apart(ask: Z3) -> None:
+    f = cd.algorithm("x ->")(lambda S: cd.sum(cd.tanh(cd.exp(S - cd.max(S, "x"))), "x"))
+    found = Derivation.start(f, ask).stream("x", passes=2).verdicts()
+    assert all(v.proved for v in found.values())
+    assert {"merge is associative in loop 1", "merge is associative in loop 2"} < set(found)
+    assert "step of loop 2: exp(S - max1) does not overflow" in found
+
+
+def test_laws_hold_where_the_program_is_defined(ask: Z3) -> None:
+    """What the state of the whole list owes of its elements, the states of parts owe of theirs."""
+
+    @cd.algorithm("x, x ->")
+    def scaled(S, w):  # type: ignore[no-untyped-def]
+        return cd.sum(cd.softmax(S / w, "x") * S, "x")
+
+    found = streamed(ask, scaled).verdicts()
+    assert all(v.proved for name, v in found.items() if "> 0" not in name)
