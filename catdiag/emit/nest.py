@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from catdiag.boxes import Box, Const, Fold, Group, Index, Reindex, Rename, SizeOf
+from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf
+from catdiag.cost.live import is_view
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.interpret import interpret
 from catdiag.types import ArrayType, Size
@@ -200,13 +201,6 @@ def lower(diagram: Diagram) -> Program:
     lowering = _Lowering()
     outputs = lowering.whole(flat, inputs, ends)
     return Program(flat.title, inputs, lowering.body, outputs)
-
-
-def is_view(box: Box) -> bool:
-    """A renaming or transposition, a product axis split or merged: the same elements, read otherwise."""
-    if isinstance(box.op, Reindex):
-        return box.op.kind in ("split", "merge")
-    return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from catdiag.boxes import Box, Const, Index, SizeOf
-from catdiag.emit.nest import Carry, For, Let, Program, Start, Statement, Value, read, statements
+from catdiag.emit.nest import Carry, Let, Program, Statement, Value, read, statements
 from catdiag.types import ArrayType
 
 Text: TypeAlias = tuple[str, int]
@@ -146,14 +146,3 @@ class Writer:
         """The states that a turn of a loop has not written over yet, each with its next value."""
         pairs = [(self.text[s][0], self.text[v][0]) for s, v in zip(carry.states, carry.values, strict=True)]
         return [(name, text) for name, text in pairs if name != text]
-
-
-def states_of(program: Program) -> list[Value]:
-    """The states of all loops, in order of appearance."""
-    found: dict[Value, None] = {}
-    for _, statement in statements(program.body):
-        if isinstance(statement, Start):
-            found.update(dict.fromkeys(statement.states))
-        if isinstance(statement, For):
-            found.update(dict.fromkeys(statement.kept))
-    return list(found)

@@ -12,7 +12,7 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
-from catdiag.boxes import Box, Const, Fold, map_box
+from catdiag.boxes import Box, Call, Const, Einsum, Fold, map_box
 from catdiag.cli.arguments import sizes_of
 from catdiag.diagram import Graph, Node, inline, of_graph
 from catdiag.rewrite.group import find as grouped
@@ -223,6 +223,32 @@ def test_parts_are_merged_in_order(name, parts):
     assert "for each of p_x parts of x, in parallel:" in text and "for each part of x in order" in text
     got = call(split.numpy(), arrays, {**sizes, "p_x": parts, "s_x": 2})
     assert same(got, run(program, arrays))
+
+
+def test_a_loop_inside_a_loop():
+    program = library.get("attention")
+    streamed = next(candidates(program, "x")).diagram
+    (fold,) = folds(streamed)
+    inner = []
+    for node in fold.step.graph.nodes:
+        box = node.box
+        if isinstance(box.op, Einsum) and "d" not in box.cod[0].names:
+            body = next(candidates(of_graph(Graph(box.dom, (Node(box, (0, 1)),), (2,))), "d")).diagram
+            box = Box(Call("inner", body), box.dom, box.cod)
+        inner.append(Node(box, node.inputs))
+    graph = Graph(fold.step.dom, tuple(inner), fold.step.graph.outputs)
+    nested = with_fold(streamed, step=of_graph(graph, fold.step.cod, fold.step.names))
+    arrays, sizes = inputs_for(program, np.random.default_rng(3))
+    want = program(*arrays)
+    for form in (nested, grouped(nested, ["q"])):
+        lines = form.pseudocode().splitlines()
+        outer = next(k for k, line in enumerate(lines) if "for each block of x" in line)
+        within = next(k for k, line in enumerate(lines) if "for each block of d" in line)
+        assert within > outer and lines[within].index("for") == lines[outer].index("for") + 4
+        assert "load Q[q d], K[x d]" in lines[within + 1]
+        for length in (1, 2, 5):
+            given = {**sizes, **dict.fromkeys(("s_x", "s_d", "g_q"), length)}
+            assert same(call(form.numpy(), arrays, given), want), form.numpy()
 
 
 def test_blocks_left_out_are_said_and_not_run():
