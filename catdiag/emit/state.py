@@ -36,11 +36,12 @@ class ComponentFormulas:
 
 @dataclass(frozen=True)
 class LoopFormulas:
-    """The state of one loop over blocks of `axis`."""
+    """The state of one loop over blocks of `axis`; `inside` is the axis of the loop that it is a part of, if any."""
 
     axis: str
     block: str
     components: tuple[ComponentFormulas, ...]
+    inside: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class StateFormulas:
     def __str__(self) -> str:
         lines: list[str] = []
         for loop in self.loops:
-            lines.append(f"loop over {loop.axis} in blocks of {loop.block}, with the state")
+            within = f", inside the loop over {loop.inside}" if loop.inside else ""
+            lines.append(f"loop over {loop.axis} in blocks of {loop.block}{within}, with the state")
             for c in loop.components:
                 axes = f"[{' '.join(c.axes)}]" if c.axes else ""
                 lines += [
@@ -76,6 +78,7 @@ class StateFormulas:
                 {
                     "axis": p.axis,
                     "block": p.block,
+                    "inside": p.inside,
                     "components": [vars(c) | {"axes": list(c.axes)} for c in p.components],
                 }
                 for p in self.loops
@@ -122,6 +125,7 @@ class _Reading:
     loops: list[LoopFormulas] = field(default_factory=list)
     shared: dict[str, str] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
+    around: str = ""
 
     def walk(
         self, diagram: Diagram, inputs: Sequence[Part], names: Sequence[str] = (), collect: bool = True
@@ -195,11 +199,14 @@ class _Reading:
         unit = self.walk(op.unit, (), collect=False)
         element = self.walk(op.state, args, names, collect=False)
         turn = inline(op.step).graph
-        wires = self.wires(turn, (*old, *args), after, False)
+        place, outer, self.around = len(self.loops), self.around, op.axis
+        wires = self.wires(turn, (*old, *args), after, True)
+        self.around = outer
         step = self.outputs(turn, wires)
         repairs = [_repair(turn, k, wires[0]) for k in range(len(names))]
         merge = self.walk(op.merge, (*old, *(Part((n, ATOM), True) for n in after)), both, collect=False)
-        self.loops.append(
+        self.loops.insert(
+            place,
             LoopFormulas(
                 op.axis,
                 op.block,
@@ -207,7 +214,8 @@ class _Reading:
                     ComponentFormulas(name, ty.names, _truth(u.text[0]), e.text[0], r, s.text[0], m.text[0])
                     for name, ty, u, e, r, s, m in zip(names, box.cod, unit, element, repairs, step, merge, strict=True)
                 ),
-            )
+                outer,
+            ),
         )
         return old
 

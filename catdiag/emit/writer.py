@@ -80,6 +80,7 @@ class Writer:
     def block(self, body: Sequence[Statement]) -> None:
         """Statements in order."""
         carried = next((s for s in body if isinstance(s, Carry)), None)
+        outer = self.turn
         if carried is not None:
             self.turn = {}
             for _, statement in statements(body):
@@ -90,6 +91,7 @@ class Writer:
                 self.let(statement, body, carried)
             else:
                 self.statement(statement)
+        self.turn = outer
 
     def inside(self, body: Sequence[Statement]) -> None:
         """Statements one level deeper."""

@@ -15,6 +15,7 @@ from catdiag import library
 from catdiag.boxes import Box, Call, Const, Einsum, Fold, map_box
 from catdiag.cli.arguments import sizes_of
 from catdiag.diagram import Graph, Node, inline, of_graph
+from catdiag.emit.state import formulas
 from catdiag.rewrite.group import find as grouped
 from catdiag.rewrite.group import groupable
 from catdiag.rewrite.stream import candidates
@@ -246,6 +247,10 @@ def test_a_loop_inside_a_loop():
         within = next(k for k, line in enumerate(lines) if "for each block of d" in line)
         assert within > outer and lines[within].index("for") == lines[outer].index("for") + 4
         assert "load Q[q d], K[x d]" in lines[within + 1]
+        assert "sum2[q] = sum2·t2 + Σ_x t3" in form.pseudocode()
+        loops = formulas(form).loops
+        assert [(loop.axis, loop.inside) for loop in loops] == [("x", ""), ("d", "x")]
+        assert loops[1].components[0].element == "Σ_d Q·K"
         for length in (1, 2, 5):
             given = {**sizes, **dict.fromkeys(("s_x", "s_d", "g_q"), length)}
             assert same(call(form.numpy(), arrays, given), want), form.numpy()
