@@ -69,7 +69,11 @@ class Guards(Conditions):
         if condition is None:
             return None
         if t.op in LOGICAL:
-            return self.normal(ctx, self.step(ctx, t, path, "distinguish", term_data(condition)), path)
+            t = self.step(ctx, t, path, "distinguish", term_data(condition))
+            for k in (0, 1):
+                # The cases are decided before their conditions could be found to follow from the whole.
+                t = self.part(ctx, t, path, k, lambda c, u, p: self.part(c, u, p, 1, self.normal))
+            return self.normal(ctx, t, path)
         return self.distinguished(ctx, t, path, condition)
 
     # -- polynomials in guards ------------------------------------------------------------------------

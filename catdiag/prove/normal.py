@@ -95,11 +95,10 @@ class Normaliser(Reductions):
         t = self.step(ctx, t, path, "lattice")
         if t.op != "max":
             return t
-        if not self.incomparable(ctx, t):
-            t = self.attempt(ctx, t, path, "larger")
-        if t.op != "max":
-            return t
+        # Known comparisons come first: they take no solver.
         t = self._without_smaller(ctx, t, path)
+        if t.op == "max" and not self.incomparable(ctx, t):
+            t = self.attempt(ctx, t, path, "larger")
         if t.op != "max":
             return t
         out = self.attempt(ctx, t, path, "through")
@@ -118,7 +117,7 @@ class Normaliser(Reductions):
 
     def _without_smaller(self, ctx: Context, t: Term, path: Path) -> Term:
         """A maximum without arguments that comparisons which are known add up to be smaller than others."""
-        if not any(f.condition.op in ("lt", "le") and not arithmetic(f.condition) for f in ctx.facts):
+        if not any(f.condition.op in ("lt", "le", "eq") and not arithmetic(f.condition) for f in ctx.facts):
             return t
         for low, high in permutations(range(len(t.args)), 2):
             self.work.spend(SUM)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from catdiag.boxes import Box, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.diagram import Diagram, Node
 from catdiag.errors import NotStreamable
-from catdiag.rewrite.rules import Rules
+from catdiag.rewrite.distribute import Distribution
 from catdiag.rewrite.separable import Form, Refused
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Axis
 
 
-class Cascade(Rules):
+class Cascade(Distribution):
     """What `analyse` finds: the new graph, the components, and the wires of the diagram's outputs."""
 
     def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
@@ -173,6 +173,21 @@ class Cascade(Rules):
         except Refused as refused:
             return refused
 
+    def _moved(self, node: Node) -> int | None:
+        """A reduction with operations by statistics moved out of it; None where they cannot be."""
+        op = node.box.op
+        if not isinstance(op, Reduce):
+            return None
+        known = dict(self.components)
+        try:
+            wire = self.moved_out(op.monoid, self.image[node.inputs[0]], node.box)
+        except Refused:
+            self.components = known
+            return None
+        wire = self.terms.cast(wire, node.box.cod[0])
+        self.origin.setdefault(wire, node.box)
+        return wire
+
     def _reduction(self, node: Node) -> int:
         box, op = node.box, node.box.op
         try:
@@ -184,9 +199,11 @@ class Cascade(Rules):
             else:
                 form = self.pure(box, forms[0])
         except Refused as refused:
-            wire = next(
-                (w for w in map(self.image.__getitem__, node.inputs) if w in self.forms), self.image[node.inputs[0]]
-            )
+            moved = self._moved(node)
+            if moved is not None:
+                return moved
+            images = [self.image[w] for w in node.inputs]
+            wire = next((w for w in images if w in self.forms), images[0])
             at = f" ({refused.box.line})" if refused.box.line else ""
             raise NotStreamable(
                 f"cannot stream axis {self.axis!r}: the elements of {box.name} are not a sum of products of a part "

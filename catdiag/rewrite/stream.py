@@ -199,9 +199,8 @@ class _Loop:
         self.names = component_names(self.components, (*diagram.input_names, *taken))
         self.states = [self._state_type(c) for c in self.components]
         self.positions = self._positions()
-        self.repeated = set(
-            cascade.terms.cone([c.fallen for c in self.components if c.sticky and c.fallen is not None])
-        )
+        fallen = [c.fallen for c in self.components if c.sticky and c.fallen is not None]
+        self.repeated = {*cascade.terms.cone(fallen), cascade.truth(False), cascade.truth(True)}
         self.inputs = self._boundary()
 
     def _positions(self) -> set[int]:
