@@ -51,7 +51,7 @@ class Cascade(Distribution):
 
     def _read(self, node: Node) -> None:
         self.here = node.box
-        if self._reduces(node):
+        if reduces(node.box, self.axis):
             self.image.append(self._reduction(node))
             return
         inputs = [self.image[w] for w in node.inputs]
@@ -111,14 +111,6 @@ class Cascade(Distribution):
             raise NotStreamable(
                 f"cannot stream axis {self.axis!r}: nothing is reduced over it; expected a sum, max or einsum over it"
             )
-
-    def _reduces(self, node: Node) -> bool:
-        op = node.box.op
-        if isinstance(op, Reduce):
-            return op.axis == self.axis
-        return isinstance(op, Einsum) and (
-            any(self.axis in t.names for t in node.box.dom) and self.axis not in node.box.cod[0].names
-        )
 
     def _is_weaved(self, box: Box) -> bool:
         """Whether a box acts on each position of the axis by itself, given that it does not reduce over it."""
@@ -214,3 +206,16 @@ class Cascade(Distribution):
         wire = self.terms.cast(self.emit(form), box.cod[0])
         self.origin.setdefault(wire, box)
         return wire
+
+
+def reduces(box: Box, axis: str) -> bool:
+    """Whether a box reduces over an axis.
+
+    >>> from catdiag.boxes import reduce_box
+    >>> from catdiag.types import ArrayType
+    >>> reduces(reduce_box("sum", "x", ArrayType((Axis("x"),))), "x")
+    True
+    """
+    if isinstance(box.op, Reduce):
+        return box.op.axis == axis
+    return isinstance(box.op, Einsum) and any(axis in t.names for t in box.dom) and axis not in box.cod[0].names

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from catdiag.boxes import Box, Const, Fold, Group, SizeOf, View, bodies, const_box, map_box, reduce_box
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
-from catdiag.rewrite.cascade import Cascade
+from catdiag.rewrite.cascade import Cascade, reduces
 from catdiag.rewrite.emitter import Emitter, element_type, localised
 from catdiag.rewrite.stabiliser import FALLING, MODES, Component
 from catdiag.rewrite.terms import Terms
@@ -115,6 +115,10 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str]) -> Iterator[St
         for inner in candidates(_body(node), axis, taken):
             yield _in_group(flat, node, inner)
         return
+    place = _fold_around(flat, axis)
+    if place is not None:
+        yield from _in_fold(flat, place, axis, taken)
+        return
     streamed = axis_of(flat, axis)
     seen: list[tuple[object, ...]] = []
     cascades = dict(_cascades(flat, streamed))
@@ -181,6 +185,39 @@ def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
     nodes = tuple(Node(box, n.inputs) if n is node else n for n in graph.nodes)
     made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
     return Streamed(made, inner.fold, inner.found)
+
+
+# -- streams inside a loop ------------------------------------------------------------------------
+
+
+def _fold_around(diagram: Diagram, axis: str) -> int | None:
+    """The place of the loop over another axis whose turns reduce over one."""
+    for place, node in enumerate(diagram.graph.nodes):
+        op = node.box.op
+        if isinstance(op, Fold) and op.axis != axis and any(reduces(box, axis) for box in inline(op.step).boxes):
+            return place
+    return None
+
+
+def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str]) -> Iterator[Streamed]:
+    """A loop inside each turn of a loop: what the turn makes of its block is reduced block by block too."""
+    graph = diagram.graph
+    node = graph.nodes[place]
+    op = node.box.op
+    assert isinstance(op, Fold)
+    for other in graph.nodes:
+        if other is not node and (reduces(other.box, axis) or isinstance(other.box.op, Fold)):
+            why = "it is reduced over there too" if reduces(other.box, axis) else "that is a loop as well"
+            raise NotStreamable(
+                f"cannot stream axis {axis!r} inside the loop over {op.axis!r}: beside it is {other.box.name}, and "
+                f"{why}; stream {axis!r} first, or make of it a diagram of its own",
+                other.box.line,
+            )
+    for inner in candidates(op.step, axis, (*taken, *op.components)):
+        box = Box(replace(op, step=inner.diagram), node.box.dom, node.box.cod, node.box.line)
+        nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
+        made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
+        yield Streamed(made, inner.fold, inner.found)
 
 
 # -- bodies ---------------------------------------------------------------------------------------
