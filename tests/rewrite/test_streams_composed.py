@@ -43,7 +43,7 @@ STREAMS: tuple[Callable[[Any, Any], Any], ...] = (
 
 maps = st.lists(st.sampled_from(MAPS), min_size=1, max_size=2)
 streams = st.sampled_from(STREAMS)
-quick = settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,6 @@ def test_other_axes(ask: Z3, stream: Callable[[Any, Any], Any], before: list[Map
     f = cd.algorithm("x, x ->", name="f")(lambda S, V: stream(composed(before, S), V))
     narrow, wide = derives(ask, f), derives(ask, f.weave("b"))
     assert components(wide) == components(narrow)
-    derives(ask, f.weave("b", inputs=[0]))
 
 
 @quick
@@ -105,8 +104,6 @@ def test_side_by_side_in_one_loop(
     f, g = (cd.algorithm("x, x ->")(lambda S, V, s=s: s(composed(before, S), V)) for s in (one, other))
     derived = derives(ask, f @ g)
     assert components(derived) <= components(derives(ask, f)) + components(derives(ask, g))
-    shared = cd.algorithm("x, x -> ,")(lambda S, V: (one(S, V), other(S, V)))
-    assert components(derives(ask, shared)) <= components(derived)
 
 
 def components(derived: Derivation) -> int:

@@ -50,17 +50,12 @@ def weighted(Q, K, V):  # type: ignore[no-untyped-def]
     return cd.einsum("q x, x v -> q v", cd.softmax(cd.einsum("q d, x d -> q x", Q, K), "x"), V)
 
 
-@cd.algorithm("q x, q x -> q")
-def two_scales(S, T):  # type: ignore[no-untyped-def]
-    return cd.sum(cd.exp(S - cd.max(S, "x")) * cd.exp(T - cd.max(T, "x")), "x")
-
-
 @cd.algorithm("q x, x -> q")
 def offset(S, w):  # type: ignore[no-untyped-def]
     return cd.sum(cd.softmax(S - cd.abs(w), "x") * w, "x")
 
 
-@pytest.mark.parametrize("diagram", [two_scales, offset], ids=lambda d: d.title)
+@pytest.mark.parametrize("diagram", [offset], ids=lambda d: d.title)
 def test_what_subtracts_its_maximum_does_not_overflow(ask: Z3, diagram: Diagram) -> None:
     derived = streamed(ask, diagram)
     found = derived.stability()
@@ -240,5 +235,6 @@ def test_laws_hold_where_the_program_is_defined(ask: Z3) -> None:
     def scaled(S, w):  # type: ignore[no-untyped-def]
         return cd.sum(cd.softmax(S / w, "x") * S, "x")
 
-    found = streamed(ask, scaled).verdicts()
-    assert all(v.proved for name, v in found.items() if "> 0" not in name)
+    flat, (place,) = loops(streamed(ask, scaled).diagram)
+    verdict = merged(flat, place, Claims(ask))
+    assert verdict is not None and verdict.proved
