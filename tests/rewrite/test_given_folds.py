@@ -63,6 +63,31 @@ def if_largest(a: Any, b: Any) -> Any:
     return cd.where(cd.equal(a[0], cd.maximum(a[0], b[0])), a[1], LOW)
 
 
+def masked(strict: bool) -> Any:
+    def element(q: Any, k: Any, v: Any) -> Any:
+        inside = cd.index("x") < cd.index("q") if strict else cd.index("x") <= cd.index("q")
+        score = cd.einsum("q d, d -> q", q, k)
+        return cd.where(inside, score, LOW), cd.where(inside, 1, 0), cd.where(inside, v, 0)
+
+    return element
+
+
+def triangular(Q: Any, K: Any, V: Any) -> Any:
+    S = cd.where(cd.index("x") <= cd.index("q"), cd.einsum("q d, x d -> q x", Q, K), LOW)
+    return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
+
+
+def safe(a: Any, b: Any) -> Any:
+    """Minus infinity as a number so low that nothing comes of it."""
+    m = cd.maximum(a[0], b[0])
+    ours, left, right = (cd.where(cd.equal(t, LOW), -1e30, t) for t in (m, a[0], b[0]))
+    return (
+        m,
+        a[1] * cd.exp(left - ours) + b[1] * cd.exp(right - ours),
+        a[2] * cd.exp(left - ours) + b[2] * cd.exp(right - ours),
+    )
+
+
 def below() -> Any:
     return cd.index("x") <= cd.index("q")
 
@@ -126,6 +151,10 @@ PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
             lambda m, place: place,
         ),
     ),
+    "scores that are masked": (
+        diagram("q d, x d, x v -> q v", triangular, "triangular"),
+        cd.Fold((LOW, 0, 0), masked(False), safe, lambda m, total, o: o / total),
+    ),
     "truth values": (
         diagram("bool[q x] -> bool[q]", lambda M: cd.any(M, "x"), "some"),
         cd.Fold(False, lambda m: m, lambda a, b: a | b),
@@ -175,25 +204,11 @@ def appending(a: Any, b: Any) -> Any:
     return a[0] + b[0], mean, a[2] + b[2] + delta * (b[1] - mean)
 
 
-def masked(strict: bool) -> Any:
-    def element(q: Any, k: Any, v: Any) -> Any:
-        inside = cd.index("x") < cd.index("q") if strict else cd.index("x") <= cd.index("q")
-        score = cd.einsum("q d, d -> q", q, k)
-        return cd.where(inside, score, LOW), cd.where(inside, 1, 0), cd.where(inside, v, 0)
-
-    return element
-
-
 def guarded(a: Any, b: Any) -> Any:
     m = cd.maximum(a[0], b[0])
     left = cd.where(cd.equal(a[0], LOW), 0, cd.exp(a[0] - m))
     right = cd.where(cd.equal(b[0], LOW), 0, cd.exp(b[0] - m))
     return m, a[1] * left + b[1] * right, a[2] * left + b[2] * right
-
-
-def triangular(Q: Any, K: Any, V: Any) -> Any:
-    S = cd.where(cd.index("x") <= cd.index("q"), cd.einsum("q d, x d -> q x", Q, K), LOW)
-    return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
 
 
 FALSE: dict[str, tuple[cd.Diagram, cd.Fold]] = {
