@@ -181,17 +181,22 @@ class Rules(Selection):
         if len(factors) > 1 and not all(self.terms.positive[w] for w in factors):
             return None
         found: list[Term] = []
-        for w in factors:
+        todo = [(w, 1) for w in factors]
+        while todo:
+            w, sign = todo.pop(0)
+            node, fn = self.terms.node(w), self.terms.made_by(w)
+            if self.terms.const_value(w) == 1:
+                continue
             if w in self.exponents:
-                found.extend(self.exponents[w])
-                continue
-            node = self.terms.node(w)
-            if node is not None and self.terms.made_by(w) == "exp" and not self.terms.late[w]:
-                found.extend(self.atom(node.inputs[0]))
-                continue
-            if w in self.scales:
+                found.extend(scaled(self.exponents[w], Fraction(sign)))
+            elif node is not None and fn == "exp" and not self.terms.late[w]:
+                found.extend(scaled(self.atom(node.inputs[0]), Fraction(sign)))
+            elif node is not None and fn in ("mul", "div") and all(self.terms.positive[i] for i in node.inputs):
+                todo[:0] = [(node.inputs[0], sign), (node.inputs[1], sign if fn == "mul" else -sign)]
+            elif self.terms.late[w]:
                 return None
-            found.extend(self.atom(self.terms.map("log", w)))
+            else:
+                found.extend(scaled(self.atom(self.terms.map("log", w)), Fraction(sign)))
         return tuple(found)
 
     def _root(self, fn: str, form: Form) -> Form | None:

@@ -202,11 +202,11 @@ class Selection(Stabiliser):
         if fn in ("eq", "ne"):
             made, value = self.terms.map(fn, below, top), fn == "ne"
         else:
-            # B − s < 0, or with the sign turned s − B < 0, which never holds; s − B ≤ 0 says B ≥ s.
+            # B − s < 0 says B ≠ s; with the sign turned, s − B < 0 never holds, and s − B ≤ 0 says B = s.
             strict = fn == "lt"
             if turned == strict:
                 return self.terms.map("le", below, below) if not turned else self.terms.map("lt", below, below)
-            made = self.terms.map(fn, top, below) if turned else self.terms.map(fn, below, top)
+            made = self.terms.map("eq" if turned else "ne", below, top)
             value = not turned
         self._fallen[made] = Fall((top,), self.truth(value))
         return made
