@@ -395,8 +395,7 @@ class _Lowering:
                 cuts[arg, ty] = Value(ty, arg.name, slow, arg.spot)
                 self.body.append(Cut(cuts[arg, ty], arg, (span,)))
             inputs.append(cuts[arg, ty] if has else arg)
-        apart = _apart(step.graph, (*states, *inputs))
-        self.need([v for v in inputs if v.origin not in apart])
+        self.need(inputs)
         if op.asked is not None:
             (live,) = self.inside(inline(op.asked), inputs)
             self.body.append(Unless(live))
@@ -425,11 +424,8 @@ def _streamed(graph: Graph) -> set[int]:
     elsewhere = set(graph.outputs)
     for node in graph.nodes:
         view, op = is_view(node.box), node.box.op
-        inside = _streamed(inline(op.step).graph) if isinstance(op, Fold) else set()
         for k, w in enumerate(node.inputs):
-            along = isinstance(op, Fold) and (
-                node.box.dom[k].axis(op.axis) is not None or len(node.box.cod) + k in inside
-            )
+            along = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None
             if not (along or view or isinstance(op, Group)):
                 elsewhere.add(root[w])
         root.extend(root[node.inputs[0]] if view else len(root) for _ in node.box.cod)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from types import FunctionType
@@ -157,6 +159,16 @@ def test_pseudocode_names_all_there_is(name):
         assert text == form.pseudocode()
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_loaded_is_what_is_counted(name):
+    for form in forms(PROGRAMS[name]):
+        loads = " ".join(line.split("load ")[1] for line in form.pseudocode().splitlines() if "load " in line)
+        said = Counter(re.findall(r"(\w+)(?:\[[^\]]*\])?(?:, |$| )", loads))
+        counted = Counter(t.array for t in form.io().traffic if t.direction == "load")
+        for array in form.input_names:
+            assert said[array] == counted[array], (array, form.pseudocode(), counted)
+
+
 def test_attention_reads_as_people_write_it():
     flash = grouped(next(candidates(library.get("attention"), "x")).diagram, ["q"])
     assert flash.pseudocode().splitlines() == [
@@ -246,7 +258,7 @@ def test_a_loop_inside_a_loop():
         outer = next(k for k, line in enumerate(lines) if "for each block of x" in line)
         within = next(k for k, line in enumerate(lines) if "for each block of d" in line)
         assert within > outer and lines[within].index("for") == lines[outer].index("for") + 4
-        assert "load Q[q d], K[x d]" in lines[within + 1]
+        assert [line.strip() for line in lines if "load" in line] == ["load Q[q d]", "load K[x d], V[x d]"]
         assert "sum2[q] = sum2·t2 + Σ_x t3" in form.pseudocode()
         loops = formulas(form).loops
         assert [(loop.axis, loop.inside) for loop in loops] == [("x", ""), ("d", "x")]
