@@ -315,15 +315,11 @@ class Derivation:
         >>> f.io().transfers, f.fuse(saved="exp [q x]").io().transfers
         (2*q*x, 5*q*x)
         """
-        from catdiag.prove.export import program
-        from catdiag.rewrite.fuse import arrange
+        from catdiag.rewrite.fuse import asked
 
-        chosen = None if on_chip is None else _names(on_chip)
-        fused = arrange(self.diagram, chosen, _names(saved), self.source)
-        fused = self.diagram if fused == self.diagram else fused
-        same = self.steps and program(fused) == program(self.diagram)
-        said = [*([] if chosen is None else [repr(chosen)]), *([f"saved={_names(saved)!r}"] if saved else [])]
-        fused = _titled(fused, f"{self.diagram.title or 'it'}.fuse({', '.join(said)})")
+        fused, said = asked(self.diagram, on_chip, saved, self.source)
+        same = self.steps and fused is self.diagram
+        fused = _titled(fused, f"{self.diagram.title or 'it'}.fuse({said})")
         try:
             theorem = self.theorem if same else self._prove(fused)
         except _NotProved as error:
@@ -530,10 +526,6 @@ class Derivation:
         if self.steps:
             lines.extend("  " + line for line in str(self.formulas()).splitlines())
         return "\n".join(lines)
-
-
-def _names(given: str | Sequence[str]) -> list[str]:
-    return [n.strip() for n in given.split(",") if n.strip()] if isinstance(given, str) else list(given)
 
 
 def _forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:

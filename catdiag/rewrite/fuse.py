@@ -195,6 +195,23 @@ def arrange(
     return _built(whole, kernels)
 
 
+def asked(
+    diagram: Diagram, on_chip: str | Sequence[str] | None, saved: str | Sequence[str], source: Diagram
+) -> tuple[Diagram, str]:
+    """The diagram arranged as `Derivation.fuse` is asked to, itself if that changes nothing; and the request in words.
+
+    Names are given as a list, or as a text with commas. Raises as `arrange` does.
+    """
+
+    def names(given: str | Sequence[str]) -> list[str]:
+        return [n.strip() for n in given.split(",") if n.strip()] if isinstance(given, str) else list(given)
+
+    stay, spilled = None if on_chip is None else names(on_chip), names(saved)
+    made = arrange(diagram, stay, spilled, source)
+    said = [*([] if stay is None else [repr(stay)]), *([f"saved={spilled!r}"] if spilled else [])]
+    return diagram if made == diagram else made, ", ".join(said)
+
+
 class _Kernels:
     """Which kernel each atom is in, by the number of one of its atoms."""
 
