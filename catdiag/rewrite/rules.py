@@ -8,7 +8,7 @@ from fractions import Fraction
 from catdiag.boxes import Box, Einsum, Map, Reduce, Rename
 from catdiag.diagram import Node
 from catdiag.rewrite.selection import COMPARISONS, Selection
-from catdiag.rewrite.separable import Form, Refused, Scale, Term, collect, scaled, times
+from catdiag.rewrite.separable import Form, Monomial, Refused, Scale, Term, collect, scaled, times
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Axis
 
@@ -284,7 +284,28 @@ class Rules(Selection):
                 if inside is not None and op.axis == self.axis:
                     top = self.emit(self.extremum(op, inside, box))
                     return self.multiply(self.atom(self.terms.map("exp", top)), outer)
+        factor = self._common(form, op.axis)
+        if factor:
+            one = Term(Fraction(1), factor)
+            rest = collect(Term(t.coefficient, times(t.monomial, factor, -1), t.element, t.bound) for t in form)
+            return self.multiply(self.extremum(op, rest, box), (one,))
         raise Refused(box, f"{op.monoid} commutes with adding statistics, and with positive factors, to nothing else")
+
+    def _common(self, form: Form, axis: str) -> Monomial:
+        """What is late in all terms with elements, if it is positive, free of the axis, and the same in all."""
+        late = {
+            tuple((w, p) for w, p in t.monomial if self.terms.late[w])
+            for t in form
+            if t.element is not None and self.has_axis(t.element)
+        }
+        if len(form) < 2 or len(late) != 1:
+            return ()
+        (factor,) = late
+        # What a root or an absolute value divides is defined, so that it is not 0.
+        positive = all(
+            self.terms.positive[w] or (p < 0 and self.terms.made_by(w) in ("sqrt", "abs")) for w, p in factor
+        )
+        return factor if positive and not any(axis in self.terms.names(w) for w, _ in factor) else ()
 
     def _reduce_over(self, op: Reduce, box: Box) -> Callable[[int], int]:
         def reduce(wire: int) -> int:
