@@ -25,6 +25,7 @@ _REACHING = tuple(f"{sign}_" for sign in _BIG.values())
 _UNITS = {"sum": "0", "prod": "1", "max": "-∞", "any": "false", "all": "true"}
 ATOM = 9
 _LONG = 12  # a text above this length is worth a name of its own where it is used twice
+_LONGEST = 500  # a text above this length always is
 
 Text = tuple[str, int]
 """A formula and how tightly it binds."""
@@ -122,7 +123,19 @@ class Printer:
             node = self.terms.node(w)
             if w not in known and node is not None:
                 known[w] = say(node.box, [known[i] for i in node.inputs])
+                # Read twice at every level, a text doubles with each: past this length it goes by a name.
+                if len(known[w][0]) > _LONGEST and w != wire:
+                    known[w] = (self._shared(known[w][0]), ATOM)
         return known[wire]
+
+    def _shared(self, text: str) -> str:
+        """A name for a long part."""
+        taken = {text for text, _ in self.known.values()} | {name for name, _ in self.shared}
+        k = len(self.shared) + 1
+        while f"t{k}" in taken:
+            k += 1
+        self.shared.append((f"t{k}", text))
+        return f"t{k}"
 
 
 def bracketed(text: Text, level: int) -> str:

@@ -69,6 +69,19 @@ def test_text_does_not_explode():
     assert len(deep.pseudocode()) < 10_000
 
 
+def test_what_was_found_does_not_explode():
+    @cd.algorithm("x ->")
+    def deep(A):
+        s = cd.sum(A, "x")
+        for _ in range(40):
+            s = s * s + s
+        return s
+
+    found = next(candidates(deep, "x")).found
+    assert len(str(found)) < 100_000
+    assert found.shared
+
+
 def test_names_in_two_loops_differ():
     @cd.algorithm("x, y ->")
     def both(A, B):
