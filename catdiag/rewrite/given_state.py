@@ -8,7 +8,7 @@ length. That is a guess, which the proof that follows either confirms or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from catdiag.diagram import Diagram, Graph, inline, live, of_graph
 from catdiag.errors import NotStreamable
 from catdiag.rewrite.given import Given, of_length, use, with_positions, writer
 from catdiag.rewrite.stream import candidates
-from catdiag.types import ArrayType, Axis, Ty, size_symbols
+from catdiag.types import ArrayType, Axis, Ty, size_symbols, size_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 _MONOIDS = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "or": "any", "and": "all"}
 _LENGTHS = (1, 2, 3, 5, 4, 7, 6, 3)
+"""How long the lists are on which states are compared; every other one begins at a later position."""
 _DENOMINATORS = 64
+"""The largest denominator of a factor that is taken for a rational number."""
 _POOL = 40
 """Statistics of a list that are combined, at most."""
 
@@ -170,6 +172,7 @@ class _Samples:
     arrays: list[list[Any]]
     sizes: list[dict[str, int]]
     states: list[list[Any]]
+    functions: dict[str, Callable[..., Any]]
 
 
 @dataclass
@@ -263,7 +266,7 @@ class _Matcher:
         fitted = emitter.diagram([emitter.cast(wires[0], cast)], ())
         found = []
         for arrays, sizes in zip(self.samples.arrays, self.samples.sizes, strict=True):
-            found.append(np.ravel(run(fitted, arrays, sizes=sizes)).astype(float))
+            found.append(np.ravel(run(fitted, arrays, functions=self.samples.functions, sizes=sizes)).astype(float))
         values = np.concatenate(found)
         return None if np.any(np.isnan(values)) or not np.any(values) else values
 
@@ -306,53 +309,54 @@ def _samples(given: Given) -> _Samples:
     from catdiag.run.numpy import conform, run
 
     rng = np.random.default_rng(0)
-    symbols = sorted({s for ty in given.inputs for a in ty.axes for s in size_symbols(a.size)} - {str(given.axis.size)})
-    found = _Samples([], [], [])
+    axis, functions = given.axis, _functions(given)
+    symbols = {s for ty in given.inputs for a in ty.axes for s in size_symbols(a.size)} - {str(axis.size)}
+    found = _Samples([], [], [], functions)
     for turn, length in enumerate(_LENGTHS):
-        sizes = {s: 2 + j % 2 for j, s in enumerate(symbols)}
+        sizes = {s: 2 + j % 2 for j, s in enumerate(sorted(symbols))} | {given.block: length}
+        if isinstance(axis.size, str):
+            sizes[axis.size] = length
         arrays: list[Any] = []
         for ty in given.source.dom:
-            shape = [length if a.name == given.axis.name else _extent(a, sizes) for a in ty.axes]
-            real = rng.integers(1, 9, shape) / 4 * rng.choice([-1, 1], shape)
-            arrays.append(
-                rng.random(shape) < 0.5
-                if ty.element == "bool"
-                else abs(real * 4).astype(int)
-                if ty.element == "int"
-                else real
-            )
+            shape = [length if a.name == axis.name else size_value(a.size, sizes) for a in ty.axes]
+            numbers = rng.integers(1, 9, shape) * rng.choice([-1, 1], shape)
+            arrays.append({"bool": numbers > 0, "int": abs(numbers)}.get(ty.element, numbers / 4))
         start = 0 if turn % 2 == 0 else 1 + turn // 2
         arrays.append(np.arange(start, start + length))
-        state: tuple[Any, ...] | None = None
-        whole = {
-            **sizes,
-            given.block: length,
-            **({str(given.axis.size): length} if isinstance(given.axis.size, str) else {}),
-        }
+        state: tuple[Any, ...] = ()
         for place in range(length):
             one = [
-                a if ty.axis(given.axis.name) is None else np.take(a, place, axis=ty.names.index(given.axis.name))
+                a if ty.axis(axis.name) is None else np.take(a, place, axis=ty.names.index(axis.name))
                 for a, ty in zip(arrays, given.inputs, strict=True)
             ]
-            element = run(given.element, one, sizes=whole)
-            element = element if isinstance(element, tuple) else (element,)
+            element = _several(run(given.element, one, functions=functions, sizes=sizes))
             here = [
-                conform(Named(np.asarray(v), ty.names), state_ty, whole)
+                conform(Named(np.asarray(v), ty.names), state_ty, sizes)
                 for v, ty, state_ty in zip(element, given.element.cod, given.states, strict=True)
             ]
-            if state is None:
-                state = tuple(here)
-            else:
-                merged = run(given.merge, [*state, *here], sizes=whole)
-                state = merged if isinstance(merged, tuple) else (merged,)
-        assert state is not None
+            merged = run(given.merge, [*state, *here], functions=functions, sizes=sizes) if state else tuple(here)
+            state = _several(merged)
         found.arrays.append(arrays)
-        found.sizes.append(whole)
+        found.sizes.append(sizes)
         found.states.append(list(state))
     return found
 
 
-def _extent(axis: Axis, sizes: dict[str, int]) -> int:
-    from catdiag.types import size_value
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
-    return size_value(axis.size, sizes)
+
+def _functions(given: Given) -> dict[str, Callable[..., Any]]:
+    """Some functions for those that are uninterpreted: what a state is of a list is to hold for any."""
+    import numpy as np
+
+    names: dict[str, None] = {}
+    for diagram in (given.source, given.element, given.merge):
+        for box in inline(diagram).boxes:
+            if isinstance(box.op, Map) and box.op.fn.startswith("apply:"):
+                names[box.op.fn.removeprefix("apply:")] = None
+
+    def function(k: int) -> Callable[..., Any]:
+        return lambda *arrays: sum(np.cos((k + 1.5) * a + j) for j, a in enumerate(arrays))
+
+    return {name: function(k) for k, name in enumerate(names)}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.run.numpy import run
 
 LOW = -float("inf")
 
@@ -155,6 +156,10 @@ PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
         diagram("q d, x d, x v -> q v", triangular, "triangular"),
         cd.Fold((LOW, 0, 0), masked(False), safe, lambda m, total, o: o / total),
     ),
+    "a function of which nothing is known": (
+        diagram("x ->", lambda X: cd.mean(cd.apply("f", X), "x"), "unknown"),
+        replace(MEANS, element=lambda x: (1, cd.apply("f", x))),
+    ),
     "truth values": (
         diagram("bool[q x] -> bool[q]", lambda M: cd.any(M, "x"), "some"),
         cd.Fold(False, lambda m: m, lambda a, b: a | b),
@@ -189,8 +194,8 @@ def test_a_true_fold_is_proved_and_run_in_blocks(name: str) -> None:
     arrays: list[Any] = [rng.normal(size=[sizes[a.name] for a in ty.axes]) for ty in source.dom]
     arrays = [a > 0 if ty.element == "bool" else a for a, ty in zip(arrays, source.dom, strict=True)]
     for block in (1, 2, 3, 7):
-        found = derived.run(*arrays, tiles={f"s_{axis}": block})
-        np.testing.assert_allclose(found, source(*arrays), rtol=1e-9, atol=1e-12)
+        found = run(derived.diagram, arrays, {f"s_{axis}": block}, functions={"f": np.cos})
+        np.testing.assert_allclose(found, run(source, arrays, functions={"f": np.cos}), rtol=1e-9, atol=1e-12)
 
 
 def worse(a: Any, b: Any) -> Any:
