@@ -98,7 +98,8 @@ class Finder(Checker):
         if self._as_before(ctx, condition, record) or self._turns(ctx, condition, record):
             return
         goal = Open(show(condition), condition)
-        distinctions = [shapes(a) for a in condition.args]
+        known: dict[Term, Term] = {}
+        distinctions = [shapes(a, known) for a in condition.args]
         if any(distinctions):
             self.met_cases = True
             kept = self._by_kept_cases(ctx, condition, record, frozenset(set.intersection(*distinctions)))
@@ -151,12 +152,12 @@ class Finder(Checker):
         copy = json.loads(json.dumps(hint))
         try:
             Judge(self._ask).holds(ctx, condition, copy)
-        except (KernelError, RecursionError):
-            return False
+        except (KernelError, RecursionError, LookupError, TypeError, ValueError, ArithmeticError):
+            return False  # what fits another loop may be of any form here
         record.update(json.loads(json.dumps(hint)))
         return True
 
-    def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[str]) -> Term:
+    def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[Term]) -> Term:
         """A condition in normal forms that keep cases, and its proof if it is found to hold by them."""
         found = condition
         there = frozenset(t for t in parts_of(condition.args[-1]) if t.op == "big" and not t.loose)
@@ -320,7 +321,7 @@ class Finder(Checker):
         """What the left side's definedness says, with its terms in normal form."""
         found = []
         for k, owed in enumerate(defined):
-            if self.brief and any(map(shapes, owed.condition.args)):
+            if self.brief and any(t.op == "ite" for t in parts_of(owed.condition)):
                 self.met_cases = True
                 continue
             search = Normaliser(self.work)

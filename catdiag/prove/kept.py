@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catdiag.kernel.context import Context, negate
-from catdiag.kernel.terms import BOT, FALSE, TRUE, Term
+from catdiag.kernel.terms import BOT, FALSE, TRUE, Term, idx, rebuild
 from catdiag.prove.guards import is_guard
 from catdiag.prove.normal import Normaliser
 from catdiag.prove.trace import Path, Work
@@ -22,14 +22,14 @@ from catdiag.prove.trace import Path, Work
 class Kept(Normaliser):
     """A normaliser that keeps case distinctions, those that have one of some shapes (see `shapes`) as they are."""
 
-    def __init__(self, work: Work | None = None, untouched: frozenset[str] = frozenset()) -> None:
+    def __init__(self, work: Work | None = None, untouched: frozenset[Term] = frozenset()) -> None:
         super().__init__(work)
-        self.untouched = untouched
+        self.untouched, self._shapes = untouched, dict[Term, Term]()
         self.mode = ("kept", untouched)
 
     def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
         """A case distinction between normal numbers, on a normal condition."""
-        if shape(t) in self.untouched:
+        if shape(t, self._shapes) in self.untouched:
             return t
         t = self.parts(ctx, t, path, self.normal)
         c, yes, no = t.args
@@ -93,7 +93,7 @@ class Decided(Kept):
     """
 
     def __init__(
-        self, work: Work | None = None, untouched: frozenset[str] = frozenset(), there: frozenset[Term] = frozenset()
+        self, work: Work | None = None, untouched: frozenset[Term] = frozenset(), there: frozenset[Term] = frozenset()
     ) -> None:
         super().__init__(work, untouched)
         self.there, self._inside = there, 0
@@ -158,16 +158,25 @@ def reduces(t: Term) -> bool:
     return any(u.op == "big" for u in parts_of(t))
 
 
-def shape(t: Term) -> str:
-    """A term without the positions at which it reads arrays, as a text."""
-    if t.op in ("read", "holds"):
-        return f"{t.op}:{t.data}"
-    if t.op in ("idx", "b"):
-        return "?"
-    inside = ",".join(shape(a) for a in t.args)
-    return f"{t.op}:{t.data}({inside})"
+def shape(t: Term, known: dict[Term, Term]) -> Term:
+    """A term without the positions at which it reads arrays; `known` are those found before."""
+    stack = [t]
+    while stack:
+        u = stack[-1]
+        missing = [] if u in known or u.op in ("read", "holds") else [a for a in u.args if a not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if u.op in ("read", "holds"):
+            known[u] = Term(u.op, u.data)
+        elif u.op in ("idx", "b"):
+            known[u] = idx("?")
+        elif u not in known:
+            known[u] = rebuild(u, (known[a] for a in u.args))
+    return known[t]
 
 
-def shapes(t: Term) -> set[str]:
+def shapes(t: Term, known: dict[Term, Term]) -> set[Term]:
     """The shapes of the case distinctions in a term."""
-    return {shape(u) for u in parts_of(t) if u.op == "ite"}
+    return {shape(u, known) for u in parts_of(t) if u.op == "ite"}
