@@ -18,6 +18,7 @@ from catdiag.kernel.judge import Json, Judge, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import BOT, TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
 from catdiag.prove import again
+from catdiag.prove.attained import attained
 from catdiag.prove.cases import Meeting
 from catdiag.prove.kept import Decided, Kept, parts_of, shapes
 from catdiag.prove.linear import combination
@@ -141,7 +142,7 @@ class Finder(Checker):
             record["absurd"] = True
         elif condition.op != "eq":
             raise goal
-        elif not self._meets(ctx, condition, record):
+        elif not self._attains(ctx, condition, record, goal) and not self._meets(ctx, condition, record):
             self._by_condition(ctx, condition, record, goal)
 
     def _as_before(self, ctx: Context, condition: Term, record: dict[str, Any]) -> bool:
@@ -192,6 +193,17 @@ class Finder(Checker):
                 self._split(ctx, equation, record, c)
                 return True
         return False
+
+    def _attains(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open) -> bool:
+        """Whether one side of an equation is a maximum, of which a term is found to reach the other side."""
+
+        def normal(inner: Context) -> tuple[Term, list[list[Any]]]:
+            search = Normaliser(self.work)
+            return self._condition(inner, condition, search), search.steps
+
+        found = attained(ctx, goal.condition, normal)
+        record.update(found or {})
+        return found is not None
 
     def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
         """Whether the two sides of an equation are led to one term, by more than normal forms."""

@@ -22,7 +22,7 @@ from catdiag.types import ArrayType
 _DEEPEST = 24  # operations that are moved out of one reduction
 _DUAL = {"max": "min", "min": "max", "any": "all", "all": "any"}
 _OWN = {"max": "max", "min": "min", "any": "or", "all": "and", "prod": "mul"}
-_RISING = ("add", "sub", "exp", "sqrt", "log")
+_RISING = ("add", "sub", "exp", "sqrt", "log", "max", "min")
 
 
 class Distribution(Rules):
