@@ -107,9 +107,7 @@ def _reached(ctx: Context, equation: Term, normal: Callable[[Context], tuple[Ter
     return _Walk(ctx, equation, normal).steps
 
 
-def _absurd(
-    ctx: Context, equation: Term, above: Term, normal: Callable[[Context], tuple[Term, Steps]]
-) -> Steps:
+def _absurd(ctx: Context, equation: Term, above: Term, normal: Callable[[Context], tuple[Term, Steps]]) -> Steps:
     """The equation where a maximum is said to be above a bound of its terms: this never happens."""
     walk = _Walk(ctx, equation, normal)
     walk.do("same", [], term_data(fn("or", equation, above)))
@@ -133,7 +131,10 @@ def _some(
     walk.do("same", [], term_data(fn("or", equation, below, fn("lt", other, least))))
     walk.do("order", [1])
     walk.do("order", [2])
-    indicator = walk.term.args[2].args[0].args[1].args[1]
+    first, second = walk.term.args[1], walk.term.args[2]
+    if first.op != "lt" or second.op != "not" or second.args[0].op != "lt" or first.args[1].op != "big":
+        raise KernelError("the orders do not say that an index exists")
+    indicator = second.args[0].args[1].args[1]
     found: list[Term] = []
 
     def look(inner: Context, t: Term) -> Term:

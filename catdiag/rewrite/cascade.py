@@ -168,7 +168,7 @@ class Cascade(Distribution):
     def _moved(self, node: Node) -> int | None:
         """A reduction with operations by statistics moved out of it; None where they cannot be."""
         op = node.box.op
-        if not isinstance(op, Reduce):
+        if not isinstance(op, Reduce) or self.plain:
             return None
         known = dict(self.components)
         try:

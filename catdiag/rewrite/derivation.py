@@ -95,34 +95,48 @@ class Derivation:
         >>> print(dot.stream("x").steps[0].found.components[0].name)
         sum1
         """
+        from catdiag.rewrite.passes import forms, plainer
+
         if by is not None:
             return self._stream_by(axis, by)
         base = self.ungrouped if self.ungrouped is not None else self.diagram
         title = f"{self.source.title or 'it'}.stream({axis!r}{f', passes={passes}' if passes > 1 else ''})"
         reasons: list[str] = []
         # Each state is tried by normal forms before more is tried for any.
-        count, found = _forms(base, axis, passes)
+        count, found = forms(base, axis, passes)
+        chosen = self._first_proved(found, title, reasons)
+        if chosen is None:
+            count, found = plainer(base, axis, passes)
+            chosen = self._first_proved(found, title, reasons)
+        if chosen is None:
+            more = f"; in {count} passes it can be: .stream({axis!r}, passes={count})" if count > passes else ""
+            raise NotStreamable(
+                f"{self.source.title or 'the diagram'} was not streamed over {axis!r}: a state was found, but not "
+                f"proved: {'; '.join(reasons)}{more}"
+            )
+        streamed, theorem, formulas = chosen
+        name = f"stream {axis}" + (f" in {count} passes" if count > 1 else "")
+        step = Step(name, streamed, theorem, formulas)
+        streamed_only = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step))
+        return streamed_only.group(self.groups) if self.groups else streamed_only
+
+    def _first_proved(
+        self, found: Sequence[Streamed], title: str, reasons: list[str]
+    ) -> tuple[Diagram, Theorem, Found] | None:
+        """The first of several forms that is proved, each by normal forms before more is tried for any."""
         settled: set[int] = set()
         for further, (k, candidate) in product((False, True), enumerate(found)):
             if k in settled:
                 continue
             streamed = _titled(candidate.diagram, title)
             try:
-                theorem = self._prove(streamed, further)
+                return streamed, self._prove(streamed, further), candidate.found
             except _NotProved as error:
                 if error.reason not in reasons:
                     reasons.append(error.reason)
                 if error.final:
                     settled.add(k)
-                continue
-            name = f"stream {axis}" + (f" in {count} passes" if count > 1 else "")
-            step = Step(name, streamed, theorem, candidate.found)
-            streamed_only = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step))
-            return streamed_only.group(self.groups) if self.groups else streamed_only
-        raise NotStreamable(
-            f"{self.source.title or 'the diagram'} was not streamed over {axis!r}: a state was found, but not proved: "
-            + "; ".join(reasons)
-        )
+        return None
 
     def _stream_by(self, axis: str, fold: Fold) -> Derivation:
         from catdiag.boxes import Fold as FoldBox
@@ -526,29 +540,6 @@ class Derivation:
         if self.steps:
             lines.extend("  " + line for line in str(self.formulas()).splitlines())
         return "\n".join(lines)
-
-
-def _forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
-    """The fewest passes that will do, `passes` at most, and the forms in which they do; raises NotStreamable."""
-    from catdiag.rewrite.passes import offer, plans
-    from catdiag.rewrite.stream import candidates
-
-    if passes < 1:
-        raise NotStreamable(f"{passes} passes over axis {axis!r} read nothing: expected 1 or more")
-    try:
-        return 1, list(candidates(diagram, axis))
-    except NotStreamable as error:
-        reason = error
-    try:
-        if passes > 1:
-            count, forms = plans(diagram, axis, passes)
-            return count, list(forms)
-    except NotStreamable as error:
-        reason = error
-    more = offer(diagram, axis, passes)
-    if more is None:
-        raise reason
-    raise NotStreamable(f"{reason.message}; in {more} passes it can be: .stream({axis!r}, passes={more})", reason.line)
 
 
 class _NotProved(Exception):

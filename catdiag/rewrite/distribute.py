@@ -6,6 +6,7 @@ what is left has a form:
     ⊕_x where(c, a, b) = where(c, ⊕_x a, ⊕_x b)      c free of x, any ⊕
     max_x f(e) = f(max_x e), = f(min_x e)             f rising, or falling: adding, positive factors, signs, exp, …
     max_x max(a, b) = max(max_x a, max_x b)           min, any, all, Σ, Π over their own operation likewise
+    max_x min(e, r) = min(max_x e, r)                 and min_x max(e, r) = max(min_x e, r)
     any_x (e ∧ r) = any_x e ∧ r, any_x (e ∨ r) = any_x e ∨ r, any_x (e < r) = min_x e < r, all_x likewise
     Π_x (e·r) = Π_x e · exp(n·log r)                  r > 0, n the size of x
 
@@ -22,7 +23,7 @@ from catdiag.types import ArrayType
 _DEEPEST = 24  # operations that are moved out of one reduction
 _DUAL = {"max": "min", "min": "max", "any": "all", "all": "any"}
 _OWN = {"max": "max", "min": "min", "any": "or", "all": "and", "prod": "mul"}
-_RISING = ("add", "sub", "exp", "sqrt", "log", "max", "min")
+_RISING = ("add", "sub", "exp", "sqrt", "log")
 
 
 class Distribution(Rules):
@@ -59,12 +60,13 @@ class Distribution(Rules):
             return terms.map("max", inner(args[0]), terms.map("neg", inner(args[0], "min")))
         if len(inside) != 1:
             raise reason
-        over = self._inside(monoid, fn, inside[0], [w for k, w in enumerate(args) if k != inside[0]])
+        place = inside[0]
+        over = self._inside(monoid, fn, place, args[place], [w for k, w in enumerate(args) if k != place])
         if over is None:
             raise reason
-        return terms.map(fn, *(inner(w, over) if k == inside[0] else w for k, w in enumerate(args)))
+        return terms.map(fn, *(inner(w, over) if k == place else w for k, w in enumerate(args)))
 
-    def _inside(self, monoid: str, fn: str, place: int, others: list[int]) -> str | None:
+    def _inside(self, monoid: str, fn: str, place: int, inside: int, others: list[int]) -> str | None:
         """The monoid over which an argument of a function is reduced, where the function comes out; else None."""
         positive = all(self.terms.positive[w] for w in others)
         if monoid in ("max", "min"):
@@ -72,6 +74,9 @@ class Distribution(Rules):
                 return monoid
             if fn == "neg" or (fn == "sub" and place == 1):
                 return _DUAL[monoid]
+            # A bound from each side at once is more than is proved.
+            if fn in ("max", "min") and self.terms.made_by(inside) not in ("max", "min"):
+                return monoid
             return monoid if fn in _RISING else None
         if monoid in ("any", "all"):
             if fn in ("and", "or"):

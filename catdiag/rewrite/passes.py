@@ -26,7 +26,7 @@ MOST = 4
 _COMBINATIONS = 12
 
 
-def plans(diagram: Diagram, axis: str, passes: int) -> tuple[int, Iterator[Streamed]]:
+def plans(diagram: Diagram, axis: str, passes: int, plain: bool = False) -> tuple[int, Iterator[Streamed]]:
     """The fewest passes over an axis that will do, and the diagrams that make them, in order of preference.
 
     >>> import catdiag as cd
@@ -35,44 +35,90 @@ def plans(diagram: Diagram, axis: str, passes: int) -> tuple[int, Iterator[Strea
     >>> count, [box.name for box in next(forms).diagram.boxes if "fold" in box.name]
     (2, ['fold[x]', 'fold[x]'])
 
-    Raises NotStreamable where these passes do not do, with the reason, and AxisError for an unknown axis.
+    With `plain`, without what `candidates` leaves out then. Raises NotStreamable where these passes do not do, with the
+    reason, and AxisError for an unknown axis.
     """
     flat = inline(diagram)
     if any(isinstance(box.op, Group) for box in flat.boxes):
         raise NotStreamable(f"cannot stream axis {axis!r} in several passes: the diagram runs in groups already")
-    stages = _stages(flat, axis, passes)
+    stages = _stages(flat, axis, passes, plain)
     forms: list[list[Streamed]] = []
     taken: set[str] = set()
     for stage in stages[:-1]:
-        found = list(candidates(stage, axis, taken))
+        found = list(candidates(stage, axis, taken, plain))
         taken.update(c.name for c in found[0].found.components)
         forms.append(found)
     last = stages[-1]
     if any(axis in ty.names for ty in last.cod):
         forms.append([_mapped(last, axis, forms[0][0].fold)])
     else:
-        forms.append(list(candidates(last, axis, taken)))
+        forms.append(list(candidates(last, axis, taken, plain)))
     ranked = sorted(product(*map(range, map(len, forms))), key=lambda chosen: (sum(chosen), chosen))
     chosen = ([forms[k][place] for k, place in enumerate(places)] for places in ranked)
     return len(stages), (_joined(diagram, stages, parts) for parts in islice(chosen, _COMBINATIONS))
 
 
-def offer(diagram: Diagram, axis: str, more_than: int) -> int | None:
+def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
+    """The fewest passes that will do, `passes` at most, and the forms in which they do, in order of preference.
+
+    Raises NotStreamable where these do not do, with the number that does, if one was found.
+
+    >>> import catdiag as cd
+    >>> count, found = forms(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")), "x", 2)
+    >>> count, len(found)
+    (1, 1)
+    """
+    if passes < 1:
+        raise NotStreamable(f"{passes} passes over axis {axis!r} read nothing: expected 1 or more")
+    try:
+        return 1, list(candidates(diagram, axis))
+    except NotStreamable as error:
+        reason = error
+    try:
+        if passes > 1:
+            count, found = plans(diagram, axis, passes)
+            return count, list(found)
+    except NotStreamable as error:
+        reason = error
+    more = offer(diagram, axis, passes)
+    if more is None:
+        raise reason
+    raise NotStreamable(f"{reason.message}; in {more} passes it can be: .stream({axis!r}, passes={more})", reason.line)
+
+
+def plainer(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
+    """How many passes do where less is asked of each, and their forms if these are no more than `passes`.
+
+    >>> import catdiag as cd
+    >>> plainer(cd.algorithm("x ->")(lambda a: cd.argmax(a, "x")), "x", 1)
+    (2, [])
+    """
+    try:
+        if passes > 1:
+            count, found = plans(diagram, axis, passes, plain=True)
+            return count, list(found)
+    except NotStreamable:
+        pass
+    return offer(diagram, axis, passes, plain=True) or 0, []
+
+
+def offer(diagram: Diagram, axis: str, more_than: int, plain: bool = False) -> int | None:
     """How many passes over an axis will do where fewer do not; None where none are found."""
     try:
-        count, forms = plans(diagram, axis, MOST)
+        count, forms = plans(diagram, axis, MOST, plain)
         next(forms)
     except NotStreamable:
         return None
     return count if count > more_than else None
 
 
-def _stages(flat: Diagram, axis: str, passes: int) -> list[Diagram]:
+def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]:
     """A diagram for each pass: from the inputs and the statistics so far to further statistics, or to the results."""
     stages: list[Diagram] = []
     rest = flat
     while True:
         cascade = Cascade(Terms(rest.dom), axis_of(flat, axis))
+        cascade.plain = plain
         cascade.read(rest, patient=True)
         keeps = any(axis in ty.names for ty in rest.cod)
         late = [cascade.terms.late[w] for w in cascade.image]

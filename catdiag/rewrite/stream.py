@@ -95,33 +95,34 @@ def find(diagram: Diagram, axis: str) -> Streamed:
     return next(candidates(diagram, axis))
 
 
-def candidates(diagram: Diagram, axis: str, taken: Collection[str] = ()) -> Iterator[Streamed]:
+def candidates(diagram: Diagram, axis: str, taken: Collection[str] = (), plain: bool = False) -> Iterator[Streamed]:
     """The streamed forms of a diagram along an axis, in order of preference.
 
     They differ in how exponentials are stabilised: whether a repair is defined on every block is for
-    the prover to decide. No component has a name in `taken`. Raises as `find` does.
+    the prover to decide. No component has a name in `taken`; with `plain`, there are no
+    selections and nothing is moved out of reductions. Raises as `find` does.
     """
     flat = reads_first(inline(diagram), axis)
     try:
-        yield from _candidates(last_over(flat, axis), axis, taken)
+        yield from _candidates(last_over(flat, axis), axis, taken, plain)
     except NotStreamable:
         # Rows are added up last where what is streamed of each row cannot be told from their sum.
-        yield from _candidates(flat, axis, taken)
+        yield from _candidates(flat, axis, taken, plain)
 
 
-def _candidates(flat: Diagram, axis: str, taken: Collection[str]) -> Iterator[Streamed]:
+def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
     node = _group_around(flat, axis)
     if node is not None:
-        for inner in candidates(_body(node), axis, taken):
+        for inner in candidates(_body(node), axis, taken, plain):
             yield _in_group(flat, node, inner)
         return
     place = _fold_around(flat, axis)
     if place is not None:
-        yield from _in_fold(flat, place, axis, taken)
+        yield from _in_fold(flat, place, axis, taken, plain)
         return
     streamed = axis_of(flat, axis)
     seen: list[tuple[object, ...]] = []
-    cascades = dict(_cascades(flat, streamed))
+    cascades = dict(_cascades(flat, streamed, plain))
     for mode in FALLING if cascades[MODES[0]].falls() else MODES:
         if mode not in cascades:
             continue
@@ -133,10 +134,11 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str]) -> Iterator[St
             yield made
 
 
-def _cascades(diagram: Diagram, axis: Axis) -> Iterator[tuple[str, Cascade]]:
+def _cascades(diagram: Diagram, axis: Axis, plain: bool) -> Iterator[tuple[str, Cascade]]:
     """The cascade in each mode that has one. Raises NotStreamable where the first has none."""
     for mode in MODES:
         cascade = Cascade(Terms(diagram.dom), axis, mode)
+        cascade.plain = plain
         try:
             cascade.analyse(diagram)
         except NotStreamable:
@@ -199,7 +201,7 @@ def _fold_around(diagram: Diagram, axis: str) -> int | None:
     return None
 
 
-def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str]) -> Iterator[Streamed]:
+def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
     """A loop inside each turn of a loop: what the turn makes of its block is reduced block by block too."""
     graph = diagram.graph
     node = graph.nodes[place]
@@ -213,7 +215,7 @@ def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str]) ->
                 f"{why}; stream {axis!r} first, or make of it a diagram of its own",
                 other.box.line,
             )
-    for inner in candidates(op.step, axis, (*taken, *op.components)):
+    for inner in candidates(op.step, axis, (*taken, *op.components), plain):
         box = Box(replace(op, step=inner.diagram), node.box.dom, node.box.cod, node.box.line)
         nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
         made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)

@@ -32,6 +32,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "product of scores": lambda a, v: cd.prod(cd.softmax(a, "x"), "x") + total(v),
     "largest deviation": lambda a, v: cd.max(cd.abs(v - cd.mean(a, "x")), "x"),
     "positive part": lambda a, v: cd.max(cd.maximum(v - cd.max(a, "x"), 0), "x"),
+    "capped": lambda a, v: cd.max(cd.minimum(v, total(a)), "x"),
+    "floored": lambda a, v: cd.min(cd.maximum(v, total(a)), "x"),
     "falling": lambda a, v: cd.min(total(a) - 2 * v, "x"),
 }
 

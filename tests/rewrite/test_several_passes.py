@@ -103,3 +103,17 @@ def test_a_refusal_says_what_depends_on_what() -> None:
         cd.algorithm("q x")(scores).stream("x")
     text = str(caught.value)
     assert "keeps it (it depends on max[x]" in text and "test_several_passes.py" in text
+
+
+def test_what_is_not_proved_of_one_loop_is_done_in_two() -> None:
+    def first_among(a: Any, m: Any) -> Any:
+        return cd.argmax(cd.where(m > 0, a, -float("inf")), "x")
+
+    diagram = cd.algorithm("q x, q x", name="f")(first_among)
+    with pytest.raises(cd.NotStreamable, match=r"found, but not proved.*in 2 passes it can be"):
+        diagram.stream("x")
+    derived = diagram.stream("x", passes=2)
+    a = np.array([[3.0, 1.0, 3.0, 2.0], [0.0, 5.0, 5.0, 5.0]])
+    m = np.array([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
+    for block in (1, 2, 3):
+        assert derived.run(a, m, tiles={"s_x": block}).tolist() == [2, 2]
