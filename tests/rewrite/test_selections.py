@@ -11,10 +11,6 @@ import pytest
 import catdiag as cd
 
 
-def top_value(a: Any, v: Any) -> Any:
-    return cd.max(cd.where(a == cd.max(a, "x"), v, -100), "x")
-
-
 def mean_at_top(a: Any, v: Any) -> Any:
     chosen = cd.where(a >= cd.max(a, "x"), 1, 0)
     return cd.sum(chosen * v, "x") / cd.sum(chosen, "x")
@@ -36,12 +32,9 @@ def right_at_once(a: Any, v: Any) -> Any:
 
 CASES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "first": (lambda a, v: cd.argmax(a, "x"), ["max1", "max2"]),
-    "last": (lambda a, v: cd.max(cd.where(a == cd.max(a, "x"), cd.index("x"), -1), "x"), ["max1", "max2"]),
     "smallest": (lambda a, v: cd.argmin(a, "x"), ["max1", "max2"]),
     "ties": (lambda a, v: cd.sum(cd.where(a == cd.max(a, "x"), 1, 0), "x"), ["max1", "sum2"]),
-    "value": (top_value, ["max1", "max2"]),
     "mean": (mean_at_top, ["max1", "sum2", "sum3"]),
-    "others": (lambda a, v: cd.sum(cd.where(a < cd.max(a, "x"), v, 0), "x"), ["max1", "sum2", "sum3"]),
     "second": (lambda a, v: cd.max(cd.where(a < cd.max(a, "x"), a, -100), "x"), ["max1", "max2"]),
     "product": (lambda a, v: cd.prod(cd.where(a == cd.max(a, "x"), v, 1), "x"), ["max1", "prod2"]),
     "without": (without_top, ["max1", "sum2", "sum3", "sum4"]),
