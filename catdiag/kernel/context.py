@@ -6,7 +6,7 @@ to the solver it was given, as a list of hypotheses and a goal, all of them term
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -36,6 +36,7 @@ Ask = Callable[[Sequence[Term], Term], bool]
 
 REAL, NONNEG, NONZERO = 1, 2, 4
 _DEEP = 300
+_CHOICES = 8
 _NESTED = 3
 """How many questions about reals may be asked for the sake of one another: each opens contexts, in which there are
 more of them, without end. What is not asked is not known.
@@ -361,8 +362,24 @@ class Context:
 
     def _holds_at(self, fact: Fact, pattern: Term, t: Term) -> bool:
         values = match(pattern, t, {name for name, _ in fact.variables})
-        if values is None:
-            return False
+        return values is not None and any(self._holds_for(fact, chosen) for chosen in self._choices(fact, values))
+
+    def _choices(self, fact: Fact, values: dict[str, Term]) -> Iterator[dict[str, Term]]:
+        """The values with some for the variables that only guards mention, which make these hold, and with none."""
+        found = [values]
+        for guard in fact.guards:
+            for part in guard.args if guard.op == "and" else (guard,):
+                more: list[dict[str, Term]] = []
+                for chosen in found:
+                    free = {n for n, size_ in fact.variables if size_ is not None and n not in chosen}
+                    here = substitute(part, {("idx", n): v for n, v in chosen.items()})
+                    made = [match(here, c, free) for c in self._conditions()] if free & leaves(part, "idx") else []
+                    more += [chosen | m for m in made if m is not None] or [chosen]
+                found = more[:_CHOICES]
+        yield from (chosen for chosen in found if chosen != values)
+        yield values
+
+    def _holds_for(self, fact: Fact, values: dict[str, Term]) -> bool:
         put: dict[tuple[str, Data], Term] = {("idx", name): value for name, value in values.items()}
         for name, n in fact.variables:
             value = values.get(name)

@@ -41,3 +41,20 @@ def test_guards_of_reals_that_turn_on_each_other_end():
         facts.append(Fact((("q", size("q")), ("x", size("x"))), (fn("lt", ZERO, total),), fn("lt", ZERO, total)))
     ctx = Context(lambda hypotheses, goal: False, {"q": size("q")}, tuple(facts), ELEMENTS)
     assert not any(ctx.entails(f.condition) or ctx.entails(negate(f.condition)) for f in facts)
+
+
+def test_what_only_guards_mention_is_chosen_where_they_hold_and_in_range():
+    """Where P[q,x] > 0 for some x below its size, M is real: shown by an x that is there, and by no other."""
+    seen = fn("lt", ZERO, read("P", idx("q"), idx("x")))
+    fact = Fact((("q", size("q")), ("x", size("x"))), (seen,), real(M))
+    elsewhere = Fact((), (), fn("lt", ZERO, read("P", idx("q"), idx("z"))))
+
+    def at(*ranges: str, of: dict[str, Term] | None = None) -> Context:
+        known = {name: (of or {}).get(name, size(name)) for name in ranges}
+        return Context(lambda hypotheses, goal: False, known, (fact, elsewhere), ELEMENTS)
+
+    assert at("q", "z", of={"z": size("x")}).entails(real(M))
+    assert not at("q", "z").entails(real(M))
+    assert not at("q").entails(real(M))
+    here = Context(lambda hypotheses, goal: False, {"q": size("q"), "z": size("x")}, (fact,), ELEMENTS)
+    assert not here.entails(real(M))
