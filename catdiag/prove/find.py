@@ -16,7 +16,25 @@ from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
 from catdiag.kernel.defined import Obligation
 from catdiag.kernel.judge import Json, Judge, closes
 from catdiag.kernel.polynomial import TooLarge
-from catdiag.kernel.terms import BOT, TRUE, ZERO, KernelError, Term, fn, leaves, show, size, substitute, term_data
+from catdiag.kernel.terms import (
+    BOT,
+    TRUE,
+    ZERO,
+    KernelError,
+    Term,
+    add,
+    fn,
+    idx,
+    leaves,
+    mul,
+    num,
+    open_body,
+    rebuild,
+    show,
+    size,
+    substitute,
+    term_data,
+)
 from catdiag.prove import again
 from catdiag.prove.attained import attained
 from catdiag.prove.cases import Meeting
@@ -304,7 +322,30 @@ class Finder(Checker):
                 continue
             record.update(trial)
             return True
-        return False
+        return any(self._by_factor(ctx, condition, demand, record) for demand in demands)
+
+    def _by_factor(self, ctx: Context, condition: Term, demand: Obligation, record: dict[str, Any]) -> bool:
+        """Whether a sum of exponentials is not 0 since another one is not, which is it times an exponential."""
+        sought, known = _nonzero_sum(condition), _nonzero_sum(demand.condition)
+        if sought is None or known is None:
+            return False
+        free, other = _free_exponents(sought[1]), _free_exponents(known[1])
+        if free is None or other is None:
+            return False
+        factor = fn("exp", add(*free, *(mul(num(-1), a) for a in other)))
+        product = mul(factor, known[1])
+        put = rebuild(condition, (rebuild(a, (product if b == sought[1] else b for b in a.args))
+                                  if condition.op == "not" else product if a == sought[1] else a
+                                  for a in condition.args))  # fmt: skip
+        if not ctx.entails(put):
+            return False
+        inner: dict[str, Any] = {}
+        try:
+            self.holds(ctx, fn("eq", sought[1], product), inner)
+        except (Open, KernelError):
+            return False
+        record["steps"] = [["equal", sought[0], term_data(product), inner]]
+        return True
 
     @staticmethod
     def _whole(ctx: Context, condition: Term, search: Normaliser) -> Term:
@@ -355,6 +396,24 @@ def _of_signs(condition: Term) -> bool:
     """Whether a condition says of a term that it is real, or compares it with 0."""
     inner = condition.args[0] if condition.op == "not" else condition
     return inner.op == "real" or (inner.op in ("lt", "le", "eq") and bool({ZERO, BOT} & set(inner.args)))
+
+
+def _nonzero_sum(condition: Term) -> tuple[list[int], Term] | None:
+    """Of a condition that a sum is not 0, or above 0, the sum and where it is."""
+    inside, path = (condition.args[0], [0]) if condition.op == "not" else (condition, [])
+    if inside.op != ("eq" if path else "lt") or ZERO not in inside.args:
+        return None
+    place = int(inside.args[0] == ZERO)
+    found = inside.args[place]
+    return ([*path, place], found) if found.op == "big" and found.data == "sum" and (path or place) else None
+
+
+def _free_exponents(t: Term) -> list[Term] | None:
+    """What is added in the exponent of a sum of exponentials and does not depend on its index."""
+    body = open_body(t.args[1], idx("%free"))
+    if body.op != "exp" or body.args[0].op != "add":
+        return None
+    return [a for a in body.args[0].args if "%free" not in leaves(a, "idx")]
 
 
 def _plain(ctx: Context, condition: Term) -> bool:

@@ -11,17 +11,18 @@ from catdiag.rewrite.separable import Algebra, Form, Monomial, Scale, Term, coll
 from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis, Ty
 
-MODES = ("plain", "guarded", "shifted", "whole", "none")
+MODES = ("plain", "guarded", "shifted", "whole", "none", "raised")
 """How exponentials are stabilised, in order of preference.
 
 - `plain`: as the user wrote them, guarded where the empty list leaves the repair undefined;
 - `guarded`: every repair is guarded on the maxima that it uses being above minus infinity;
 - `shifted`: the same, minus infinity replaced by a number, with no guard on the repair itself;
 - `whole`: guarded, and no part of an exponent is moved out of the loop;
-- `none`: `exp(b − μ) = exp(b)·exp(−μ)`, nothing to repair and nothing stabilised.
+- `none`: `exp(b − μ) = exp(b)·exp(−μ)`, nothing to repair and nothing stabilised;
+- `raised`: as `shifted`, with the larger of a maximum and the number, which grows with the maximum.
 """
 
-FALLING = ("shifted", "guarded", "whole", "plain", "none")
+FALLING = ("raised", "shifted", "guarded", "whole", "plain", "none")
 """The same where what is subtracted may be minus infinity on a list that is not empty, a block that a mask empties: as
 the user wrote them they are undefined there, and a number for minus infinity is all that is needed.
 """
@@ -88,7 +89,7 @@ class Stabiliser(Algebra):
             change = {w: terms.substitute(w, safe, self.components) for t in scale for w, _ in t.monomial}
             scale = tuple(Term(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial))) for t in scale)
             element = terms.substitute(element, safe, self.components)
-            guards = tuple(maxima) if self.mode != "shifted" else ()
+            guards = tuple(maxima) if self.mode not in ("shifted", "raised") else ()
         self.set_scale(element, Scale(tuple((t.coefficient, t.monomial) for t in scale), guards))
         self.exponents[element] = (*elements, *scaled(scale, Fraction(-1)))
         return (Term(Fraction(1), monomial, element),)
@@ -224,13 +225,15 @@ class Stabiliser(Algebra):
 
     def _safe(self, wire: int, low: Fraction = Fraction(0)) -> int:
         """A maximum with another number for minus infinity, a real number on every list."""
-        terms = self.terms
-        bottom = terms.map("eq", wire, terms.const(None))
-        ty = terms.types[wire]
-        made = terms.map("where", bottom, terms.const(low), wire)
+        terms, ty = self.terms, self.terms.types[wire]
+        if low < 0 and self.mode == "raised":
+            # It grows with the maximum, so that no repair is an exponential of more than 0.
+            made = terms.map("max", wire, terms.const(low))
+        else:
+            made = terms.map("where", terms.map("eq", wire, terms.const(None)), terms.const(low), wire)
         node = terms.node(made)
         assert node is not None
-        made = terms.add(Box(Map("where"), node.box.dom, Ty(ArrayType(ty.axes, "real"))), node.inputs)
+        made = terms.add(Box(node.box.op, node.box.dom, Ty(ArrayType(ty.axes, "real"))), node.inputs)
         self.safe.add(made)
         return made
 

@@ -71,11 +71,12 @@ def sizes_in(diagram: Diagram) -> set[str]:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A diagram with one axis streamed: boxes before, one `Fold`, boxes after."""
+    """A diagram with one axis streamed: boxes before, one `Fold`, boxes after; `mode` is how it is stabilised."""
 
     diagram: Diagram
     fold: Fold
     found: Found
+    mode: str = ""
 
 
 def find(diagram: Diagram, axis: str) -> Streamed:
@@ -440,7 +441,8 @@ class _Loop:
         ]
         made = emitter.diagram(outputs, self.source.names)
         made.title = self.source.title
-        return Streamed(made, fold, describe(self.cascade, self.components, self.names, self.source.input_names))
+        found = describe(self.cascade, self.components, self.names, self.source.input_names)
+        return Streamed(made, fold, found, self.cascade.mode)
 
 
 def unit_of(monoid: str) -> Fraction | None:

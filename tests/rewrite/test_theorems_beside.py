@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.boxes import Box, Fold
+from catdiag.boxes import Box, Fold, const_box
 from catdiag.diagram import Diagram, Graph, Node, of_graph
 from catdiag.kernel.check import Checker
 from catdiag.rewrite.claims import Claims, Verdict
@@ -141,13 +141,38 @@ def test_masks_with_rows_and_blocks_of_which_nothing_is_seen(ask: Z3) -> None:
     def masked(S, seen):  # type: ignore[no-untyped-def]
         return cd.sum(cd.softmax(cd.where(seen, S, NONE), "x") * S, "x")
 
-    found = streamed(ask, masked).stability()
-    assert found.exponentials
-    # Nothing is seen of a first block: what stands for its maximum is a number so low that any other is above it.
-    for e in found.exponentials:
-        assert e.verdict.verdict in ("proved", "conditional"), str(e)
-        assert all("-1e30" in text for text in e.verdict.conditions)
-    assert not found.unbounded
+    derived = streamed(ask, masked)
+    assert derived.stable and {e.where for e in derived.stability().exponentials} == {"step", "merge"}
+    for e in derived.stability().exponentials:
+        checked(ask, e.verdict)
+    # A first block of which nothing is seen, before numbers at which an exponential of their negative overflows.
+    S, seen = np.array([5e4, 1e4, -1000.0, -1001.0]), np.array([False, False, True, True])
+    weights = np.exp([0.0, -1.0]) / np.exp([0.0, -1.0]).sum()
+    for block in (1, 2, 3, 4):
+        np.testing.assert_allclose(derived.run(S, seen, tiles={"s_x": block}), weights @ S[2:])
+
+
+def test_a_number_that_stands_for_nothing_seen_is_a_condition(ask: Z3) -> None:
+    """With `where(m = -∞, number, m)` for a maximum m, the repair of an empty state is below 1 for larger ones only."""
+    derived = streamed(ask, cd.algorithm("x, bool[x] ->")(lambda S, c: cd.logsumexp(cd.where(c, S, NONE), "x")))
+
+    def stood_for(op: Fold) -> Fold:
+        made = Assembly(op.merge.dom.arrays)
+        bottom, low = made.add(const_box(None), ()), made.add(const_box(Fraction(-1000)), ())
+
+        def real(w: int) -> int:
+            return made.map("where", made.map("eq", w, bottom), low, w)
+
+        top = made.map("max", 0, 2)
+        parts = [made.map("mul", s, made.map("exp", made.map("sub", real(m), real(top)))) for m, s in ((0, 1), (2, 3))]
+        return replace(op, merge=made.diagram([top, made.map("add", *parts)], op.merge.names, "merge"))
+
+    found = stability(changed(derived, stood_for), Claims(ask))
+    assert not found.proved and not found.unbounded
+    of_merge = [e.verdict for e in found.exponentials if e.where == "merge"]
+    assert [v.verdict for v in of_merge] == ["conditional", "conditional"]
+    assert all("≥ -1000 wherever max1" in text for v in of_merge for text in v.conditions)
+    assert "no exponential overflows where these conditions hold" in str(found)
 
 
 def test_before_after_and_without_a_loop(ask: Z3) -> None:
