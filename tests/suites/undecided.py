@@ -15,7 +15,6 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
     ),
     "truth values by cases": ("reductions: any by a count",),
     "what is known of a maximum or a sum from each of its elements": (
-        "reductions: maximum capped",
         "reductions: deviation from the maximum",
         "reductions: largest position",
         "reductions: smallest position",
