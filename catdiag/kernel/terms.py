@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fractions import Fraction
+from operator import is_
 
 Data = str | int | Fraction | None
 
@@ -160,8 +161,11 @@ def combine(monoid: str, *args: Term) -> Term:
 
 
 def rebuild(t: Term, args: Iterable[Term]) -> Term:
-    """The same operation on other arguments."""
-    return Term(t.op, t.data, tuple(args))
+    """The same operation on other arguments; the same term where they are the same objects."""
+    new = tuple(args)
+    if len(new) == len(t.args) and all(map(is_, new, t.args)):
+        return t
+    return Term(t.op, t.data, new)
 
 
 def open_body(body: Term, value: Term, depth: int = 0) -> Term:
@@ -180,7 +184,7 @@ def open_body(body: Term, value: Term, depth: int = 0) -> Term:
         found = seen.get((t, k))
         if found is None:
             if t.op == "big":
-                found = Term("big", t.data, (go(t.args[0], k), go(t.args[1], k + 1)))
+                found = rebuild(t, (go(t.args[0], k), go(t.args[1], k + 1)))
             else:
                 found = rebuild(t, (go(a, k) for a in t.args))
             seen[t, k] = found
@@ -201,7 +205,7 @@ def close_body(t: Term, name: str) -> Term:
         found = seen.get((t, k))
         if found is None:
             if t.op == "big":
-                found = Term("big", t.data, (go(t.args[0], k), go(t.args[1], k + 1)))
+                found = rebuild(t, (go(t.args[0], k), go(t.args[1], k + 1)))
             else:
                 found = rebuild(t, (go(a, k) for a in t.args))
             seen[t, k] = found
