@@ -234,7 +234,7 @@ class Loops(Judge):
         scope: frozenset[str],
     ) -> None:
         """That a block in which nothing is live changes no state: the states of both lists are those of the first."""
-        (live,) = self._guide(node, "live", block, known, elements, scope)
+        (live,) = self._guide(node, "live", "block", block, known, elements, scope, proof)
         dead = [Obligation(live.axes, (), c) for c in (fn("not", live.term), negate(live.term))]
         facts = self._knowing(dead, known, elements, self.item(proof, "idle", "live"))
         equal: dict[Term, Term] = {}
@@ -257,8 +257,8 @@ class Loops(Judge):
         """That nothing is live outside of the extent."""
         if "extent" not in node:
             return
-        (live,) = self._guide(node, "live", whole, known, elements, scope)
-        lo, hi = self._guide(node, "extent", whole, known, elements, scope)
+        (live,) = self._guide(node, "live", "list", whole, known, elements, scope, proof)
+        lo, hi = self._guide(node, "extent", "list", whole, known, elements, scope, proof)
         x = idx(node["axis"])
         for name, bound, c in (("lo", lo, fn("lt", x, numeric(lo.term))), ("hi", hi, fn("le", numeric(hi.term), x))):
             if node["axis"] in dict(bound.axes):
@@ -272,17 +272,24 @@ class Loops(Judge):
         self,
         node: Json,
         name: str,
+        part: str,
         given: list[Wire],
         facts: Facts,
         elements: Mapping[str, str],
         scope: frozenset[str],
+        proof: Json,
     ) -> list[Wire]:
         if name not in node:
             raise KernelError(f"a fold with an extent has no {name}")
         sizes = {node["block"]: fold_length(node, given)}
         found = self.meaning(node[name], given, sizes, facts, elements, scope)
-        if found.owed or (name == "live" and found.outputs[0].term.op not in LOGICAL):
-            raise KernelError(f"{name} of a fold reads only what it is given where that is, and live is a truth value")
+        if name == "live" and found.outputs[0].term.op not in LOGICAL:
+            raise KernelError("what is live is an array of truth values")
+        # What a loop asks has an answer on every list, by what is known of its elements.
+        for k, wire in enumerate(found.outputs):
+            ctx = Context(self.ask, dict(wire.axes), facts, elements)
+            self._all_met(ctx, owes(ctx, valued(wire), wire.element), proof, f"{name} {part} {k}")
+        self._all_met(Context(self.ask, {}, facts, elements), found.owed, proof, f"{name} {part} in range")
         return found.outputs
 
     def _knowing(self, where: list[Obligation], facts: Facts, elements: Mapping[str, str], proof: Json) -> Facts:
@@ -353,6 +360,10 @@ class Loops(Judge):
                     raise KernelError(f"axis {axis!r} of an output of a group has size {m} on a tile")
             if substitute(w.term, move) != t.term:
                 raise KernelError(f"the body of a group is not weaved over {', '.join(tiles)}")
+        # What the loops inside take for granted is owed of the whole, and of a tile in the same words.
+        for w, t in zip(whole.wires, tile.wires, strict=True):
+            if substitute(valued(w), move) != valued(t):
+                raise KernelError(f"a loop in a group over {', '.join(tiles)} has a state that is not weaved over them")
         # What the tiles read is in range where it is in the whole: both are owed alike, in the same words.
         ctx = Context(self.ask, {}, assume, elements)
         for owed in tile.owed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kernel_programs import Json, apply, array, certificate, const, program, reduce, sum_fold
+from kernel_programs import GOOD_STEP, Json, apply, array, certificate, const, program, reduce, sum_fold
 
 from catdiag.kernel.check import Checker
 from catdiag.kernel.loops import Loops
@@ -25,9 +25,9 @@ def ask() -> Iterator[Z3]:
         yield solver
 
 
-def provable(ask: Z3, left: Json, right: Json) -> bool:
+def provable(ask: Z3, left: Json, right: Json, *assume: Any) -> bool:
     try:
-        Checker(ask).check(find(ask, certificate(left, right)["statement"]))
+        Checker(ask).check(find(ask, certificate(left, right, None, assume)["statement"]))
     except (Open, KernelError):
         return False
     return True
@@ -192,3 +192,48 @@ def test_what_is_contradictory(ask: Z3) -> None:
             continue
         with pytest.raises(KernelError, match="not contradictory"):
             Checker(ask).check(made)
+
+
+@pytest.mark.parametrize("fn", ["log", "sqrt", "div"])
+def test_what_is_asked_of_a_block_is_defined(ask: Z3, fn: str) -> None:
+    """`0·log A = 0` holds of the kernel's numbers wherever A lies, but not where log A is not defined."""
+    partial = [const("0"), apply(fn, *((1, 0) if fn == "div" else (0,))), apply("mul", 1, 2), apply("eq", 3, 1)]
+    block = array("A", "x", x="s_x")
+    summed = program([X], [reduce("sum", "x", 0)], 1)
+
+    def guided(nodes: list[Json]) -> Json:
+        return program([X], [{**sum_fold(GOOD_STEP, 3), "live": program([block], nodes, (len(nodes), "bool"))}], 1)
+
+    assert not provable(ask, summed, guided(partial))
+    assert provable(ask, summed, guided([const("0"), apply("mul", 0, 1), apply("eq", 2, 1)]))
+
+
+def test_extents_are_defined(ask: Z3) -> None:
+    at = [const("0"), const("-1"), apply("sqrt", 3), apply("mul", 2, 4), {"op": "size", "size": 3}]
+    assert not provable(ask, *first_three(extent=program([], at, 5, (6, "int")), live=below(3)))
+
+
+def test_what_a_loop_in_a_group_takes_for_granted_is_the_same_on_every_tile(ask: Z3) -> None:
+    """Beside Σ_y A a loop has Σ_y A·√(g − 5), g its own length of x, which is owed of the whole x, of 5 or more."""
+    along = {"op": "view", "args": [0], "axes": [["x", "g_x"]], "reads": [{"at": {}, "where": []}]}
+    block = {"name": "A", "axes": [["x", "g_x"], ["y", "s_y"]], "element": "real"}
+    s, t, u, v = ({"name": n, "axes": [["x", "g_x"]], "element": "real"} for n in "stuv")
+
+    def root(k: int) -> list[Json]:
+        return [{"op": "size", "size": "g_x"}, const("5"), apply("sub", k, k + 1), apply("sqrt", k + 2)]
+
+    fold = {
+        "op": "fold", "axis": "y", "block": "s_y", "args": [0],
+        "unit": program([], [const("0"), along], 1, 1),
+        "step": program([s, t, block], [
+            *root(3), apply("mul", 2, 6), reduce("sum", "y", 7), apply("add", 1, 8),
+            const("0"), apply("le", 10, 5), const("7"), apply("where", 11, 2, 12),
+            reduce("sum", "y", 13), apply("add", 0, 14)], 15, 9),
+        "merge": program([s, t, u, v], [apply("add", 0, 2), apply("add", 1, 3)], 4, 5),
+        "state": program([block], [*root(1), apply("mul", 0, 4), reduce("sum", "y", 5), reduce("sum", "y", 0)], 7, 6),
+    }  # fmt: skip
+    body = program([{"name": "A", "axes": [["x", "g_x"], ["y", "y"]], "element": "real"}], [fold], 1)
+    whole = array("A", "x", "y")
+    left = program([whole], [reduce("sum", "y", 0)], 1)
+    right = program([whole], [{"op": "group", "tiles": [["x", "g_x"]], "args": [0], "body": body}], 1)
+    assert not provable(ask, left, right, ("le", 5, "x"))
