@@ -289,10 +289,23 @@ def _loops(node: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {name}{_indices(mean)} of a list: {show(mean.term)}"
             yield f"    starts as {show(start.term)}"
             yield f"    after a block is {show(turn.term)}"
+        for inner in node["step"]["nodes"]:
+            yield from (f"  in a turn, {line}" if k == 0 else f"  {line}" for k, line in enumerate(_loops(inner)))
+        if "extent" in node:
+            lo, hi = evaluate(node["extent"], inputs_of(node["extent"], {}), {}, _accepted)
+            yield f"  blocks that end before {show(lo.term)}{_for_all(lo)} may be left out"
+            yield f"  blocks that begin at {show(hi.term)}{_for_all(hi)} or later may be left out"
+        if "live" in node:
+            (live,) = evaluate(node["live"], inputs_of(node["live"], {}), {}, _accepted)
+            yield f"  a block may be left out where it is nowhere so that {show(live.term)}"
 
 
 def _indices(wire: Wire) -> str:
     return f"[{','.join(name for name, _ in wire.axes)}]" if wire.axes else ""
+
+
+def _for_all(wire: Wire) -> str:
+    return f" for every {', '.join(name for name, _ in wire.axes)}" if wire.axes else ""
 
 
 def _accepted(*_: object) -> None:

@@ -47,6 +47,22 @@ def test_without_what_found_the_proof(apart, theorem):
         assert said in done.out, said
 
 
+def test_what_a_loop_leaves_out_and_holds_is_printed(run, tmp_path):
+    import catdiag as cd
+
+    kept = cd.algorithm("q x y -> q", name="kept")(
+        lambda a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), cd.sum(a, "y"), 0), "x"))  # fmt: skip
+    path = tmp_path / "kept.json"
+    kept.stream("x").stream("y").skip("x").theorem.save(str(path))
+    out = run("check", path).out
+    for said in (
+        "in a turn, a loop along y in blocks of s_y",
+        "blocks that begin at index_q[q] + 1 for every q or later may be left out",
+        "where it is nowhere so that (index_x[x] ≤ index_q[q])",
+    ):
+        assert said in out, out
+
+
 def test_several_files_and_folders(run, theorem, tmp_path):
     (tmp_path / "inside").mkdir()
     for name in ("a.json", "inside/b.json"):
