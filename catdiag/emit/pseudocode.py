@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from catdiag.boxes import Box, Rename
+from catdiag.boxes import Box, Rename, SizeOf
 from catdiag.diagram import Diagram
 from catdiag.emit.nest import (
     Carry,
@@ -24,7 +25,8 @@ from catdiag.emit.nest import (
 )
 from catdiag.emit.writer import Text, Writer
 from catdiag.rewrite.formula import bracketed, say
-from catdiag.types import ArrayType
+from catdiag.types import ArrayType, Size
+from catdiag.views import read_off
 
 
 def pseudocode(diagram: Diagram) -> str:
@@ -49,6 +51,7 @@ def pseudocode(diagram: Diagram) -> str:
 class _Pseudocode(Writer):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
+        self.wholes: dict[str, Size] = {}
         for value in program.inputs:
             self.name(value)
 
@@ -66,6 +69,9 @@ class _Pseudocode(Writer):
     # -- expressions -------------------------------------------------------------------------------------
 
     def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        if isinstance(box.op, SizeOf) and self.wholes:
+            size: Size = read_off(box.op.size, lambda v: self.wholes.get(v, v), lambda op, a, b: (op, a, b))
+            box = replace(box, op=SizeOf(size))
         return say(box, args)
 
     def newer(self, name: str) -> str:
@@ -94,8 +100,10 @@ class _Pseudocode(Writer):
                     self.write(f"load {arrays}")
             case Cut(target, source):
                 self.text[target] = self.text[source]
-            case Within(body=body):
+            case Within(symbol, size, body):
+                outside, self.wholes = self.wholes, {**self.wholes, symbol: size}
                 self.block(body)
+                self.wholes = outside
             case Start(states, values):
                 for state in states:
                     if state not in self.text:
