@@ -6,14 +6,14 @@ derivation began with, and what the kernel does not accept is not taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram, of_graph
-from catdiag.errors import CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable
+from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable
 
 if TYPE_CHECKING:
     from random import Random
@@ -97,7 +97,11 @@ class Derivation:
         """
         from catdiag.rewrite.passes import forms, plainer
 
+        if isinstance(passes, bool) or not hasattr(passes, "__index__"):
+            raise NotStreamable(f"passes over axis {axis!r} is {passes!r}: expected a whole number of loops, 1 or more")
         if by is not None:
+            if passes != 1:
+                raise NotStreamable(f"a fold over axis {axis!r} is one loop: by= goes without passes={passes}")
             return self._stream_by(axis, by)
         base = self.ungrouped if self.ungrouped is not None else self.diagram
         title = f"{self.source.title or 'it'}.stream({axis!r}{f', passes={passes}' if passes > 1 else ''})"
@@ -251,6 +255,8 @@ class Derivation:
         from catdiag.rewrite.group import find
         from catdiag.signature import axis_names
 
+        if not isinstance(axes, Iterable):
+            raise AxisError(f"the axes to group are {axes!r}: expected their names, such as 'q'")
         names = axis_names(axes) if isinstance(axes, str) else list(axes)
         grouped = find(self.diagram, names)
         prefix = self.diagram.title or "it"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf, array_name
@@ -204,6 +204,8 @@ def asked(
     """
 
     def names(given: str | Sequence[str]) -> list[str]:
+        if not isinstance(given, Iterable):
+            raise NotFusable(f"the arrays to keep or to save are {given!r}: expected their names, such as 'exp [q x]'")
         return [n.strip() for n in given.split(",") if n.strip()] if isinstance(given, str) else list(given)
 
     stay, spilled = None if on_chip is None else names(on_chip), names(saved)

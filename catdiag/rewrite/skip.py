@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from catdiag.boxes import Box, Fold, Group, Index, Rename, check_box, const_box
 from catdiag.build import program
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.errors import AxisError, NotStreamable, SignatureError
+from catdiag.errors import AxisError, NotStreamable, SignatureError, TypeMismatch
 from catdiag.rewrite.support import Support, body
 from catdiag.rewrite.terms import Terms
 
@@ -95,6 +95,8 @@ def _guide(name: str, guide: Guide, fold: Fold, positions: Sequence[str | None])
     names, dom = fold.state.input_names, fold.state.dom
     made = guide
     if not isinstance(made, Diagram):
+        if not callable(made):
+            raise TypeMismatch(f"{name} of the loop over {fold.axis!r} is {made!r}: expected a function or a diagram")
         function, known = made, dict(zip(names, range(len(names)), strict=True))
         wanted = list(inspect.signature(function).parameters)
         unknown = [n for n in wanted if n not in known]

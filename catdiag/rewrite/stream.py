@@ -155,7 +155,7 @@ def axis_of(diagram: Diagram, name: str) -> Axis:
     for ty in diagram.graph.wire_types():
         for axis in ty.axes:
             axes.setdefault(axis.name, axis)
-    if name not in axes:
+    if not isinstance(name, str) or name not in axes:
         raise AxisError(f"no array of the diagram has axis {name!r}: expected one of {', '.join(axes) or 'none'}")
     return axes[name]
 

@@ -252,6 +252,8 @@ def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
     if not tiles:
         return {}
     known = tile_bounds(diagram)
+    if not isinstance(tiles, Mapping):
+        raise SizeError(f"tiles is {tiles!r}: expected a dict of {', '.join(known) or 'no tiles'} to their lengths")
     for symbol in tiles:
         if symbol not in known:
             raise SizeError(f"no tile is called {symbol!r}: this diagram has {', '.join(known) or 'no tiles'}")

@@ -248,7 +248,14 @@ def test_what_a_user_leaves_out_and_matters_is_refuted(streamed, guides, blocks)
     ({"extent": lambda: 3}, cd.TypeMismatch, "integers lo and hi"),
     ({"extent": lambda a: (0, a)}, cd.TypeMismatch, "free of axis 'x'"),
     ({"live": lambda a: a}, cd.TypeMismatch, "an array of truth values"),
+    ({"extent": (0, 3)}, cd.TypeMismatch, r"extent of the loop over 'x' is \(0, 3\): expected a function"),
+    ({"live": "q"}, cd.TypeMismatch, "live of the loop over 'x' is 'q': expected a function"),
 ])  # fmt: skip
 def test_guides_that_do_not_fit(streamed, guides, error, words):
     with pytest.raises(error, match=words):
         streamed.skip("x", **guides)
+
+
+def test_a_size_in_an_extent_is_that_of_the_whole_axis(streamed):
+    whole = streamed.skip("x", extent=lambda: (0, cd.size("x") + cd.size("q")))
+    assert "meets the range from 0 to x + q:" in whole.pseudocode()

@@ -117,3 +117,20 @@ def test_what_is_not_proved_of_one_loop_is_done_in_two() -> None:
     m = np.array([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
     for block in (1, 2, 3):
         assert derived.run(a, m, tiles={"s_x": block}).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(("error", "words", "make"), [
+    (cd.NotStreamable, "passes over axis 'x' is '2'", lambda f: f.stream("x", passes="2")),
+    (cd.NotStreamable, "passes over axis 'x' is 1.5", lambda f: f.stream("x", passes=1.5)),
+    (cd.NotStreamable, "passes over axis 'x' is None", lambda f: f.stream("x", passes=None)),
+    (cd.NotStreamable, "by= goes without passes=2",
+     lambda f: f.stream("x", by=cd.Fold(0, lambda a: a, lambda a, b: a + b), passes=2)),
+    (cd.AxisError, r"has axis \['x'\]: expected one of q, x", lambda f: f.stream(["x"])),
+    (cd.AxisError, "axes to group are None", lambda f: f.group(None)),
+    (cd.NotFusable, "to save are 3", lambda f: f.fuse(saved=3)),
+    (cd.NotFusable, "to save are 3", lambda f: f.fuse(3)),
+    (cd.SizeError, "tiles is 5: expected a dict of s_x", lambda f: f.stream("x").run(np.ones((2, 3)), tiles=5)),
+])  # fmt: skip
+def test_what_is_of_another_type_is_an_error(error: Any, words: str, make: Any) -> None:
+    with pytest.raises(error, match=words):
+        make(cd.algorithm("q x -> q", name="sums")(lambda a: cd.sum(a, "x")))
