@@ -92,3 +92,17 @@ def test_example_on_a_real_shape():
     assert f"{width * (4 * scores + 2 * queries + 2 * keys):,} bytes with the scores in memory" in out
     assert re.search(r"bytes of HBM as planned: \d+\.\d times fewer", out)
     assert re.search(r"tiles .*g_r=\d+, g_q=\d+, s_x=\d+", out)
+
+
+def test_example_of_serving():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "router_and_decoding.py")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "repair   where(max1 = max1′ ∨ max2 = -∞, max2, -e)",
+        "that meets the range from t2 to t1:",
+        "bounds off by one: leaving out blocks of 'x' changes decode",
+        "variance(a[x]) = variance.stream('x', by=…)(a[x])",
+    ):
+        assert said in done.stdout
