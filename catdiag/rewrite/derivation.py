@@ -226,7 +226,8 @@ class Derivation:
         found = replace(fresh, diagram=made, ungrouped=made, steps=(Step("stabilise", made, theorem),))
         for kind, names in kinds:
             if kind != "stabilise":
-                found = found.stream(names) if kind == "stream" else found.group(names)
+                axis, _, passes = names.removesuffix(" passes").partition(" in ")
+                found = found.stream(axis, passes=int(passes or 1)) if kind == "stream" else found.group(names)
         return found
 
     @property
@@ -238,9 +239,17 @@ class Derivation:
         >>> f.advice[0].startswith("exp(S) is not bounded"), f.stabilise().advice
         (True, ())
         """
-        found = self.stability().unbounded
-        lines = [f"exp({e.argument}) is not bounded: .stabilise() subtracts the maximum" for e in found if e.line]
-        return tuple(f"{text}\n  at {e.line}" for text, e in zip(lines, (e for e in found if e.line), strict=True))
+        from catdiag.rewrite.stabilise import stabilised
+
+        found = [e for e in self.stability().unbounded if e.line]
+        if not found:
+            return ()
+        try:
+            stabilised(self.source, self._claims(10.0))
+            what = ".stabilise() subtracts the maximum"
+        except NotStabilisable:
+            what = "and .stabilise() has no maximum to subtract"
+        return tuple(f"exp({e.argument}) is not bounded: {what}\n  at {e.line}" for e in found)
 
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.

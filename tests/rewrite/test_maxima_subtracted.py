@@ -150,3 +150,20 @@ def test_a_maximum_over_two_axes_of_what_is_free_of_one_in_part(ask: Z3) -> None
 
     made = Derivation.start(features, ask).stabilise()
     assert made.stable and made.stream("x").stable
+
+
+def test_advice_offers_only_what_can_be_done():
+    plain = cd.algorithm("x, x ->", name="plain")(lambda S, V: cd.sum(cd.exp(S) * V, "x")).stream("x")
+    (line,) = plain.advice
+    assert line.startswith("exp(S) is not bounded: and .stabilise() has no maximum to subtract")
+    with pytest.raises(cd.NotStabilisable):
+        plain.stabilise()
+
+
+def test_several_passes_are_taken_again():
+    def weights(S):
+        return cd.exp(S) / cd.sum(cd.exp(S), "x")
+
+    made = cd.algorithm("x -> x", name="weights")(weights).stream("x", passes=2).stabilise()
+    assert [step.name for step in made.steps] == ["stabilise", "stream x in 2 passes"]
+    np.testing.assert_allclose(made.run([1000.0, 1000.0], tiles={"s_x": 1}), [0.5, 0.5])
