@@ -50,6 +50,8 @@ def source(diagram: Diagram) -> str:
     def dot(A, B, *, s_x=None):
         x = A.shape[0]
         s_x = s_x or x
+        if s_x < 1:
+            raise ValueError("expected at least 1: s_x")
         sum1 = 0.0
         for x0 in range(0, x, s_x):
             x1 = min(x0 + s_x, x)
@@ -98,12 +100,19 @@ class _NumPy(Writer):
             else:
                 self.given[symbol] = self.code.sizes[symbol]
         lengths: list[str] = []
+        checked: list[str] = []
         for symbol, span in spans.items():
             name = self._fresh(symbol)
             whole = size_symbols(span.size) <= set(self.code.sizes)
             lengths.append(f"{name}={'1' if self._is_part(symbol) else 'None'}")
             if whole and not self._is_part(symbol):
                 shown.append(f"{name} = {name} or {self.code.size(span.size)[0]}")
+            if whole or self._is_part(symbol):
+                checked.append(name)
+        if checked:
+            least = checked[0] if len(checked) == 1 else f"min({', '.join(checked)})"
+            shown.append(f"if {least} < 1:")
+            shown.append(f'{self.indent}raise ValueError("expected at least 1: {", ".join(checked)}")')
         self.tiles = {symbol: text.split("=")[0] for symbol, text in zip(spans, lengths, strict=True)}
         self.whole = {symbol for symbol, span in spans.items() if size_symbols(span.size) <= set(self.code.sizes)}
         self.lines = [self.indent + line for line in shown]

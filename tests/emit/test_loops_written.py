@@ -291,3 +291,10 @@ def test_blocks_left_out_are_said_and_not_run():
         for block in (1, 2, 3):
             clean = np.where(np.arange(7) < 3 + block, np.nan_to_num(A), A)
             assert call(form.numpy(), [clean], {"s_x": block}) == 3.0
+
+
+@pytest.mark.parametrize("lengths", [{"s_x": -2}, {"p_x": -1}, {"p_x": 0}])
+def test_lengths_below_one_are_refused(lengths):
+    split = cd.algorithm("x ->", name="total")(lambda A: cd.sum(A, "x")).stream("x").split("x")
+    with pytest.raises(ValueError, match=r"expected at least 1: (s_x, p_x|p_x, s_x)"):
+        call(split.numpy(), [np.ones(5)], lengths)
