@@ -302,20 +302,32 @@ class Loops(Judge):
         """What the state of a list owes of single elements, as facts about a part of the list.
 
         Where the state of the whole list is defined (it is owed by the theorem), what it owes for every index below
-        the length n, in words that do not mention n, holds below any smaller length too.
+        the length n, in words that do not mention n, holds below any smaller length too; and of a part that begins at
+        o, if what the state of that owes at i is, word for word, what the state of the whole owes at o + i. It is not
+        where the state reads at computed positions, say.
         """
-        n = size("%n")
-        found = []
-        for wire in state(n).outputs:
-            ctx = Context(self.ask, dict(wire.axes), assume, elements)
-            for owed in owes(ctx, valued(wire), wire.element):
-                if any("%n" in leaves(c, "size") for c in (owed.condition, *owed.guards)):
-                    continue
-                if any(m != n and "%n" in leaves(m, "size") for _, m in owed.ranges):
-                    continue
-                ranges = tuple((name, length if m == n else m) for name, m in owed.ranges)
-                found.append(Fact(ranges, owed.guards, owed.condition))
-        return found
+        n, o = size("%n"), size("%o")
+        parts: set[tuple[Any, ...]] = set()
+        found: dict[Fact, tuple[Any, ...]] = {}
+        for start in (o, None):
+            for k, wire in enumerate(state(n, start).outputs):
+                ctx = Context(self.ask, dict(wire.axes), assume, elements)
+                for owed in owes(ctx, valued(wire), wire.element):
+                    if start is not None:
+                        parts.add((k, owed))
+                        continue
+                    if any("%n" in leaves(c, "size") for c in (owed.condition, *owed.guards)):
+                        continue
+                    if any(m != n and "%n" in leaves(m, "size") for _, m in owed.ranges):
+                        continue
+                    put: dict[tuple[str, Data], Term] = {
+                        ("idx", name): add(o, idx(name)) for name, m in owed.ranges if m == n
+                    }
+                    guards = tuple(substitute(g, put) for g in owed.guards)
+                    moved = Obligation(owed.ranges, guards, substitute(owed.condition, put))
+                    ranges = tuple((name, length if m == n else m) for name, m in owed.ranges)
+                    found[Fact(ranges, owed.guards, owed.condition)] = (k, moved)
+        return [fact for fact, moved in found.items() if moved in parts]
 
     def derived_facts(
         self, defined: Sequence[Obligation], facts: Facts, names: Mapping[str, str], proof: Json

@@ -370,3 +370,24 @@ def test_a_running_variance_is_as_near_as_it_should_be(numbers: list[float], blo
     # Each merge rounds a few times what is at most n·(2·largest)²/n: a bound of 16 roundings for each element.
     bound = 16 * len(numbers) * np.finfo(float).eps * (2 * np.max(np.abs(array))) ** 2 + 1e-300
     assert abs(streamed_variance().run(array, tiles={"s_x": block}) - np.var(array)) <= bound
+
+
+def test_what_is_defined_of_a_list_is_known_of_its_parts_in_the_same_words_only():
+    """A state that reads at x // 2 owes other elements of a part, where that begins at 0, than of the whole list."""
+
+    def half(a):
+        return cd.reindex(a, "x", x=lambda x: x // 2)
+
+    f = cd.algorithm("x ->")(lambda A: cd.sum(A, "x") + 0 * cd.sum(half(A) / half(A), "x"))
+    fold = cd.Fold(
+        unit=(0, 0, 0, 0),
+        element=lambda A: (A, 0, 1, 1),
+        merge=lambda a, b: (
+            a[0] + b[0] + a[1], cd.where(cd.equal(a[2], 0), b[1], a[1]), a[2] + b[2], a[2] + b[2]),
+        finish=lambda s, c, n, m: s + 0 * n,
+        state=lambda A: (
+            cd.sum(A, "x"), cd.sum(cd.where(cd.equal(half(A), 0), 1, 0), "x"),
+            cd.sum(0 * A, "x") + cd.size("x"), cd.sum(half(A) / half(A), "x")),
+    )  # fmt: skip
+    with pytest.raises((cd.Refuted, cd.Undecided, cd.NotStreamable)):
+        f.stream("x", by=fold)
