@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -14,7 +15,7 @@ Text: TypeAlias = tuple[str, int]
 ATOM = 9
 
 
-class Writer:
+class Writer(ABC):
     """Lines of a program. A subclass says how expressions and statements are written."""
 
     indent = "    "
@@ -40,21 +41,21 @@ class Writer:
 
     # -- to be said by a subclass ----------------------------------------------------------------------
 
+    @abstractmethod
     def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
         """What a box makes of expressions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def assign(self, targets: Sequence[Value], text: Text) -> None:
         """Writes that values get their names, and what they are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def statement(self, statement: Statement) -> None:
         """Writes a statement that is no Let."""
-        raise NotImplementedError
 
+    @abstractmethod
     def newer(self, name: str) -> str:
         """The name of the next value of a state, where the last one is needed still."""
-        raise NotImplementedError
 
     # -- names -------------------------------------------------------------------------------------------
 
