@@ -4,7 +4,8 @@ A theorem of its own, beside the equation: for each `exp` in the body of a loop,
 argument is at most 0 on every reachable state and every block. A reachable state is the state of a list x1, a block is
 a list x2 after it: the claim is an equation between a diagram over both and the constant true. What is claimed of the
 argument `a - b` is that of all of a block the greatest a is at most b; that this says the same is a lemma, which the
-kernel proves too. An argument of minus infinity counts as at most 0.
+kernel proves too. An argument of minus infinity counts as at most 0, and so does one where the exponential is computed
+and something else is chosen.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ LARGEST = 709
 @dataclass(frozen=True)
 class Exponential:
     """One `exp` that a program runs: `.where` it is (step, merge, before or after the loop), its `.argument` as a
-    formula, the user's `.line` where it is the user's, and the `.verdict` on its argument being at most 0.
+    formula, the user's `.line` where it is the user's, and the `.verdict` on its argument being at most 0; where it is
+    `.chosen` between with something else, on that wherever its value is used.
     """
 
     where: str
     argument: str
     line: str | None
     verdict: Verdict
+    chosen: bool = False
 
     @property
     def name(self) -> str:
@@ -47,7 +50,7 @@ class Exponential:
 
     def __str__(self) -> str:
         v = self.verdict
-        text = f"{self.name} {_SAID[v.verdict]}"
+        text = f"{self.name} {'where it is used, ' if self.chosen else ''}{_SAID[v.verdict]}"
         if v.conditions:
             text += " " + "; ".join(v.conditions)
         if self.line and not v.proved:
@@ -103,7 +106,8 @@ class Stability:
             return "no exponential is run"
         count = sum(not e.verdict.proved for e in self.exponentials)
         if not count:
-            return "\n".join([*lines, "no exponential overflows: every argument is at most 0"])
+            which = " that is used" if any(e.chosen for e in self.exponentials) else ""
+            return "\n".join([*lines, f"no exponential{which} overflows: every argument is at most 0"])
         if all(e.verdict.verdict in ("proved", "conditional") for e in self.exponentials):
             return "\n".join([*lines, "no exponential overflows where these conditions hold"])
         return "\n".join([*lines, f"it is not proved of {count} of {len(lines)} that they do not overflow"])
@@ -160,7 +164,7 @@ def _of_loop(
             verdict = reading.verdict(wire, claims, parts.names, assume, parts.whole())
             if verdict.verdict == "refuted" and around is None:
                 verdict = Verdict("undecided", goal="it may be above 0 for arrays that never reach this loop")
-            yield Exponential(name + inside, said(node.inputs[0]), node.box.line, verdict)
+            yield Exponential(name + inside, said(node.inputs[0]), node.box.line, verdict, reading.chosen(wire))
     for inner in inline(op.step).boxes:
         if isinstance(inner.op, Fold):
             yield from _of_loop(inner, claims, inside=f" of the loop over {inner.op.axis}")
@@ -180,7 +184,7 @@ def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
         reading = _Reading(assembly, graph, now, said, None)
         verdict = reading.verdict(wire, claims, flat.input_names, claims.assume, outputs)
         where = "program" if not loops else "after the loop" if late[wire] else "before the loop"
-        yield Exponential(where, said(node.inputs[0]), node.box.line, verdict)
+        yield Exponential(where, said(node.inputs[0]), node.box.line, verdict, reading.chosen(wire))
 
 
 def wires_above(flat: Diagram, claims: Claims) -> set[int]:
@@ -275,6 +279,10 @@ class _Reading:
         large = self._or(spare, self._at_most(made, self.assembly.number(LARGEST)))
         beyond = claims.refuted(self.assembly, names, large, title, assume)
         return found if beyond is None else replace(found, counterexample=beyond, goal=f"above {LARGEST}")
+
+    def chosen(self, wire: int) -> bool:
+        """Whether the exponential that makes a wire is used in some places only."""
+        return self._spare(wire) is not None
 
     def _over(self, wire: int, bound: int | None = None) -> tuple[str, ...]:
         """The axes over which the greatest is looked at: the block's, and all that a bound lacks, the block's last."""

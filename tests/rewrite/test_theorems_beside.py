@@ -263,3 +263,11 @@ def test_laws_hold_where_the_program_is_defined(ask: Z3) -> None:
     flat, (place,) = loops(streamed(ask, scaled).diagram)
     verdict = merged(flat, place, Claims(ask))
     assert verdict is not None and verdict.proved
+
+
+def test_an_exponential_that_is_not_always_used_is_said_to_be_so():
+    f = cd.algorithm("x ->")(lambda S: cd.sum(cd.where(S < 0, cd.exp(S), 1), "x"))
+    found = f.stream("x").stability()
+    assert found.proved and [e.chosen for e in found.exponentials] == [True]
+    assert "where it is used, ≤ 1: proved" in str(found)
+    assert str(found).endswith("no exponential that is used overflows: every argument is at most 0")
