@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from catdiag.cost.hierarchy import CACHE, Edge, Hierarchy, Level
 from catdiag.errors import CatdiagError
 
 _KIB, _MIB = 1024, 1024 * 1024
@@ -74,6 +75,25 @@ class Hardware:
                 )
         for name in (*_BY_NAME, "sources"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Its memories: HBM, L2 (a cache), SMEM (one an SM; what a block may have of it) and registers."""
+        on_chip = self.smem_bytes_per_clock * self.clock_hz * self.sms
+        return Hierarchy(
+            self.name,
+            (
+                Level("HBM", None),
+                Level("L2", self.l2_bytes, CACHE),
+                Level("SMEM", self.smem_per_block, count=self.sms),
+                Level("registers", 4 * self.registers_per_sm),
+            ),
+            (
+                Edge("HBM", "L2", self.hbm_bytes_per_s),
+                Edge("L2", "SMEM", self.l2_bytes_per_s),
+                Edge("SMEM", "registers", on_chip),
+            ),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, sources included."""
