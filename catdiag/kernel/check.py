@@ -17,8 +17,9 @@ from catdiag.kernel.defined import Obligation, show_condition
 from catdiag.kernel.exact import met
 from catdiag.kernel.form import bounded, well_formed
 from catdiag.kernel.judge import Json, only
-from catdiag.kernel.loops import Facts, Loops, symbols, valued
+from catdiag.kernel.loops import Facts, Loops, valued
 from catdiag.kernel.meaning import Program, axes_of, inputs_of, numeric
+from catdiag.kernel.scope import symbols
 from catdiag.kernel.terms import KernelError, Term, fn, leaves, size_term
 
 FORMAT = "catdiag-certificate"

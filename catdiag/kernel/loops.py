@@ -31,14 +31,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.kernel.context import Ask, Context, Fact, arithmetic, integer, negate, nonzero
 from catdiag.kernel.defined import Obligation, owes
-from catdiag.kernel.form import BODIES, GUIDES
+from catdiag.kernel.form import GUIDES
 from catdiag.kernel.judge import Json, Judge, numbered, only
 from catdiag.kernel.meaning import Accept, Program, Sizes, Wire, evaluate, fold_length, inputs_of, numeric, view
+from catdiag.kernel.scope import cut_only, local_name, symbols_of_node
 from catdiag.kernel.terms import (
     LOGICAL,
     ONE,
@@ -54,13 +55,13 @@ from catdiag.kernel.terms import (
     mul,
     read,
     size,
-    size_term,
     substitute,
 )  # fmt: skip
 
 Facts = tuple[Fact, ...]
 
 
+@dataclass
 class Meaning:
     """The outputs of a program, and what it owes beside what they owe.
 
@@ -68,10 +69,9 @@ class Meaning:
     `owed` holds that every read of a view is in range.
     """
 
-    def __init__(self) -> None:
-        self.outputs: list[Wire] = []
-        self.wires: list[Wire] = []
-        self.owed: list[Obligation] = []
+    outputs: list[Wire] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+    owed: list[Obligation] = field(default_factory=list)
 
 
 class Loops(Judge):
@@ -154,24 +154,37 @@ class Loops(Judge):
     ) -> list[Obligation]:
         """What a program owes in the light of facts, each obligation once; all of what its outputs owe, if asked."""
         result: dict[Obligation, None] = {}
-        for wire in found.outputs if all_of_it else (*found.outputs, *found.wires):
-            ctx = Context(self.ask, dict(wire.axes), facts, elements)
-            result |= dict.fromkeys(owes(ctx, valued(wire), wire.element, all_of_it))
-        for owed in () if all_of_it else found.owed:
-            if not owed.context(Context(self.ask, {}, facts, elements)).entails(owed.condition):
-                result[owed] = None
+        if all_of_it:
+            for wire in found.outputs:
+                ctx = Context(self.ask, dict(wire.axes), facts, elements)
+                result |= dict.fromkeys(owes(ctx, valued(wire), wire.element, all_of_it))
+            return list(result)
+        for part, ctx, obligations in self._dues(found, facts, elements):
+            known = part != "in range"  # those of outputs and states are what a context does not entail already
+            result |= dict.fromkeys(o for o in obligations if known or not o.context(ctx).entails(o.condition))
         return list(result)
+
+    def _dues(
+        self, found: Meaning, facts: Facts, elements: Mapping[str, str]
+    ) -> Iterator[tuple[str, Context, list[Obligation]]]:
+        """All that a program owes: of its outputs, of the states that its loops take for granted, and that its reads
+        are in range. Whoever evaluates a program has each of these met, or hands it on to whoever evaluates it."""
+        for kind, wires in (("", found.outputs), ("within ", found.wires)):
+            for k, wire in enumerate(wires):
+                ctx = Context(self.ask, dict(wire.axes), facts, elements)
+                yield f"{kind}{k}", ctx, owes(ctx, valued(wire), wire.element)
+        yield "in range", Context(self.ask, {}, facts, elements), found.owed
 
     # -- premises ----------------------------------------------------------------------------------
 
     def _fold(self, node: Json, assume: Facts, scope: frozenset[str], places: frozenset[int]) -> None:
-        block, axis = _local(node["block"], scope | self._tiles), node["axis"]
+        block, axis = local_name(node["block"], scope | self._tiles), node["axis"]
         proof = self.fold_proof()
         only(proof, "unit", "step", "merge", "idle", "defined")
         for body in {"unit", "step", "merge", "state", *GUIDES} & set(node):
             if any(inner["op"] in ("fold", "group")[body == "step" :] for inner in node[body]["nodes"]):
                 raise KernelError(f"the {body} of a fold contains no groups, and folds in its step only")
-        _cut_only(node["state"], {axis: block})
+        cut_only(node["state"], {axis: block})
         a, b = size("%a"), size("%b")
         arrays = _fresh_arrays(node["state"])
         elements = {str(d["name"]): str(d["element"]) for d in arrays["inputs"]}
@@ -207,13 +220,9 @@ class Loops(Judge):
             for j, (of_list, here) in enumerate(zip(wanted.outputs, found.outputs, strict=True)):
                 ctx = Context(self.ask, dict(of_list.axes), facts, elements)
                 self.holds(ctx, fn("eq", numeric(of_list.term), numeric(here.term)), self.item(proof, name, j))
-                self._all_met(ctx, owes(ctx, here.term, of_list.element), proof, f"{name} {j}")
-            # What the loops inside take for granted of elements.
-            for j, wire in enumerate(found.wires):
-                ctx = Context(self.ask, dict(wire.axes), facts, elements)
-                self._all_met(ctx, owes(ctx, valued(wire), wire.element), proof, f"{name} within {j}")
-            self._all_met(Context(self.ask, {}, facts, elements), found.owed, proof, f"{name} in range")
-        self._all_met(Context(self.ask, {}, assume, elements), first.owed, proof, "state in range")
+            self._all_met(found, facts, elements, proof, name)
+        # What the state of a list owes of its elements is owed where the loop stands; its reads are in range of any.
+        self._all_met(replace(first, outputs=[]), assume, elements, proof, "state")
 
         if set(node) & set(GUIDES):
             known = (*assume, *self._of_elements(state, add(a, b), assume, elements))
@@ -286,10 +295,7 @@ class Loops(Judge):
         if name == "live" and found.outputs[0].term.op not in LOGICAL:
             raise KernelError("what is live is an array of truth values")
         # What a loop asks has an answer on every list, by what is known of its elements.
-        for k, wire in enumerate(found.outputs):
-            ctx = Context(self.ask, dict(wire.axes), facts, elements)
-            self._all_met(ctx, owes(ctx, valued(wire), wire.element), proof, f"{name} {part} {k}")
-        self._all_met(Context(self.ask, {}, facts, elements), found.owed, proof, f"{name} {part} in range")
+        self._all_met(found, facts, elements, proof, f"{name} {part}")
         return found.outputs
 
     def _knowing(self, where: list[Obligation], facts: Facts, elements: Mapping[str, str], proof: Json) -> Facts:
@@ -341,17 +347,18 @@ class Loops(Judge):
             found += owed.saying(self.rewrite(ctx, owed.condition, steps))
         return tuple(found)
 
-    def _all_met(self, ctx: Context, owed: Sequence[Obligation], proof: Json, name: str) -> None:
-        for k, obligation in enumerate(owed):
-            if not self.discharge(ctx, obligation, self.item(proof, "defined", f"{name} {k}")):
-                raise KernelError(f"not defined on every block: {obligation}")
+    def _all_met(self, found: Meaning, facts: Facts, elements: Mapping[str, str], proof: Json, name: str) -> None:
+        for part, ctx, owed in self._dues(found, facts, elements):
+            for k, obligation in enumerate(owed):
+                if not self.discharge(ctx, obligation, self.item(proof, "defined", f"{name} {part} {k}")):
+                    raise KernelError(f"not defined on every block: {obligation}")
 
     def _group(self, node: Json, assume: Facts, scope: frozenset[str], places: frozenset[int]) -> None:
         body, tiles = node["body"], dict(node["tiles"])
         if any(inner["op"] == "group" for inner in body["nodes"]) or len(set(tiles.values())) != len(tiles):
             raise KernelError("groups are not nested, and each axis has a local size of its own")
-        _cut_only(body, tiles)
-        self._tiles |= {_local(local, scope) for local in tiles.values()}
+        cut_only(body, tiles)
+        self._tiles |= {local_name(local, scope) for local in tiles.values()}
         arrays = _fresh_arrays(body)
         whole_sizes = {local: size(f"%n {axis}") for axis, local in tiles.items()}
         tile_sizes = {local: size(f"%l {axis}") for axis, local in tiles.items()}
@@ -452,50 +459,5 @@ def _moved(inputs: Sequence[Wire], axis: str, start: Term | None) -> list[Wire]:
     return [Wire(substitute(w.term, put), w.axes, w.element) if axis in dict(w.axes) else w for w in inputs]
 
 
-def _local(name: Any, scope: frozenset[str]) -> str:
-    if not isinstance(name, str) or not name.isidentifier() or name in scope:
-        raise KernelError(f"the local size {name!r} is no new name")
-    return name
-
-
-def _cut_only(program: Program, local: Mapping[str, str]) -> None:
-    """Raises unless the local sizes are those of the axes that are cut, on every input, and of nothing else there."""
-    for d in program["inputs"]:
-        for name, s in d["axes"]:
-            if local.get(name, s) != s or (name not in local and leaves(size_term(s), "size") & set(local.values())):
-                raise KernelError(f"input {d['name']} has axis {name!r} of size {s!r}, which is not how it is cut")
-
-
 def _fresh_arrays(program: Program) -> Json:
     return {**program, "inputs": [{**d, "name": f"${k}"} for k, d in enumerate(program["inputs"])]}
-
-
-def symbols(program: Program) -> set[str]:
-    """The size symbols that a program mentions and does not bind itself."""
-    found = {s for d in program["inputs"] for _, n in d["axes"] for s in leaves(size_term(n), "size")}
-    for node in program["nodes"]:
-        found |= symbols_of_node(node)
-    return found
-
-
-def symbols_of_node(node: Json) -> set[str]:
-    """The size symbols that a node mentions and does not bind itself."""
-    if node["op"] == "fold":
-        return set().union(*(symbols(node[body]) for body in BODIES if body in node)) - {node["block"]}
-    if node["op"] == "group":
-        return symbols(node["body"]) - {local for _, local in node["tiles"]}
-    axes = node.get("axes", ()) if node["op"] == "view" else [node["axis"]] if node["op"] == "index" else ()
-    found = {s for _, n in axes for s in leaves(size_term(n), "size")}
-    if node["op"] == "size":
-        found |= leaves(size_term(node["size"]), "size")
-    for r in node.get("reads", ()):
-        found |= set(_spoken([*r["at"].values(), *(side for c in r["where"] for side in c[1:])]))
-    return found
-
-
-def _spoken(expressions: Sequence[Any]) -> Iterator[str]:
-    for e in expressions:
-        if isinstance(e, str):
-            yield e
-        elif isinstance(e, list) and e[0] not in ("i", "w"):
-            yield from _spoken(e[1:])

@@ -87,6 +87,23 @@ def test_a_time_that_is_up_before_the_work_begins() -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_work_that_ends_late_is_out_of_time() -> None:
+    """What stops it is lost where Python drops exceptions: while an object is deleted."""
+
+    class Slow:
+        def __del__(self) -> None:
+            busy(0.1)
+
+    def work() -> int:
+        slow = Slow()
+        del slow
+        return 1
+
+    with pytest.raises(OutOfTime):
+        within(0.02, work)
+
+
 def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module that is half imported would stay so."""
     (tmp_path / "takes_its_time.py").write_text(
