@@ -55,6 +55,7 @@ from catdiag.cost.posynomial import (
     times,
     two_tiles,
 )
+from catdiag.cost.powerform import PowerForm, power_form
 
 __all__ = ["Optimum", "branches", "check_certificate", "leading_order", "minimise"]
 
@@ -84,6 +85,20 @@ class Optimum:
     certificate: Certificate | None
     leading_certificate: Certificate | None
     reason: str = ""
+
+    @property
+    def power_form(self) -> PowerForm:
+        """The transfers as a sum of powers of the capacity, from the leading order where there is one, else from the
+        exact form. Raises `ValueError` where there is neither, or the capacity is no symbol."""
+        certificate, value = (self.leading_certificate, self.leading)
+        if certificate is None or value is None:
+            certificate, value = (self.certificate, self.exact)
+        if certificate is None or value is None:
+            raise ValueError(f"no closed form to read powers of the capacity from: {self.reason}")
+        capacity = certificate.problem.capacity
+        if not capacity.is_Symbol:
+            raise ValueError(f"the capacity is {capacity}: leave it a symbol to see the powers of it")
+        return power_form(value, capacity)
 
     def __str__(self) -> str:
         lines = []
