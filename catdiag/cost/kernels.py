@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count as count_from
 
 from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.amounts import Amount
-from catdiag.cost.live import LEVEL, Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
+from catdiag.cost.live import Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
+from catdiag.cost.places import Places, two
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
 from catdiag.partial import Parted, is_split, two_kernels
@@ -85,29 +86,38 @@ def _components(diagram: Diagram) -> tuple[str, ...]:
 
 
 def measure(
-    diagram: Diagram, dtype: Dtype = None, stages: int = 1, registers: bool = False, fused: bool = True
+    diagram: Diagram,
+    dtype: Dtype = None,
+    stages: int = 1,
+    registers: bool = False,
+    fused: bool = True,
+    places: Places | None = None,
 ) -> Account:
-    """Cuts a diagram into kernels and walks each. Raises CatdiagError as `io` does."""
-    if not isinstance(stages, int) or stages < 1:
-        raise CatdiagError(f"stages is {stages!r}: expected a whole number of buffers, 1 or more")
+    """Cuts a diagram into kernels and walks each; with arrays in `places`, else in those of two levels (`two`).
+
+    Raises CatdiagError as `io` does.
+    """
+    held = two(stages, registers) if places is None else places
     parted = two_kernels(diagram) if is_split(diagram) else None
     flat = inline(diagram if parted is None else parted.diagram)
     widths = widths_of(flat, dtype)
     graph, types = flat.graph, flat.graph.wire_types()
     free = spots(graph, [False] * len(graph.dom))
     root = lives(graph, free, 0, False).root
-    outer = _Outer(flat, graph, types, free, root, widths)
+    outer = _Outer(flat, graph, types, free, root, widths, held)
     if parted is not None:
         outer.names.update(zip(count_from(outer.first[parted.place]), map("{} of a part".format, parted.names)))
     kernels: list[Kernel] = []
-    for places in outer.segments(fused):
-        node = graph.nodes[places[0]]
-        kernel = outer.group(places[0], node) if isinstance(node.box.op, Group) else outer.run(places)
+    for boxes in outer.segments(fused):
+        node = graph.nodes[boxes[0]]
+        kernel = outer.group(boxes[0], node) if isinstance(node.box.op, Group) else outer.run(boxes)
         body, wires, kernel_widths, made = kernel
-        walk = Walk(made, kernel_widths, stages, registers)
-        walk.kernel_body(body, wires)
+        made.moments = {name: [] for name in held.names}
+        walk = Walk(made, kernel_widths, held)
+        saved = walk.kernel_body(body, wires)
+        made.transfers = [replace(t, role=saved[k]) for t, k in zip(made.transfers, outer.leaving, strict=True)]
         loads = [
-            Transfer(b.name, "load", amount.times(b.width * b.loads), again)
+            Transfer(b.name, "load", amount.times(b.width * b.loads), again, _loaded_as(b))
             for b, (amount, again) in zip(wires, outer.incoming, strict=True)
             if b is not None and b.loads
         ]
@@ -116,11 +126,11 @@ def measure(
         kernels.append(made)
     spot_ends = {w for w in graph.outputs if free[w]}
     if spot_ends:
-        kernels = kernels or [Kernel({})]
+        kernels = kernels or [Kernel({}, moments={name: [] for name in held.names})]
         for w in sorted(spot_ends):
             name = outer.names[root[w]]
             amount = Amount.elements(types[w].axes).times(widths.outputs.get(name, 1))
-            kernels[-1].transfers.append(Transfer(name, "save", amount, ()))
+            kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot"))
     sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
     if parted is not None:
         sizes = [s for s in sizes if s not in (parted.parts, parted.length)]
@@ -137,6 +147,7 @@ class _Outer:
     free: list[bool]
     root: list[int]
     widths: Widths
+    places: Places
 
     def __post_init__(self) -> None:
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
@@ -153,6 +164,7 @@ class _Outer:
                 self.ends.setdefault(self.root[w], name)
         self.names.update(self.ends)
         self.incoming: list[tuple[Amount, tuple[str, ...]]] = []
+        self.leaving: list[int] = []
         self.crossing: set[int] = set(self.ends)
 
     def width(self, w: int) -> int:
@@ -186,7 +198,8 @@ class _Outer:
     def _operand(self, w: int, local: ArrayType) -> Buffer | None:
         if self.free[w]:
             return None
-        return Buffer(self.names[w], "operand", Amount.elements(local.axes), self.width(w), LEVEL, loaded=False)
+        size, held = Amount.elements(local.axes), self.places.operand
+        return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False)
 
     def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
         """A Group box as a kernel."""
@@ -194,13 +207,13 @@ class _Outer:
         if not isinstance(op, Group):
             raise CatdiagError(f"{node.box.name} is no group")
         tiles = {symbol: _whole(node.box, name) for name, symbol in op.tiles}
-        kernel = Kernel(tiles)
+        kernel = Kernel(tiles, {symbol: name for name, symbol in op.tiles})
         body = inline(op.body).graph
         seen: dict[tuple[int, ArrayType], int] = {}
         kept = [seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)]
         body = _read_once(body, kept)
         wires: list[Buffer | None] = []
-        self.incoming = []
+        self.incoming, self.leaving = [], []
         for w, local in zip(node.inputs, body.dom, strict=True):
             wires.append(self._operand(self.root[w], local))
             self.incoming.append((Amount.elements(self.types[w].axes), _lacking(tiles, local)))
@@ -209,6 +222,7 @@ class _Outer:
             if w in self.crossing:
                 amount = Amount.elements(self.types[w].axes).times(self.width(w))
                 kernel.transfers.append(Transfer(self.names[w], "save", amount, _lacking(tiles, local)))
+                self.leaving.append(k)
         return body, wires, self.widths, kernel
 
     def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
@@ -238,6 +252,7 @@ class _Outer:
         for w in ends:
             amount = Amount.elements(self.types[w].axes).times(self.width(w))
             kernel.transfers.append(Transfer(self.names[w], "save", amount, ()))
+        self.leaving = list(range(len(ends)))
         self.incoming = [(Amount.elements(ty.axes), ()) for ty in dom]
         wires = [self._operand(w, self.types[w]) for w in outside]
         return Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), wires, self.widths, kernel
@@ -258,6 +273,10 @@ def _whole(box: Box, name: str) -> Amount:
         if axis is not None:
             return Amount.of(axis.size)
     raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
+
+
+def _loaded_as(buffer: Buffer) -> str:
+    return "streamed" if buffer.streamed_only else "operand"
 
 
 def _lacking(tiles: Mapping[str, Amount], local: ArrayType) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ moments at which most is live. Amounts are polynomials in local sizes (tiles `g_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.boxes import (
@@ -26,11 +26,12 @@ from catdiag.boxes import (
     array_name,
 )
 from catdiag.cost.amounts import ONE, ZERO, Amount
+from catdiag.cost.places import LEVEL, REGISTERS, Places
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
 from catdiag.types import BYTES, ArrayType, union
 
-LEVEL, REGISTERS = "level", "registers"
+__all__ = ["LEVEL", "REGISTERS"]
 Loop = tuple[str, Amount]
 """A loop over blocks: the symbol of the block, and the whole size of the axis."""
 
@@ -40,22 +41,25 @@ SPECIAL = ("exp", "log", "sqrt", "tanh", "sigmoid")
 
 @dataclass(eq=False)
 class Buffer:
-    """An array's place on chip. `pinned` ones outlast the loop turn that reads them, so none may write over them."""
+    """An array on chip, in some places (see `Places`), in so many `stages` of buffers by place (1 where left out).
+
+    `pinned` ones outlast the loop turn that reads them, so none may write over them.
+    """
 
     name: str
     role: str
     amount: Amount
     width: int
-    place: str
+    places: tuple[str, ...]
     pinned: bool = False
     loaded: bool = True
     streamed_only: bool = False
     loads: int = 0
+    stages: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def total(self) -> Amount:
-        """Values times their width."""
-        return self.amount.times(self.width)
+    def at(self, place: str) -> Amount:
+        """What it takes there: values times their width, for each buffer."""
+        return self.amount.times(self.width * self.stages.get(place, 1))
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,17 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Transfer:
-    """An array that crosses the edge: `amount` bytes (or values), once for each tile of the axes that it lacks."""
+    """An array that crosses the edge: `amount` bytes (or values), once for each tile of the axes that it lacks.
+
+    `role` is that of a load, operand or streamed, and of a save what is saved: the state of a loop (accumulator), what
+    a box makes (output), an operand as it is, or what is computed on the spot (spot).
+    """
 
     array: str
     direction: str
     amount: Amount
     again: tuple[str, ...]
+    role: str = "output"
 
 
 @dataclass
@@ -118,9 +127,10 @@ class Widths:
 
 @dataclass
 class Kernel:
-    """One kernel: its tiles (symbol → whole size), its loops, what it moves, holds and computes."""
+    """One kernel: its tiles (symbol → whole size, and axis), its loops, what it moves, holds and computes."""
 
     tiles: dict[str, Amount]
+    axes: dict[str, str] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
     moments: dict[str, list[Moment]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
@@ -243,11 +253,10 @@ def chain(graph: Graph, found: Lives, states: int) -> int:
 class Walk:
     """The walk along one kernel."""
 
-    def __init__(self, kernel: Kernel, widths: Widths, stages: int, registers: bool) -> None:
-        self.kernel, self.widths, self.stages = kernel, widths, stages
-        self.inner_place = REGISTERS if registers else LEVEL
+    def __init__(self, kernel: Kernel, widths: Widths, places: Places) -> None:
+        self.kernel, self.widths, self.places = kernel, widths, places
         self.present: dict[Buffer, None] = {}
-        self.sums = {LEVEL: ZERO, REGISTERS: ZERO}
+        self.sums = dict.fromkeys(places.names, ZERO)
         self.seen: set[tuple[str, Amount]] = set()
 
     # -- what is live ------------------------------------------------------------------------
@@ -255,13 +264,24 @@ class Walk:
     def add(self, buffer: Buffer) -> None:
         """An array is live from here on."""
         self.present[buffer] = None
-        self.sums[buffer.place] = self.sums[buffer.place] + buffer.total
+        for place in buffer.places:
+            self.sums[place] = self.sums[place] + buffer.at(place)
 
     def drop(self, buffer: Buffer) -> None:
         """It is no more."""
         if buffer in self.present:
             del self.present[buffer]
-            self.sums[buffer.place] = self.sums[buffer.place] - buffer.total
+            for place in buffer.places:
+                self.sums[place] = self.sums[place] - buffer.at(place)
+
+    def leave(self, buffer: Buffer, place: str) -> bool:
+        """Another array is written over the copy in one place; whether that was the only one."""
+        self.drop(buffer)
+        kept = tuple(p for p in buffer.places if p != place)
+        if kept:
+            buffer.places = kept
+            self.add(buffer)
+        return not kept
 
     def load(self, buffer: Buffer) -> None:
         """An operand is live from here on, and crosses the edge, unless it is there already."""
@@ -275,22 +295,25 @@ class Walk:
         for place, moments in self.kernel.moments.items():
             total = self.sums[place]
             for buffer in extra:
-                if buffer.place == place:
-                    total = total + buffer.total
+                if place in buffer.places:
+                    total = total + buffer.at(place)
             if (place, total) in self.seen:
                 continue
             self.seen.add((place, total))
             if not total or any(m.total.dominates(total) for m in moments):
                 continue
             held = (*self.present, *extra)
-            residents = tuple((b.name, b.role, b.total) for b in held if b.place == place)
+            residents = tuple((b.name, b.role, b.at(place)) for b in held if place in b.places)
             moments[:] = [m for m in moments if not total.dominates(m.total)]
             moments.append(Moment(at, total, residents))
 
     # -- boxes in order -----------------------------------------------------------------------
 
-    def kernel_body(self, graph: Graph, wires: list[Buffer | None]) -> None:
-        """A whole kernel: inputs are loaded at their first use, outputs saved as soon as they are made."""
+    def kernel_body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
+        """A whole kernel: inputs are loaded at their first use, outputs saved as soon as they are made.
+
+        Returns what is saved of each output, as `Transfer.role` says it.
+        """
         free = spots(graph, [b is None for b in wires])
         found = lives(graph, free, 0, False)
         streamed = [b is not None for b in wires]
@@ -315,6 +338,8 @@ class Walk:
                 self.load(buffer)
                 self.note("copy")
                 self.drop(buffer)
+        ends = [made[w] for w in graph.outputs]
+        return ["spot" if b is None else "output" if b.role == "temporary" else b.role for b in ends]
 
     def sequence(
         self, graph: Graph, wires: list[Buffer | None], found: Lives, free: Sequence[bool], loops: tuple[Loop, ...]
@@ -349,15 +374,15 @@ class Walk:
                         self.load(b)
                 if source is None:
                     self.count(box, loops, box.name == "div" and free[node.inputs[1]])
-                taken = self._overwritten(node.inputs, box, buffers, found, place) if elementwise(box) else None
                 for k, ty in enumerate(box.cod):
-                    if taken is not None and (over := buffers[taken]) is not None:
-                        self.drop(over)
-                        buffers[taken] = None
                     ends = found.last[first + k] == len(graph.nodes)
                     role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
+                    held = self.places.of(role)
+                    taken = self._overwritten(node.inputs, box, buffers, found, place, held[-1])
+                    if taken is not None and (over := buffers[taken]) is not None and self.leave(over, held[-1]):
+                        buffers[taken] = None
                     made = Amount.elements(ty.axes)
-                    result = Buffer(array_name(box, k), role, made, self.widths.made_by(box, ty), self.inner_place)
+                    result = Buffer(array_name(box, k), role, made, self.widths.made_by(box, ty), held)
                     buffers.append(result)
                     self.add(result)
                 self.note(array_name(box) if box.cod else box.name)
@@ -368,9 +393,11 @@ class Walk:
         return [buffers[found.root[w]] if buffers[w] is not None else None for w in range(len(buffers))]
 
     def _overwritten(
-        self, inputs: tuple[int, ...], box: Box, buffers: list[Buffer | None], found: Lives, place: int
+        self, inputs: tuple[int, ...], box: Box, buffers: list[Buffer | None], found: Lives, place: int, where: str
     ) -> int | None:
-        """The input (its root wire) whose buffer the box's result takes over."""
+        """The input (its root wire) whose copy in the place where a box's result is that result takes over."""
+        if not elementwise(box):
+            return None
         ty = box.cod[0]
         for k, w in enumerate(inputs):
             root = found.root[w]
@@ -378,7 +405,7 @@ class Walk:
             if b is None or b.pinned or found.last[root] != place or not b.loaded:
                 continue
             same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.made_by(box, ty)
-            if same and b.place == self.inner_place:
+            if same and where in b.places:
                 return root
         return None
 
@@ -408,8 +435,10 @@ class Walk:
             if b is not None and b.streamed_only:
                 if b not in staged:
                     b.loads += 1
-                    block = Amount.elements(ty.axes).times(self.stages)
-                    staged[b] = Buffer(b.name, "streamed", block, b.width, LEVEL, pinned=True)
+                    block, buffers = Amount.elements(ty.axes), self.places.stages
+                    staged[b] = Buffer(
+                        b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers
+                    )
                     self.add(staged[b])
                 inner.append(staged[b])
                 continue
@@ -419,9 +448,8 @@ class Walk:
         carried: list[Buffer] = []
         for k, ty in enumerate(step.dom.arrays[:states]):
             name = op.components[k] if k < len(op.components) else f"state {k}"
-            carried.append(
-                Buffer(name, "accumulator", Amount.elements(ty.axes), self.widths.on_chip(ty, name), self.inner_place)
-            )
+            size, width = Amount.elements(ty.axes), self.widths.on_chip(ty, name)
+            carried.append(Buffer(name, "accumulator", size, width, self.places.of("accumulator")))
         for state in carried:
             self.add(state)
         self.note(f"start of the loop over {op.axis}")

@@ -1,0 +1,54 @@
+"""Where on chip the arrays of a kernel are, by the role that they play in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from catdiag.errors import CatdiagError
+
+LEVEL, REGISTERS = "level", "registers"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places that are counted, and those that hold arrays of each role, nearest to the slow memory first.
+
+    `operand` and `streamed` are the places with a copy of what is loaded, whole or block by block; `state` is where
+    the states of loops are, `temporary` where everything else is made, `output` which places hold outputs beside that.
+    `stages` are the buffers of a streamed block, by place (1 where left out).
+
+    >>> two(2, registers=True).streamed, two(2, registers=True).state
+    (('level',), 'registers')
+    """
+
+    names: tuple[str, ...]
+    operand: tuple[str, ...]
+    streamed: tuple[str, ...]
+    state: str
+    temporary: str
+    output: tuple[str, ...] = ()
+    stages: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, role: str) -> tuple[str, ...]:
+        """The places of what is made on chip: an accumulator, an output or a temporary."""
+        if role == "accumulator":
+            return (self.state,)
+        extra = self.output if role == "output" else ()
+        return (*(p for p in self.names if p in extra and p != self.temporary), self.temporary)
+
+
+def two(stages: int = 1, registers: bool = False) -> Places:
+    """One fast level; with `registers`, a second place for all but the operands' tiles and blocks.
+
+    Raises CatdiagError for a number of stages that is no positive whole number.
+    """
+    check_stages(stages)
+    inner = REGISTERS if registers else LEVEL
+    return Places((LEVEL, REGISTERS), (LEVEL,), (LEVEL,), inner, inner, (), {LEVEL: stages})
+
+
+def check_stages(stages: object) -> None:
+    """Raises CatdiagError unless this is a positive whole number."""
+    if isinstance(stages, bool) or not isinstance(stages, int) or stages < 1:
+        raise CatdiagError(f"stages is {stages!r}: expected a whole number of buffers, 1 or more")
