@@ -13,6 +13,7 @@ from __future__ import annotations
 def main() -> None:
     """Runs the command line on the arguments of the process, and ends it with the exit status."""
     try:
+        _hear_ctrl_c()
         from catdiag.cli.app import app
 
         app(prog_name="catdiag")
@@ -20,10 +21,45 @@ def main() -> None:
         import sys
 
         # Ctrl-C may come while modules are loaded or arguments read, and reach us in the guise of an exit.
-        cause: BaseException | None = end
-        while cause is not None and not isinstance(cause, KeyboardInterrupt):
-            cause = cause.__cause__ or cause.__context__
-        if cause is None:
+        if not _by_ctrl_c(end):
             raise
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+    finally:
+        _hear_no_more()
+
+
+def _by_ctrl_c(end: BaseException | None) -> bool:
+    """Whether an exception is Ctrl-C, or came of one."""
+    while end is not None and not isinstance(end, KeyboardInterrupt):
+        end = end.__cause__ or end.__context__
+    return end is not None
+
+
+def _hear_ctrl_c() -> None:
+    """Raises KeyboardInterrupt again until it is heard.
+
+    Python drops an exception that is raised in a callback of its own, at the end of an import or of an object, say.
+    """
+    import signal
+    import sys
+
+    def again(*_: object) -> None:
+        if not _by_ctrl_c(sys.exc_info()[1]):
+            raise KeyboardInterrupt
+
+    def stop(*_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
+        raise KeyboardInterrupt
+
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours and hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, again)
+        signal.signal(signal.SIGINT, stop)
+
+
+def _hear_no_more() -> None:
+    import signal
+
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)

@@ -116,6 +116,31 @@ def test_interrupted_while_a_solver_works(tmp_path):
         assert os.listdir(tmp_path) == []
 
 
+DROPS = """
+import signal
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+import catdiag.cli.check as check
+whole = check.run_check
+def dropped(*args):
+    Dropped()
+    return whole(*args)
+check.run_check = dropped
+"""
+
+
+def test_interrupted_where_python_drops_exceptions(tmp_path):
+    import catdiag as cd
+
+    theorem = cd.library.get("attention").stream("x").theorem
+    for k in range(40):
+        theorem.save(str(tmp_path / f"{k}.json"))
+    code = f"from catdiag.cli import main\n{DROPS}\nmain()"
+    done = subprocess.run([sys.executable, "-c", code, "check", tmp_path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130 and done.stderr.endswith("interrupted\n")
+
+
 @pytest.mark.parametrize("after", [0.01, 0.2, 0.4])
 def test_interrupted_check_of_several(tmp_path, after):
     import catdiag as cd
