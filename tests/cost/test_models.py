@@ -1,0 +1,252 @@
+"""Models over tiers, transfers against work, and energy: laws, brute force, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catdiag as cd
+from catdiag.cost.balance import (
+    bandwidth_needed,
+    least_memory,
+    least_memory_whole,
+    machine_ratio,
+    per_operation,
+    size_range,
+)
+from catdiag.cost.energy import energy
+from catdiag.cost.hierarchy import Edge, Hierarchy, Level
+from catdiag.cost.model import Model, Tier, cross_transfer_gain, quantisation_gain
+from catdiag.cost.powerform import power_form
+
+M, N, SMALL = sympy.symbols("M N m", positive=True)
+numbers = st.fractions(min_value=Fraction(1, 50), max_value=50, max_denominator=50)
+betas = st.sampled_from([Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(3, 2)])
+forms = st.dictionaries(betas, numbers, min_size=1, max_size=3)
+
+
+@pytest.fixture(scope="module")
+def product():
+    return cd.library.get("matmul").stream("b").group("a c")
+
+
+@pytest.fixture(scope="module")
+def flash():
+    return cd.library.get("attention").stream("x").group("q")
+
+
+def form_of(terms, constant=0):
+    summands = [sympy.Rational(a.numerator, a.denominator) * M ** -sympy.Rational(b.numerator, b.denominator)
+                for b, a in terms.items()]  # fmt: skip
+    return power_form(sympy.Add(*summands, constant), M)
+
+
+# -- models -----------------------------------------------------------------------------------------
+
+
+def test_tiers_are_added(flash):
+    d, q, x = (sympy.Symbol(n, positive=True, integer=True) for n in "dqx")
+    model = Model.of(flash.io().optimum(), [Tier("L2", N, 3), Tier("SMEM", SMALL, 1)])
+    assert (
+        sympy.expand(model.total - (3 * (2 * q * d + 4 * x * q * d**2 / N) + 2 * q * d + 4 * x * q * d**2 / SMALL)) == 0
+    )
+    assert sympy.expand(sum(model.parts.values()) - model.total) == 0
+    assert model.conditions["SMEM"] == (SMALL / (2 * d) >= 1, SMALL / (2 * d) <= q)
+
+
+@pytest.mark.parametrize("derived", ["product", "flash"])
+def test_children_hold_the_results_of_their_level(derived, request):
+    optimum = request.getfixturevalue(derived).io().optimum()
+    model = Model.of(optimum, [Tier("L2", 10, 1), Tier("SMEM", SMALL, 1)])
+    found = model.caching(SMALL, N)
+    assert (found.memory, found.needed, found.holds) == (N * SMALL, N, True)
+    cached = model.cached("L2", 4)
+    assert cached.tier("L2").memory == 4 * SMALL
+    assert cached.parts["L2"] == sympy.expand(optimum.power_form.at(4 * SMALL))
+
+
+def test_too_few_children_are_refused():
+    # Tiles that grow faster than memory, which no optimum's do, need more children than there are.
+    model = Model(form_of({Fraction(1): Fraction(4)}), (Tier("L2", 9, 1), Tier("SMEM", 3, 1)), {SMALL: M**2})
+    assert model.caching(3, 2).needed == 4
+    with pytest.raises(cd.CatdiagError, match="would need 4 children and there are 2"):
+        model.cached("L2", 2)
+    with pytest.raises(cd.CatdiagError, match="give the memory of one of its children"):
+        model.cached("SMEM", 2)
+
+
+@given(forms, st.integers(2, 16), numbers, numbers)
+@settings(max_examples=6, deadline=None)
+def test_the_gain_of_a_cluster_is_the_formula_of_the_theorem(terms, children, cross, more):
+    cost, passed = (sympy.Rational(str(c)) for c in (cross + more, cross))
+    model = Model(form_of(terms), (Tier("SMEM", M, cost),))
+    clustered = model.clustered("SMEM", children, passed)
+    stated = sum(
+        alpha * M ** -sympy.Rational(str(beta)) * cross_transfer_gain(beta, children, cost, passed)
+        for alpha, beta in model.form.terms
+    )
+    assert abs(float((model.gain(clustered) - stated).subs(M, 7))) < 1e-9
+    assert float(clustered.total.subs(M, 7)) <= float(model.total.subs(M, 7)) + 1e-9
+
+
+def test_a_cluster_that_costs_more_buys_nothing():
+    model = Model(form_of({Fraction(1): Fraction(4)}), (Tier("SMEM", 3, 1),))
+    with pytest.raises(cd.CatdiagError, match="buys nothing"):
+        model.clustered("SMEM", 2, 2)
+
+
+def test_without_a_tier_the_next_one_takes_its_transfers():
+    model = Model(form_of({Fraction(1): Fraction(40)}), (Tier("L2", 20, 3), Tier("SMEM", 5, 1)))
+    assert model.total == 3 * 2 + 8 and model.without("L2").total == 3 * 8
+    for wrong, message in (("SMEM", "last tier"), ("L3", "the model has L2, SMEM")):
+        with pytest.raises(cd.CatdiagError, match=message):
+            model.without(wrong)
+
+
+@pytest.mark.parametrize(("memory", "cost"), [(0, 1), (-3, 1), (sympy.Symbol("z"), 1), (3, -1)])
+def test_tiers_are_checked(memory, cost):
+    with pytest.raises(cd.CatdiagError, match="tier 'L2' has"):
+        Tier("L2", memory, cost)
+
+
+def test_all_of_one_width_scales_by_the_paper(product, flash):
+    for derived, factor in ((product, 2 ** sympy.Rational(3, 2)), (flash, 4)):
+        model = Model.of(derived.io().optimum(), [Tier("SMEM", 4096, 1)])
+        (_, beta) = model.form.terms[-1]
+        assert quantisation_gain(model.quantised(2).form, model.quantised(1).form)[beta] == factor
+
+
+def test_bytes_by_array_are_the_honest_factor(flash):
+    q, d, x = (sympy.Symbol(n, positive=True, integer=True) for n in "qdx")
+    widths = {"fp32": 4, "bf16": 2, "fp8": 1}
+    for Q, K, V, out in (
+        ("bf16", "bf16", "bf16", "bf16"),
+        ("fp8", "fp8", "bf16", "bf16"),
+        ("fp8", "fp8", "fp8", "fp32"),
+    ):
+        form = flash.io(dtype={"Q": Q, "K": K, "V": V, "out": out}).optimum().power_form
+        wQ, wK, wV, wO = (widths[n] for n in (Q, K, V, out))
+        assert sympy.expand(form.coefficient(1) - x * q * d**2 * (wK + wV) * (wQ + 4)) == 0
+        assert sympy.expand(form.coefficient(0) - q * d * (wQ + wO)) == 0
+
+
+# -- transfers against work -------------------------------------------------------------------------
+
+
+def test_a_product_and_its_intensity(product):
+    form = per_operation(product.io())
+    b = sympy.Symbol("b", positive=True, integer=True)
+    assert sympy.simplify(form.expr - (1 / sympy.sqrt(form.capacity) + 1 / (2 * b))) == 0
+    r = sympy.Symbol("r", positive=True)
+    assert sympy.simplify(least_memory(form, r).exact - 1 / (r - 1 / (2 * b)) ** 2) == 0
+
+
+def test_operations_that_are_none_are_refused(product):
+    with pytest.raises(cd.CatdiagError, match="no work for 'exp'"):
+        per_operation(product.io(), "exp")
+
+
+@given(forms, numbers, numbers)
+@settings(max_examples=40, deadline=None)
+def test_the_least_memory_is_between_its_ends(terms, constant, more):
+    form = form_of(terms, sympy.Rational(str(constant)))
+    found = least_memory(form, constant + more)
+    limit = sympy.Rational(str(constant + more))
+    at = [form.at(sympy.Rational(str(end))) for end in (found.upper, found.lower)]
+    assert sympy.N(at[0] - limit, 60) <= 0 < sympy.N(at[1] - limit, 60)
+    # A bit less would not do, and so the check can fail.
+    assert sympy.N(form.at(sympy.Rational(str(found.upper * Fraction(999, 1000)))) - limit, 60) > 0
+    if found.exact is not None:
+        assert abs(float(found.exact) / float(found.upper) - 1) < 1e-9
+    with pytest.raises(cd.CatdiagError, match="no memory suffices"):
+        least_memory(form, constant)
+
+
+@given(st.dictionaries(st.integers(-2, 2), numbers, min_size=1, max_size=3), numbers, st.integers(1, 10**6))
+@settings(max_examples=10, deadline=None)
+def test_the_range_of_sizes_is_all_that_does(powers, ratio, memory):
+    b = sympy.Symbol("b", positive=True)
+    alpha = sympy.Add(*(sympy.Rational(str(c)) * b**k for k, c in powers.items()))
+    form = power_form(alpha + b / sympy.sqrt(M), M)
+
+    def fine(size):
+        return float(form.at(memory).subs(b, sympy.Rational(str(size)))) - float(ratio)
+
+    tried = [Fraction(n, 8) for n in range(8, 800, 29)]
+    try:
+        found = size_range(form, "b", ratio, memory=memory)
+    except cd.CatdiagError:
+        assert all(fine(size) > -1e-6 for size in tried)
+        return
+    for size in tried:
+        inside = found.lower <= size and (found.upper is None or size <= found.upper)
+        assert (fine(size) < 1e-9) if inside else (fine(size) > -1e-9)
+
+
+def test_sizes_are_checked(product):
+    form = per_operation(product.io())
+    for call, message in (
+        (lambda: size_range(form, "c", Fraction(1, 9)), "do not depend on 'c'"),
+        (lambda: size_range(form, "b", Fraction(1, 9), {"b": 3}), "leave it out"),
+        (lambda: least_memory(form, Fraction(1, 9), {"z": 3}), "'z' is given"),
+    ):
+        with pytest.raises(cd.SizeError, match=message):
+            call()
+    with pytest.raises(cd.CatdiagError, match="bytes_per_s is 0"):
+        machine_ratio(0, 1)
+
+
+@pytest.mark.parametrize("derived", ["product", "flash"])
+@pytest.mark.parametrize("dtype", [None, "bf16"])
+def test_no_whole_tile_does_with_less(derived, dtype, request):
+    io = request.getfixturevalue(derived).io(dtype=dtype)
+    sizes = dict.fromkeys(io.account.sizes, 13)
+    tiles = [str(t) for t in io.groups]
+    memory, transfers = (
+        sympy.lambdify([sympy.Symbol(t, positive=True, integer=True) for t in tiles],
+                       e.subs({s: sizes.get(str(s), 1) for s in e.free_symbols if str(s) not in tiles}), "math")
+        for e in (io.memory, io.transfers)
+    )  # fmt: skip
+    work = io.work["tensor"].subs({s: sizes[str(s)] for s in io.work["tensor"].free_symbols})
+    options = list(itertools.product(range(1, 14), repeat=len(tiles)))
+    for ratio in (Fraction(1, 3), Fraction(1, 6), Fraction(3, 10)):
+        within = [memory(*t) for t in options if transfers(*t) <= ratio * int(work)]
+        if not within:
+            with pytest.raises(cd.CatdiagError, match="not even whole axes"):
+                least_memory_whole(io, sizes, ratio)
+            continue
+        found = least_memory_whole(io, sizes, ratio)
+        assert found.memory == min(within) and found.transfers <= found.budget
+        needed = bandwidth_needed(io, sizes, found.tiles, 1)
+        assert needed == Fraction(found.transfers, int(work)) <= ratio
+
+
+def test_whole_tiles_need_no_less_than_the_leading_order(product):
+    io = product.io()
+    ratio = Fraction(1, 20)
+    sizes = {"a": 128, "b": 128, "c": 128}
+    assert least_memory_whole(io, sizes, ratio).memory >= float(least_memory(per_operation(io), ratio, {"b": 128}))
+    assert math.isclose(float(least_memory(per_operation(io), ratio, {"b": math.inf})), 400)
+
+
+# -- energy -----------------------------------------------------------------------------------------
+
+
+def test_no_energy_is_made_up():
+    levels = (Level("HBM", None), Level("L2", 1 << 20, "cache"), Level("SMEM", 1 << 16))
+    known = Hierarchy("known", levels, (Edge("HBM", "L2", 1e12, 30.0), Edge("L2", "SMEM", 1e12, 5.0)))
+    half = Hierarchy("half", levels, (Edge("HBM", "L2", 1e12, 30.0), Edge("L2", "SMEM", 1e12)))
+    moved = {("HBM", "L2"): 10**12, ("L2", "SMEM"): 4 * 10**12}
+    assert math.isclose(energy(moved, known).total, 30 + 20)
+    found = energy(moved, half)
+    assert math.isclose(found.joules["HBM", "L2"], 30) and "no published figure" in str(found)
+    with pytest.raises(cd.CatdiagError, match="no published figure for the energy of L2 to SMEM of half"):
+        _ = found.total
+    with pytest.raises(cd.CatdiagError, match="no edge HBM to SMEM"):
+        energy({("HBM", "SMEM"): 1}, half)
