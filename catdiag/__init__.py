@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from catdiag import cost as cost
     from catdiag import library as library
     from catdiag import testing as testing
     from catdiag.build import (
@@ -88,15 +89,20 @@ _HOMES = {
     "catdiag.types": "ArrayType Axis Ty",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-_MODULES = {"hardware": "catdiag.cost.hardware", "library": "catdiag.library", "testing": "catdiag.testing"}
+_MODULES = {
+    "cost": "catdiag.cost",
+    "hardware": "catdiag.cost.hardware",
+    "library": "catdiag.library",
+    "testing": "catdiag.testing",
+}
 
 __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
     "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotFusable", "NotGroupable", "NotStabilisable",
     "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided",
     "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast", "cast", "clip", "concat",
-    "copy", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "inf",
-    "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
+    "copy", "cost", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index",
+    "inf", "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
     "prove_all", "rearrange", "reindex", "relu", "repeat", "reverse", "rule", "shift", "sigmoid", "silu", "size",
     "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "var", "where", "window",
 ]  # fmt: skip

@@ -5,5 +5,30 @@
 - `optimum`: the least transfers for a memory, in closed form; `posynomial`: certificates of that, and their checker;
   `powerform`: transfers as powers of the capacity;
 - `hierarchy`: memories as graphs; `hardware`: chips;
-- `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit.
+- `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit;
+- `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy.
+
+What users call is here too, imported when first used: `cd.cost.Model`, `cd.cost.least_memory`.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain",
+    "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),
+    "catdiag.cost.joules": "energy",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'catdiag.cost' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
