@@ -100,9 +100,9 @@ __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
     "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotFusable", "NotGroupable", "NotStabilisable",
     "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided",
-    "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast", "cast", "clip", "concat",
-    "copy", "cost", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index",
-    "inf", "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
+    "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast", "cast", "clip", "concat", "copy",
+    "cost", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "inf",
+    "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
     "prove_all", "rearrange", "reindex", "relu", "repeat", "reverse", "rule", "shift", "sigmoid", "silu", "size",
     "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "var", "where", "window",
 ]  # fmt: skip

@@ -20,8 +20,8 @@ from catdiag.cost.balance import (
     per_operation,
     size_range,
 )
-from catdiag.cost.joules import energy
 from catdiag.cost.hierarchy import Edge, Hierarchy, Level
+from catdiag.cost.joules import energy
 from catdiag.cost.model import Model, Tier, cross_transfer_gain, quantisation_gain
 from catdiag.cost.powerform import power_form
 
