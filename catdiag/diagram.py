@@ -29,14 +29,16 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.boxes import Box, Call, Generic, Group, bodies, check_box
 from catdiag.errors import AxisError, TypeMismatch
 from catdiag.types import ArrayType, Axis, Ty
 
 if TYPE_CHECKING:
+    from catdiag.cost.hierarchy import Hierarchy
     from catdiag.cost.io import IO
+    from catdiag.cost.levelled import LevelsIO
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.given import Fold
 
@@ -264,8 +266,21 @@ class Diagram:
 
         return Derivation.start(self).fuse(on_chip, saved=saved)
 
-    def io(self, **options: Any) -> IO:
-        """Transfers and memory of the diagram run whole; the options are those of `catdiag.cost.io.io`."""
+    @overload
+    def io(self, *, levels: None = None, **options: Any) -> IO: ...
+
+    @overload
+    def io(self, *, levels: Sequence[str] | Hierarchy, **options: Any) -> LevelsIO: ...
+
+    def io(self, *, levels: Sequence[str] | Hierarchy | None = None, **options: Any) -> IO | LevelsIO:
+        """Transfers and memory of the diagram run whole, between two levels or a chain of `levels`, slowest first.
+
+        The options are those of `catdiag.cost.io.io`, and with levels those of `catdiag.cost.levels.levels_io`.
+        """
+        if levels is not None:
+            from catdiag.cost.levels import levels_io
+
+            return levels_io(self, levels, **options)
         from catdiag.cost.io import io
 
         return io(self, **options)

@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost.amounts import ZERO, Amount, symbol
 from catdiag.cost.kernels import Account, Dtype, measure
 from catdiag.cost.live import LEVEL, REGISTERS, Kernel, Loop, Moment
+from catdiag.cost.nested import summed
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def io(
     import sympy
 
     account = measure(diagram, dtype, stages, accumulators == REGISTERS, fused)
-    single, told = _told(account)
+    single, told = told_of(account)
     traffic: list[Traffic] = []
     work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
     groups: dict[Expr, Expr] = {}
@@ -206,14 +207,14 @@ def io(
         save=save,
         transfers=load + save,
         relaxed=sympy.expand(sympy.Add(*(t.relaxed for t in traffic))),
-        memory=told(_peak(level)),
-        registers=told(_peak(registers)),
+        memory=told(peak_of(level)),
+        registers=told(peak_of(registers)),
         traffic=tuple(traffic),
         residents=tuple(Resident(n, r, told(a.expr())) for moment in fullest for n, r, a in moment.residents),
         work=work,
         groups=groups,
         streams=streams,
-        order="; then ".join(_order(kernel, account) for kernel in account.kernels),
+        order="; then ".join(order_of(kernel, account) for kernel in account.kernels),
         unit="values" if dtype is None else "bytes",
         stages=stages,
         accumulators=accumulators,
@@ -221,7 +222,7 @@ def io(
     )
 
 
-def _told(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
+def told_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
     """The tiles that are always 1, and formulas in words of the whole axis and the number of parts of a split loop."""
     parted = account.parted
     if parted is None:
@@ -242,31 +243,13 @@ def frontier(account: Account, place: str) -> list[Moment]:
 
 
 def whole_run(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...]) -> Expr:
-    """A local amount summed over all groups and blocks: a tile's size adds up to its axis; an amount without it is
-    multiplied by the number of tiles, rounded up. Derived here."""
-    import sympy
-
+    """A local amount summed over all groups and blocks (see `catdiag.cost.nested`)."""
     ranges = {**kernel.tiles, **dict(loops)}
-    total = sympy.S.Zero
-    for monomial, coefficient in amount.terms.items():
-        term = sympy.Integer(coefficient)
-        for name in monomial:
-            if name not in ranges:
-                term = term * symbol(name)
-        for name, axis in ranges.items():
-            tile, whole, power = symbol(name), axis.expr(), monomial.count(name)
-            if power == 0:
-                term = term * sympy.ceiling(whole / tile)
-            elif power == 1:
-                term = term * whole
-            else:
-                blocks = sympy.floor(whole / tile)
-                term = term * (blocks * tile**power + (whole - blocks * tile) ** power)
-        total = total + term
-    return total
+    return summed(amount, {name: (axis.expr(), (symbol(name),)) for name, axis in ranges.items()})
 
 
-def _peak(moments: list[Moment]) -> Expr:
+def peak_of(moments: list[Moment]) -> Expr:
+    """The most that is held at any of these moments."""
     import sympy
 
     if len(moments) <= 1:
@@ -274,7 +257,8 @@ def _peak(moments: list[Moment]) -> Expr:
     return sympy.Max(*(m.total.expr() for m in moments), evaluate=False)
 
 
-def _order(kernel: Kernel, account: Account) -> str:
+def order_of(kernel: Kernel, account: Account) -> str:
+    """The stored order of a kernel's boxes, in words."""
     boxes, parted = ", ".join(kernel.order), account.parted
     tiles = [f"each of {parted.parts} parts" if parted and t in parted.single else t for t in kernel.tiles]
     if parted is not None:

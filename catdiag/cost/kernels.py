@@ -37,6 +37,11 @@ class Account:
     outputs: tuple[str, ...]
     parted: Parted | None = None
 
+    @property
+    def inner(self) -> set[str]:
+        """The symbols of all sizes on chip."""
+        return {s for k in self.kernels for ms in k.moments.values() for m in ms for s in m.total.symbols()}
+
 
 def width(dtype: str) -> int:
     """Bytes of a value; raises CatdiagError for a name that is not known."""
@@ -115,9 +120,12 @@ def measure(
         made.moments = {name: [] for name in held.names}
         walk = Walk(made, kernel_widths, held)
         saved = walk.kernel_body(body, wires)
-        made.transfers = [replace(t, role=saved[k]) for t, k in zip(made.transfers, outer.leaving, strict=True)]
+        made.transfers = [
+            replace(t, role=saved[k], path=held.path(saved[k]))
+            for t, k in zip(made.transfers, outer.leaving, strict=True)
+        ]
         loads = [
-            Transfer(b.name, "load", amount.times(b.width * b.loads), again, _loaded_as(b))
+            Transfer(b.name, "load", amount.times(b.width * b.loads), again, _role(b), held.path(_role(b)))
             for b, (amount, again) in zip(wires, outer.incoming, strict=True)
             if b is not None and b.loads
         ]
@@ -130,7 +138,7 @@ def measure(
         for w in sorted(spot_ends):
             name = outer.names[root[w]]
             amount = Amount.elements(types[w].axes).times(widths.outputs.get(name, 1))
-            kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot"))
+            kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.path("spot")))
     sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
     if parted is not None:
         sizes = [s for s in sizes if s not in (parted.parts, parted.length)]
@@ -275,7 +283,7 @@ def _whole(box: Box, name: str) -> Amount:
     raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
 
 
-def _loaded_as(buffer: Buffer) -> str:
+def _role(buffer: Buffer) -> str:
     return "streamed" if buffer.streamed_only else "operand"
 
 

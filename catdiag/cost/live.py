@@ -91,7 +91,8 @@ class Transfer:
     """An array that crosses the edge: `amount` bytes (or values), once for each tile of the axes that it lacks.
 
     `role` is that of a load, operand or streamed, and of a save what is saved: the state of a loop (accumulator), what
-    a box makes (output), an operand as it is, or what is computed on the spot (spot).
+    a box makes (output), an operand as it is, or what is computed on the spot (spot). `path` lists the places that it
+    passes, the slow memory (`""`) first. With a `turn`, it crosses once for each block of that loop of the place above.
     """
 
     array: str
@@ -99,6 +100,8 @@ class Transfer:
     amount: Amount
     again: tuple[str, ...]
     role: str = "output"
+    path: tuple[str, ...] = ()
+    turn: Loop | None = None
 
 
 @dataclass

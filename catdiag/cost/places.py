@@ -37,6 +37,17 @@ class Places:
         extra = self.output if role == "output" else ()
         return (*(p for p in self.names if p in extra and p != self.temporary), self.temporary)
 
+    def path(self, role: str) -> tuple[str, ...]:
+        """The places that a load or save passes, the slow memory (`""`) first; a save passes every one on its way.
+
+        >>> two(registers=True).path("streamed"), two(registers=True).path("output")
+        (('', 'level'), ('', 'level', 'registers'))
+        """
+        if role in ("operand", "streamed"):
+            return ("", *(self.operand if role == "operand" else self.streamed))
+        last = {"accumulator": self.state, "output": self.temporary}.get(role, self.names[-1])
+        return ("", *self.names[: self.names.index(last) + 1])
+
 
 def two(stages: int = 1, registers: bool = False) -> Places:
     """One fast level; with `registers`, a second place for all but the operands' tiles and blocks.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.diagram import Diagram, of_graph
 from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from catdiag.cost.hardware import Hardware
+    from catdiag.cost.hierarchy import Hierarchy
     from catdiag.cost.io import IO
+    from catdiag.cost.levelled import LevelsIO
     from catdiag.cost.plan import Plan
     from catdiag.emit.state import StateFormulas
     from catdiag.prove.api import Theorem
@@ -494,14 +496,32 @@ class Derivation:
         """`run` with whole axes."""
         return self.run(*arrays)
 
-    def io(self, **options: Any) -> IO:
+    @overload
+    def io(self, *, levels: None = None, **options: Any) -> IO: ...
+
+    @overload
+    def io(self, *, levels: Sequence[str] | Hierarchy, **options: Any) -> LevelsIO: ...
+
+    def io(self, *, levels: Sequence[str] | Hierarchy | None = None, **options: Any) -> IO | LevelsIO:
         """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks.
 
-        The options are those of `catdiag.cost.io.io`.
-        """
-        from catdiag.cost.io import io
+        With `levels`, at every edge and level of a chain, slowest first. The options are those of `catdiag.cost.io.io`,
+        and of `catdiag.cost.levels.levels_io`; axes that `within` cuts at some level and that are not grouped are
+        grouped first, with proof. Raises NotGroupable where they cannot be.
 
-        return io(self.diagram, **options)
+        >>> import catdiag as cd
+        >>> row = cd.algorithm("q x")(lambda A: cd.sum(A, "x")).stream("x").group("q")
+        >>> row.io(levels=("HBM", "SMEM", "registers")).memory["registers"]
+        g2_q*s2_x + g2_q
+        """
+        if levels is None:
+            plain: IO = self.diagram.io(**options)
+            return plain
+        from catdiag.rewrite.nested import cut
+
+        diagram, within = cut(self, levels, options.pop("within", None))
+        found: LevelsIO = diagram.io(levels=levels, within=within, **options)
+        return found
 
     def fit(self, hardware: Hardware, sizes: Mapping[str, int], **options: Any) -> Plan:
         """The tiles of least predicted time on a machine, with z3's proof that they fit.

@@ -1,0 +1,184 @@
+"""Transfers and memory at several levels: against io at two, and against tiles really cut within tiles."""
+
+from itertools import pairwise
+
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catdiag as cd
+from catdiag.cost.hierarchy import Edge, Hierarchy, Level
+from catdiag.cost.io import io
+from catdiag.cost.levels import levels_io
+from catdiag.errors import CatdiagError
+
+CHAIN = ("HBM", "SMEM", "registers")
+READ_THERE = {"operand": "SMEM", "streamed": "SMEM"}
+
+
+def tiled_product():
+    return cd.library.get("matmul").stream("b").group("a c")
+
+
+def streamed_rows():
+    return cd.library.get("attention").stream("x").group("q")
+
+
+@pytest.fixture(scope="module")
+def derived():
+    return {"rows": streamed_rows(), "product": tiled_product()}
+
+
+def at(formula, values):
+    """A formula at numbers, by name."""
+    value = formula.subs({s: values[s.name] for s in formula.free_symbols})
+    assert value.is_Integer
+    return int(value)
+
+
+def lengths(whole, tiles):
+    """The lengths of pieces within pieces."""
+    found = [whole]
+    for tile in tiles:
+        found = [min(tile, n - start) for n in found for start in range(0, n, tile)]
+    return found
+
+
+@pytest.mark.parametrize("name", ["rows", "product"])
+def test_two_levels_are_io(derived, name):
+    diagram = derived[name].diagram
+    for options in ({}, {"dtype": "bf16", "stages": 3}):
+        plain, nested = io(diagram, **options), levels_io(diagram, ("HBM", "SMEM"), **options)
+        edge = nested.edges["HBM", "SMEM"]
+        assert (edge.load, edge.save, edge.relaxed) == (plain.load, plain.save, plain.relaxed)
+        assert nested.memory["SMEM"] == plain.memory
+        assert nested.residents["SMEM"] == plain.residents
+        assert nested.work == plain.work
+
+
+@pytest.mark.parametrize("name", ["rows", "product"])
+def test_accumulators_in_registers_are_a_third_level_that_cuts_nothing_more(derived, name):
+    diagram = derived[name].diagram
+    plain = io(diagram, dtype="bf16", stages=2, accumulators="registers")
+    nested = levels_io(diagram, CHAIN, placement=READ_THERE, stages=2, dtype="bf16")
+    same = {found: sympy.Symbol(base, positive=True, integer=True) for base, found in nested.tiles["registers"].items()}
+    assert nested.memory["SMEM"] == plain.memory
+    assert nested.memory["registers"].subs(same) == plain.registers
+    assert nested.edges["HBM", "SMEM"].transfers == plain.transfers
+    assert nested.edges["SMEM", "registers"].transfers == plain.save
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    n=st.tuples(*[st.integers(1, 30)] * 3), tiles=st.lists(st.tuples(*[st.integers(1, 12)] * 3), min_size=3, max_size=3)
+)
+def test_tiles_within_tiles_are_counted_with_their_remainders(nested_product, numbers, n, tiles):
+    values = dict(zip("abc", n))
+    for names, sizes in zip(("g_a s_b g_c", "g2_a s2_b g2_c", "g3_a s3_b g3_c"), tiles):
+        values.update(zip(names.split(), sizes))
+    for number, ends in enumerate(pairwise(nested_product.levels), 1):
+        rows, columns = (lengths(n[k], [t[k] for t in tiles[:number]]) for k in (0, 2))
+        load, save = numbers[ends[0].name, ends[1].name](values)
+        assert load == sum(n[1] * (a + c) for a in rows for c in columns)
+        assert save == n[0] * n[2]
+
+
+@pytest.fixture(scope="module")
+def nested_product(derived):
+    return derived["product"].io(levels=("disk", "HBM", "SMEM", "registers"))
+
+
+@pytest.fixture(scope="module")
+def numbers(nested_product):
+    """Loads and saves of each edge as functions of numbers."""
+    return {ends: quick(edge.load, edge.save) for ends, edge in nested_product.edges.items()}
+
+
+def quick(*formulas):
+    names = sorted(set().union(*(f.free_symbols for f in formulas)), key=str)
+    function = sympy.lambdify(names, formulas, modules="math")
+    return lambda values: function(*(values[s.name] for s in names))
+
+
+def test_each_level_holds_its_piece(nested_product):
+    assert str(nested_product.memory["HBM"]) == "g_a*s_b + g_c*s_b"
+    assert str(nested_product.memory["registers"]) == "g3_a*g3_c + g3_a*s3_b + g3_c*s3_b"
+    assert str(nested_product.children["SMEM"]) == "ceiling(g_a/g2_a)*ceiling(g_c/g2_c)"
+    assert [str(a) for a in nested_product.groups["SMEM"].values()] == ["g_a", "g_c"]
+
+
+def test_programs_are_posynomials_by_edge_and_level(nested_product):
+    program = nested_product.programs()
+    assert str(program.objective["HBM", "SMEM"]) == "a*b*c/g2_c + a*b*c/g2_a + a*c"
+    assert str(program.children["registers"]) == "g2_a*g2_c/(g3_a*g3_c)"
+    assert set(program.memory) == set(program.tiles) == {"HBM", "SMEM", "registers"}
+
+
+def test_an_axis_that_only_inner_levels_cut(derived):
+    whole = cd.algorithm("q d, x d, x e -> q e")(
+        lambda Q, K, V: cd.einsum("q x, x e -> q e", cd.einsum("q d, x d -> q x", Q, K), V)
+    )
+    found = whole.stream("x").group("q").io(levels=CHAIN, within={"registers": ("q", "e")})
+    assert str(found.memory["SMEM"]) == "d*g_q + d*s_x + e*s_x"
+    assert str(found.edges["HBM", "SMEM"].relaxed) == "d*q + d*q*x/g_q + e*q + e*q*x/g_q"
+    assert "d*e*q*x/(g2_e*g2_q)" in str(found.edges["SMEM", "registers"].relaxed)
+    assert [str(t) for t in found.groups["registers"]] == ["g2_q", "g2_e"]
+    with pytest.raises(CatdiagError, match="group it first"):
+        levels_io(derived["rows"].diagram, CHAIN, within={"registers": ("q", "d")})
+
+
+def test_several_kernels_follow_each_other():
+    program = cd.algorithm("a b, b c, c d -> a d")(
+        lambda A, B, C: cd.einsum("a c, c d -> a d", cd.einsum("a b, b c -> a c", A, B), C)
+    )
+    found = levels_io(program, CHAIN, fused=False)
+    assert found.edges["HBM", "SMEM"].transfers == io(program, fused=False).transfers
+    assert found.edges["SMEM", "registers"].transfers == io(program, fused=False).transfers
+
+
+def test_parts_at_several_levels():
+    parts = cd.algorithm("q x")(lambda A: cd.sum(A, "x")).split("x").group("q")
+    found, plain = parts.io(levels=CHAIN), parts.io()
+    assert found.edges["HBM", "SMEM"].transfers == plain.transfers
+    values = {"q": 13, "x": 24, "p_x": 4, "g_q": 5, "s_x": 3, "g2_q": 2, "s2_x": 2}
+    assert at(found.edges["SMEM", "registers"].transfers, values) == at(plain.transfers, values)
+    assert {s.name for s in found.memory["registers"].free_symbols} <= {"g2_q", "s2_x"}
+
+
+def test_what_is_written_is_readable(derived):
+    found = levels_io(derived["rows"].diagram, CHAIN, placement=READ_THERE, stages={"SMEM": 2}, dtype="bf16")
+    table = found.as_dict()
+    assert table["placement"]["state"] == ["registers"] and table["stages"] == {"SMEM": 2}
+    assert table["memory"]["SMEM"] == str(found.memory["SMEM"])
+    assert "SMEM to registers" in str(found) and "(2 buffers of a streamed block)" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"levels": ("HBM",)}, "two levels or more"),
+        ({"levels": "HBM"}, "expected names"),
+        ({"levels": ("HBM", "HBM")}, "each level once"),
+        ({"placement": {"states": "SMEM"}}, "names a role 'states'"),
+        ({"placement": {"operand": "L2"}}, "expected levels below HBM"),
+        ({"placement": {"operand": ("registers", "SMEM")}}, "slowest first"),
+        ({"placement": {"state": CHAIN[1:]}}, "one level, its home"),
+        ({"stages": {"L2": 2}}, "stages names 'L2'"),
+        ({"stages": 0}, "1 or more"),
+        ({"within": {"L2": "q"}}, "within names level 'L2'"),
+    ],
+)
+def test_what_is_refused(derived, options, words):
+    with pytest.raises(CatdiagError, match=words):
+        levels_io(derived["rows"].diagram, **{"levels": CHAIN, **options})
+
+
+def test_a_graph_that_is_no_chain(derived):
+    forked = Hierarchy(
+        "forked",
+        (Level("HBM", None), Level("SMEM", 8), Level("CMEM", 8)),
+        (Edge("HBM", "SMEM", 1.0), Edge("HBM", "CMEM", 1.0)),
+    )
+    with pytest.raises(CatdiagError, match="is no chain"):
+        levels_io(derived["rows"].diagram, forked)
