@@ -1,0 +1,456 @@
+"""Where one way of running a diagram begins to move less than another, as a formula in the capacity.
+
+Transfers at leading order are sums of powers of the capacity, `Σ c · M**(-β)` with rational β. Of the difference of two
+such sums the zeros are those of a polynomial in `u = M**(1/n)`: where its degree is at most two, they are written down,
+and z3 is asked whether the sign of the difference is as stated, for all sizes. Of other differences the zeros at given
+sizes are enclosed in intervals with rational ends: exactly where it is a polynomial (real root isolation), and else
+between points at which interval arithmetic shows the signs. Derived here; the quadratic of two fused and unfused
+products is a special case.
+
+>>> import sympy
+>>> c, d, n, M = sympy.symbols("c d n M", positive=True)
+>>> found = crossover(4 * n**2 * d**2 / M, 4 * n**2 * d / sympy.sqrt(M) + c * n**2, M)
+>>> print(found)
+the first moves less where sqrt(M) > 2*d*(sqrt(c + 1) - 1)/c; the second where it is less (z3: for all sizes)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import sympy
+from sympy import Expr, Symbol
+
+from catdiag.cost.posynomial import power
+from catdiag.cost.powerform import power_form
+from catdiag.errors import CatdiagError
+
+_RLIMIT = 20_000_000  # z3's own count of steps, so that the outcome is the same on every machine
+_DIGITS = 60
+_HALVINGS = 30
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """Where the difference `first − second` of two amounts of transfers changes its sign, as the capacity grows.
+
+    `unknown` is the root of the capacity in which `polynomial` is the difference, times something positive; `None`
+    where the difference is no sum of powers. `roots` are its positive zeros in increasing order, as formulas in
+    `unknown`; `signs` the signs of the difference below, between and above them (one more than there are roots).
+    `conditions` are what the formulas take for granted of sizes. `proof` says what z3 showed, or why nothing is shown;
+    `dropped` are the terms that were left out because they grow less in the axes said to be long.
+    """
+
+    first: Expr
+    second: Expr
+    capacity: Symbol
+    unknown: Expr | None
+    polynomial: Expr | None
+    roots: tuple[Expr, ...]
+    signs: tuple[int, ...]
+    conditions: tuple[Expr, ...]
+    proved: bool
+    proof: str
+    dropped: tuple[Expr, ...] = ()
+
+    @property
+    def capacities(self) -> tuple[Expr, ...]:
+        """The capacities at which both move as much: `roots`, to the power that makes them capacities."""
+        power = 1 if self.unknown is None else sympy.Rational(1) / self.unknown.as_base_exp()[1]
+        return tuple(sympy.factor(root) ** power for root in self.roots)
+
+    def at(self, sizes: Mapping[str, int], digits: int = 9) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Intervals with rational ends, each of which holds just one capacity at which the two move as much.
+
+        Exact (real root isolation of an integer polynomial). The ends are `10**-digits` apart, relative to their size,
+        or less. Raises CatdiagError where the difference is no sum of powers of the capacity (`changes` encloses sign
+        changes then), or sizes are left open.
+        """
+        if self.polynomial is None or self.unknown is None:
+            raise CatdiagError("the difference is no sum of powers of the capacity: use catdiag.cost.crossover.changes")
+        u = _root_symbol(self.polynomial)
+        put = {s: sizes[s.name] for s in self.polynomial.free_symbols - {u} if s.name in sizes}
+        poly = sympy.Poly(self.polynomial.subs(put), u)
+        if poly.free_symbols_in_domain:
+            left = ", ".join(sorted(map(str, poly.free_symbols_in_domain)))
+            raise CatdiagError(f"no size was given for {left}: give one for each axis")
+        power = int(1 / self.unknown.as_base_exp()[1])
+        found: list[tuple[Fraction, Fraction]] = []
+        for (low, high), _ in poly.intervals(eps=sympy.Rational(1, 10 ** (digits + 3)), inf=0):
+            if high > 0:
+                found.append((_fraction(low) ** power, _fraction(high) ** power))
+        return tuple(found)
+
+    def __str__(self) -> str:
+        name = self.unknown if self.unknown is not None else self.capacity
+        who = {-1: "the first moves less", 1: "the second moves less", 0: "both move as much"}
+        if len(self.signs) == 1:
+            text = f"{who[self.signs[0]]} at every capacity"
+        elif len(self.signs) == 2 and self.signs[0] == self.signs[1]:
+            text = f"{who[self.signs[0]]}, but at {name} = {self.roots[0]} both move as much"
+        elif len(self.signs) == 2:
+            upper = "the first" if self.signs[1] < 0 else "the second"
+            lower = "the second" if self.signs[1] < 0 else "the first"
+            text = f"{upper} moves less where {name} > {self.roots[0]}; {lower} where it is less"
+        elif self.signs:
+            ends = ", ".join(map(str, self.roots))
+            text = f"{who[self.signs[0]]} up to the first of {name} = {ends}, and each changes it"
+        else:
+            return f"no formula: {self.proof}"
+        given = f" if {', '.join(map(str, self.conditions))}" if self.conditions else ""
+        return f"{text}{given} ({self.proof})"
+
+
+def crossover(first: Expr, second: Expr, capacity: Symbol, long: Collection[Symbol] = ()) -> Crossover:
+    """Where `first` and `second`, sums of powers of `capacity` with sizes as coefficients, are equal.
+
+    With `long`, of the difference only the terms of the highest degree in these sizes are kept: the crossover where
+    these axes are long. Symbols must be declared positive; sizes are taken to be real and at least 1 by z3. Raises
+    CatdiagError for a symbol that is not positive.
+
+    >>> d, n, M = sympy.symbols("d n M", positive=True)
+    >>> crossover(n * d / M, n / M, M).signs
+    ()
+    >>> crossover(n * (d + 1) / M, n, M).capacities
+    (d + 1,)
+    """
+    first, second = sympy.sympify(first), sympy.sympify(second)
+    for s in sorted((first.free_symbols | second.free_symbols) - {capacity}, key=str):
+        if not s.is_positive:
+            raise CatdiagError(f"{s} must be declared positive: Symbol({s.name!r}, positive=True)")
+    powers: dict[Fraction, Expr] | None = {}
+    dropped: tuple[Expr, ...] = ()
+    for form, sign in ((power_form(first, capacity), 1), (power_form(second, capacity), -1)):
+        for alpha, beta in form.terms:
+            if powers is not None:
+                powers[-beta] = sympy.expand(powers.get(-beta, sympy.S.Zero) + sign * alpha)
+        powers = powers if form.exact else None
+    if powers is None:
+        why = "the difference is no sum of powers of the capacity"
+        return Crossover(first, second, capacity, None, None, (), (), (), False, why)
+    if long:
+        powers, dropped = _at_long(powers, capacity, long)
+    powers = {e: c for e, c in powers.items() if c != 0}
+    degree = math.lcm(*(e.denominator for e in powers)) if powers else 1
+    shift = min(powers, default=Fraction(0))
+    u = Symbol("u", positive=True)
+    poly = sympy.Add(*(c * u ** int((e - shift) * degree) for e, c in powers.items()))
+    poly = _primitive(poly, u)
+    unknown = capacity ** sympy.Rational(1, degree)
+    roots, signs, conditions, why = _solve(poly, u)
+    proved = False
+    if signs:
+        proved, why = prove_signs(poly, u, roots, signs, conditions)
+    shown = tuple(_shortest(root) for root in roots)
+    return Crossover(first, second, capacity, unknown, poly, shown, signs, conditions, proved, why, dropped)
+
+
+def _root_symbol(polynomial: Expr) -> Symbol:
+    return next((s for s in polynomial.free_symbols if s.name == "u"), Symbol("u", positive=True))
+
+
+def _at_long(
+    powers: Mapping[Fraction, Expr], capacity: Symbol, long: Collection[Symbol]
+) -> tuple[dict[Fraction, Expr], tuple[Expr, ...]]:
+    """The terms of the highest degree in some sizes, by power of the capacity, and the others."""
+    terms = [(e, term) for e, c in powers.items() for term in sympy.Add.make_args(c)]
+    degrees = [sum(term.as_powers_dict().get(s, 0) for s in long) for _, term in terms]
+    most = max(degrees, default=0)
+    kept: dict[Fraction, Expr] = {}
+    dropped = []
+    for (e, term), degree in zip(terms, degrees, strict=True):
+        if degree == most:
+            kept[e] = kept.get(e, sympy.S.Zero) + term
+        else:
+            dropped.append(term * power(capacity, e))
+    return kept, tuple(dropped)
+
+
+def _primitive(poly: Expr, u: Symbol) -> Expr:
+    """The polynomial divided by what all its coefficients share, where that is positive."""
+    if poly == 0:
+        return poly
+    constant, factors = sympy.factor_list(sympy.numer(sympy.together(poly)))
+    rest = sympy.Integer(1 if constant > 0 else -1)
+    for factor, count in factors:
+        if not (factor.is_positive and u not in factor.free_symbols):
+            rest *= factor**count
+    return sympy.expand(rest)
+
+
+def _sign(coefficient: Expr) -> int | None:
+    """The sign of a polynomial in sizes of at least 1, where it is the same for all of them."""
+    coefficient = sympy.expand(coefficient)
+    if coefficient == 0:
+        return 0
+    for sign in (1, -1):
+        if _non_negative(sign * coefficient):
+            return sign
+    return None
+
+
+def _non_negative(expression: Expr) -> bool:
+    """Whether writing each size as one plus something leaves no negative coefficient, and a positive constant or not
+    all of them zero (sufficient)."""
+    symbols = sorted(expression.free_symbols, key=str)
+    if not symbols:
+        return bool(expression > 0)
+    if not expression.is_polynomial(*symbols):
+        return bool(expression.is_positive)
+    if all(bool(term.is_positive) for term in sympy.Add.make_args(expression)):
+        return True
+    shifted = sympy.Poly(expression.subs({s: 1 + s for s in symbols}, simultaneous=True), *symbols)
+    return all(c >= 0 for c in shifted.coeffs()) and shifted.eval(dict.fromkeys(symbols, 0)) > 0
+
+
+def _solve(poly: Expr, u: Symbol) -> tuple[tuple[Expr, ...], tuple[int, ...], tuple[Expr, ...], str]:
+    """The positive zeros of a polynomial of degree at most two, the signs around them, and the conditions."""
+    if poly == 0:
+        return (), (0,), (), ""
+    coefficients = sympy.Poly(poly, u).all_coeffs()
+    signs = [_sign(c) for c in coefficients]
+    known = [s for s in signs if s != 0]
+    if None not in known and len(set(known)) == 1:
+        return (), (known[0] or 0,), (), ""
+    if len(coefficients) > 3:
+        return (), (), (), f"a polynomial of degree {len(coefficients) - 1} in the root of the capacity: ask at sizes"
+    if len(coefficients) == 1:
+        return (), (), (), "which is less depends on sizes only, and not for all of them in the same way"
+    conditions: list[Expr] = []
+    if signs[0] is None or signs[-1] is None:
+        # One of the ends is negative somewhere: state what is taken for granted, with the sign at long axes.
+        for place in (0, -1):
+            if signs[place] is None:
+                other = signs[-1 - place] if signs[-1 - place] is not None else None
+                sign = 1 if other is None else -other
+                signs[place] = sign
+                conditions.append(sympy.Gt(sign * sympy.factor(coefficients[place]), 0))
+    if len(coefficients) == 2:
+        a, b = coefficients
+        return (sympy.factor(-b / a),), (-int(signs[0] or 0), int(signs[0] or 0)), tuple(conditions), ""
+    a, b, c = coefficients
+    top = int(signs[0] or 0)
+    a, b, c = top * a, top * b, top * c
+    square = sympy.factor(b**2 - 4 * a * c)
+    if signs[-1] == -top:
+        root = (-b + _square_root(square)) / (2 * a)
+        return (root,), (-top, top), tuple(conditions), ""
+    if signs[1] != -top:
+        return (), (), (), "the signs of the coefficients do not settle how many zeros there are: ask at sizes"
+    real = _sign(square)
+    if real == -1:
+        return (), (top,), tuple(conditions), ""
+    if real == 0:
+        return (-b / (2 * a),), (top, top), tuple(conditions), ""
+    if real is None:
+        conditions.append(sympy.Gt(square, 0))
+    low, high = ((-b + sign * _square_root(square)) / (2 * a) for sign in (-1, 1))
+    return (low, high), (top, -top, top), tuple(conditions), ""
+
+
+def _shortest(root: Expr) -> Expr:
+    """The simplest of a few equal forms."""
+    plain = sympy.radsimp(sympy.simplify(root))
+    return min((plain, sympy.factor_terms(plain), sympy.factor(plain)), key=sympy.count_ops)
+
+
+def _square_root(expression: Expr) -> Expr:
+    """The positive root of a product, with squares of positive factors taken out."""
+    constant, factors = sympy.factor_list(expression)
+    outside, inside = sympy.Integer(1), constant
+    for factor, count in factors:
+        if factor.is_positive:
+            outside *= factor ** (count // 2)
+            inside *= factor ** (count % 2)
+        else:
+            inside *= factor**count
+    return outside * sympy.sqrt(inside)
+
+
+def prove_signs(
+    poly: Expr, u: Symbol, roots: Sequence[Expr], signs: Sequence[int], conditions: Sequence[Expr] = ()
+) -> tuple[bool, str]:
+    """Asks z3 whether a polynomial has these signs around these values, for all sizes of at least 1, and vanishes at
+    them. A square root in a value is a new unknown that is not negative and whose square is what is under it.
+
+    >>> u, d = sympy.symbols("u d", positive=True)
+    >>> prove_signs(u**2 - d, u, [sympy.sqrt(d)], [-1, 1])
+    (True, 'z3: for all sizes')
+    >>> prove_signs(u**2 - d, u, [sympy.sqrt(d) * sympy.Rational(1001, 1000)], [-1, 1])[0]
+    False
+    """
+    import z3
+
+    context = z3.Context()
+    symbols = sorted((poly.free_symbols | {s for r in roots for s in r.free_symbols}) - {u}, key=str)
+    known: dict[Expr, Any] = {s: z3.Real(s.name, context) for s in symbols}
+    facts = [v >= 1 for v in known.values()]
+    known[u] = z3.Real("u'", context)
+    facts.append(known[u] > 0)
+    values = [z3.Real(f"r{k}'", context) for k in range(len(roots))]
+    for value, root in zip(values, roots, strict=True):
+        above, below = sympy.fraction(sympy.together(root))
+        for side in (above, below):
+            facts += _radicals(known, side, context)
+        facts.append(value * _z3(below, known, context) == _z3(above, known, context))
+        facts.append(_z3(below, known, context) != 0)
+    for condition in conditions:
+        facts += _radicals(known, condition.lhs, context)
+        facts.append(_z3(condition.lhs, known, context) > _z3(condition.rhs, known, context))
+    claims = [value > 0 for value in values]
+    claims += [_z3(poly, {**known, u: value}, context) == 0 for value in values]
+    between = [None, *values, None]
+    for sign, (low, high) in zip(signs, pairwise(between), strict=True):
+        inside = [known[u] > low] if low is not None else []
+        inside += [known[u] < high] if high is not None else []
+        value = _z3(poly, known, context)
+        claim = value > 0 if sign > 0 else value < 0 if sign < 0 else value == 0
+        claims.append(z3.Implies(z3.And(*inside), claim) if inside else claim)
+    for claim in claims:
+        # QF_NRA on its own: the default strategy tries slower ones first.
+        solver = z3.SolverFor("QF_NRA", context)
+        solver.set("rlimit", _RLIMIT)
+        solver.add(*facts, z3.Not(claim))
+        answer = solver.check()
+        if answer == z3.unknown and "interrupted" in solver.reason_unknown():
+            raise KeyboardInterrupt
+        if answer != z3.unsat:
+            return False, "not shown for all sizes: z3 " + ("refutes it" if answer == z3.sat else "gave up")
+    return True, "z3: for all sizes"
+
+
+def _radicals(known: dict[Expr, Any], expression: Expr, context: Any) -> list[Any]:
+    """Facts about a new unknown for each square root in an expression, which `known` gets."""
+    import z3
+
+    facts = []
+    found = sorted((p for p in expression.atoms(sympy.Pow) if p.exp.is_Rational and p.exp.q == 2), key=str)
+    for place, part in enumerate(found):
+        root = sympy.sqrt(part.base)
+        if root in known:
+            continue
+        known[root] = z3.Real(f"root{len(known)}.{place}'", context)
+        facts += [known[root] >= 0, known[root] ** 2 == _z3(part.base, known, context)]
+    return facts
+
+
+def _z3(expression: Expr, known: Mapping[Expr, Any], context: Any) -> Any:
+    import z3
+
+    if expression in known:
+        return known[expression]
+    if expression.is_Rational:
+        return z3.RealVal(f"{expression.p}/{expression.q}", context)
+    if expression.is_Add or expression.is_Mul:
+        parts = [_z3(a, known, context) for a in expression.args]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part if expression.is_Add else total * part
+        return total
+    if expression.is_Pow and expression.exp.is_Integer:
+        base = _z3(expression.base, known, context)
+        if expression.exp < 0:
+            return 1 / base ** int(-expression.exp)
+        return base ** int(expression.exp)
+    if expression.is_Pow and expression.exp.is_Rational and expression.exp.q == 2:
+        root = known.get(sympy.sqrt(expression.base))
+        if root is not None:
+            return root ** int(expression.exp.p) if expression.exp.p > 0 else 1 / root ** int(-expression.exp.p)
+    raise CatdiagError(f"{expression} is no algebraic function of sizes that z3 is asked about")
+
+
+@dataclass(frozen=True)
+class Change:
+    """The difference has one sign at `low` and another at `high` (rationals), shown by interval arithmetic; it is
+    continuous between, so that it vanishes there, at least once."""
+
+    low: Fraction
+    high: Fraction
+    below: int
+    above: int
+
+
+def sign_at(expression: Expr, capacity: Symbol, value: Fraction, digits: int = _DIGITS) -> int | None:
+    """The sign of an expression in the capacity alone at a rational, by interval arithmetic; None where that does not
+    settle it, and where the expression is not defined there.
+
+    >>> x = sympy.Symbol("x", positive=True)
+    >>> sign_at(sympy.sqrt(x) - 2, x, Fraction(5)), sign_at(sympy.sqrt(x) - 2, x, Fraction(4))
+    (1, None)
+    """
+    from mpmath import iv
+    from mpmath.libmp import ComplexResult
+
+    iv.dps = digits
+    function = sympy.lambdify(capacity, expression, modules=[{"sqrt": iv.sqrt, "Max": _iv_max, "Min": _iv_min}, iv])
+    point = iv.mpf(value.numerator) / iv.mpf(value.denominator)
+    try:
+        found = iv.mpf(function(point))
+    except (ZeroDivisionError, ComplexResult, ValueError):
+        return None
+    return 1 if found.a > 0 else -1 if found.b < 0 else None
+
+
+def _iv_max(*values: Any) -> Any:
+    from mpmath import iv
+
+    return iv.mpf([max(iv.mpf(v).a for v in values), max(iv.mpf(v).b for v in values)])
+
+
+def _iv_min(*values: Any) -> Any:
+    from mpmath import iv
+
+    return iv.mpf([min(iv.mpf(v).a for v in values), min(iv.mpf(v).b for v in values)])
+
+
+def changes(
+    first: Expr,
+    second: Expr,
+    capacity: Symbol,
+    sizes: Mapping[str, int],
+    low: Fraction,
+    high: Fraction,
+    points: int = 64,
+) -> tuple[Change, ...]:
+    """Sign changes of `first − second` between two capacities at given sizes, each enclosed between rationals.
+
+    Signs are certified, and so is each change. That there are no others is not: the difference is looked at in `points`
+    places, evenly in the logarithm. Raises CatdiagError for sizes that are left open.
+
+    >>> x, M = sympy.symbols("x M", positive=True)
+    >>> [change] = changes(x / M, sympy.sqrt(M + 1), M, {"x": 100}, Fraction(1), Fraction(1000))
+    >>> 21 < change.low < change.high < 22, change.below, change.above
+    (True, 1, -1)
+    """
+    difference = sympy.sympify(first) - sympy.sympify(second)
+    put = {s: sizes[s.name] for s in difference.free_symbols - {capacity} if s.name in sizes}
+    difference = difference.subs(put)
+    if left := difference.free_symbols - {capacity}:
+        raise CatdiagError(f"no size was given for {', '.join(sorted(map(str, left)))}: give one for each axis")
+    if not 0 < low < high:
+        raise CatdiagError(f"the capacities {low} to {high} are no range: expected 0 < low < high")
+    ratio = math.log(high / low)
+    grid = [low, *(Fraction(round(low * math.exp(ratio * k / points))) for k in range(1, points)), high]
+    signed = [(p, s) for p in sorted(set(grid)) if low <= p <= high and (s := sign_at(difference, capacity, p))]
+    found = []
+    for (a, before), (b, after) in pairwise(signed):
+        if before == after:
+            continue
+        for _ in range(_HALVINGS):
+            middle = (a + b) / 2
+            sign = sign_at(difference, capacity, middle)
+            if sign is None:
+                break
+            a, b = (middle, b) if sign == before else (a, middle)
+        found.append(Change(a, b, before, after))
+    return tuple(found)
+
+
+def _fraction(value: Any) -> Fraction:
+    value = sympy.Rational(value)
+    return Fraction(int(value.p), int(value.q))
