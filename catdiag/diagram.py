@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from catdiag.cost.io import IO
     from catdiag.cost.levelled import LevelsIO
     from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.fusions import Fusions
     from catdiag.rewrite.given import Fold
 
 
@@ -265,6 +266,15 @@ class Diagram:
         from catdiag.rewrite.derivation import Derivation
 
         return Derivation.start(self).fuse(on_chip, saved=saved)
+
+    def fusions(self, **options: Any) -> Fusions:
+        """The ways to cut the diagram into kernels, what each moves, and where one begins to win.
+
+        The options are those of `catdiag.rewrite.fusions.fusions`.
+        """
+        from catdiag.rewrite.fusions import fusions
+
+        return fusions(self, **options)
 
     @overload
     def io(self, *, levels: None = None, **options: Any) -> IO: ...

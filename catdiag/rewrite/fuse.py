@@ -115,7 +115,7 @@ class Opened:
         Of several that would be called the same, the further ones are numbered. A variable is known by the line of the
         source that gives it its value.
         """
-        variables = _variables(inline(source).graph.nodes) if source is not None else {}
+        variables = assigned(inline(source).graph.nodes) if source is not None else {}
         last = {atom.box.line: k for k, atom in enumerate(self.atoms) if atom.box.line in variables}
         forms: dict[int, list[int]] = {}
         for k, atom in enumerate(self.atoms):
@@ -140,7 +140,7 @@ class Opened:
         return dict(sorted(found.items()))
 
 
-def _variables(nodes: Sequence[Node]) -> dict[str, tuple[str, Box]]:
+def assigned(nodes: Sequence[Node]) -> dict[str, tuple[str, Box]]:
     """The lines that give a variable its value, each with the variable and the box that makes it."""
     found: dict[str, tuple[str, Box]] = {}
     for node in nodes:

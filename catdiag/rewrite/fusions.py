@@ -1,0 +1,440 @@
+"""Fused or unfused: the ways to cut a diagram into kernels, what each moves, and where one begins to win.
+
+A *way* cuts the row of a diagram's stages (see `catdiag.rewrite.segments`) into kernels, each of consecutive stages;
+what is read across a cut is saved whole. Each kernel runs by a *schedule* of its own: streamed over one axis or none,
+grouped over all axes of its results that it is weaved over. Schedules are derivations, with theorems. The cost of a way
+is the sum of its kernels' optima under one capacity: at leading order a formula in the capacity, at given sizes the
+exact transfers at the best integer tiles.
+
+What is claimed is within these schedules. Kernels of stages that do not follow each other, arrays kept on chip from
+one kernel to the next, and what is computed twice to be saved less, are not among them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cost.io import IO, io
+from catdiag.cost.least import Least, least
+from catdiag.cost.powerform import power_form
+from catdiag.diagram import Diagram, inline
+from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStreamable
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.passes import forms
+from catdiag.rewrite.segments import Row, spans
+
+if TYPE_CHECKING:
+    from catdiag.cost.crossover import Crossover
+    from catdiag.cost.optimum import Optimum
+
+Expr = Any
+
+_REFUSED = (NotStreamable, NotGroupable, AxisError)
+
+
+@dataclass
+class Schedule:
+    """How a kernel runs: streamed over `axis` (None: not at all) in so many passes, in groups of `groups`."""
+
+    piece: Diagram
+    axis: str | None
+    passes: int
+    groups: tuple[str, ...]
+    options: Mapping[str, Any]
+    draft: Diagram = field(repr=False)
+
+    @cached_property
+    def derivation(self) -> Derivation | None:
+        """The schedule, proved; None where nothing is to be proved, as the kernel runs as it is written.
+
+        Raises NotStreamable and NotGroupable where the proof is not found.
+        """
+        if self.axis is None and not self.groups:
+            return None
+        made = Derivation.start(self.piece)
+        made = made if self.axis is None else made.stream(self.axis, passes=self.passes)
+        return made.group(self.groups) if self.groups else made
+
+    @cached_property
+    def io(self) -> IO:
+        """Transfers and memory of the schedule, proved."""
+        made = self.derivation
+        return io(self.piece if made is None else made.diagram, **self.options)
+
+    @cached_property
+    def estimate(self) -> IO:
+        """Transfers and memory of the schedule as it is tried first; no proof is asked for."""
+        return io(self.draft, **self.options)
+
+    def __str__(self) -> str:
+        said = [f"stream {self.axis}" + (f" in {self.passes} passes" if self.passes > 1 else "")] if self.axis else []
+        return ", ".join([*said, *([f"group {' '.join(self.groups)}"] if self.groups else [])]) or "as written"
+
+
+@dataclass
+class Kernel:
+    """A segment of the row as one kernel: the stages from `start` to before `end`, and the schedules that it has."""
+
+    start: int
+    end: int
+    diagram: Diagram
+    options: Mapping[str, Any]
+
+    @cached_property
+    def schedules(self) -> list[Schedule]:
+        """The schedules that are tried, those left out that move as much as another and hold more."""
+        flat = inline(self.diagram)
+        kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
+        names = dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes)
+        tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in names if n not in kept)]
+        tried += [(n, 2) for n in kept]
+        found: list[Schedule] = []
+        for axis, passes in tried:
+            try:
+                draft = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
+                groups = tuple(groupable(draft)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
+                draft = find(draft, groups) if groups else draft
+            except _REFUSED:
+                continue
+            schedule = Schedule(self.diagram, axis, passes, groups, self.options, draft)
+            if not any(_no_better(other.estimate, schedule.estimate) for other in found):
+                found = [other for other in found if not _no_better(schedule.estimate, other.estimate)] + [schedule]
+        return found
+
+    def drop(self, schedule: Schedule) -> None:
+        """Leaves out a schedule that was not proved."""
+        self.schedules.remove(schedule)
+
+    def least(self, sizes: Mapping[str, int], capacity: int) -> tuple[Least, Schedule] | None:
+        """The least exact transfers at these sizes, over schedules and integer tiles; None where none fits."""
+        best: tuple[Least, Schedule] | None = None
+        for schedule in self.schedules:
+            found = least(schedule.estimate, sizes, capacity)
+            if found is not None and (best is None or found.transfers < best[0].transfers):
+                best = found, schedule
+        return best
+
+    @cached_property
+    def ranked(self) -> list[tuple[Schedule, Optimum]]:
+        """The schedules that have a leading order, the least where sizes and capacity are large first; unproved.
+
+        One whose leading order is a sum of powers of the capacity goes before others.
+        """
+        found: list[tuple[bool, float, int, Schedule, Optimum]] = []
+        for schedule in self.schedules:
+            for variant in (schedule, *_fewer_groups(schedule)):
+                optimum = variant.estimate.optimum()
+                if optimum.leading is not None:
+                    value = at_large(optimum.leading, variant.estimate.capacity)
+                    plain = value > 0 and power_form(optimum.leading, variant.estimate.capacity).exact
+                    found.append((not plain, value if value > 0 else math.inf, len(found), variant, optimum))
+        return [r[3:] for r in sorted(found, key=lambda r: r[:3])]
+
+    @cached_property
+    def chosen(self) -> tuple[Schedule, Optimum] | None:
+        """The first of these that is proved, with its optimum; None where there is none."""
+        for schedule, optimum in self.ranked:
+            try:
+                same = (schedule.io.relaxed, schedule.io.memory) == (
+                    schedule.estimate.relaxed, schedule.estimate.memory,
+                )  # fmt: skip
+            except _REFUSED:
+                continue
+            optimum = optimum if same else schedule.io.optimum()
+            if optimum.leading is not None:
+                return schedule, optimum
+        return None
+
+
+def at_large(formula: Expr, capacity: Expr) -> float:
+    """A formula where axes are long and the capacity is small beside arrays, to put ways in order by."""
+    return float(formula.subs({s: 1 << 10 if s == capacity else 1 << 12 for s in formula.free_symbols}))
+
+
+def _no_better(first: IO, second: IO) -> bool:
+    """Whether the second moves as much as the first in every group size, and holds at least as much."""
+    if first.relaxed != second.relaxed or set(first.groups) != set(second.groups):
+        return False
+    ones = {s for kernel in (*first.account.kernels, *second.account.kernels) for s, _ in kernel.loops}
+    held = [m.total.without(ones) for k in second.account.kernels for m in k.moments["level"]]
+    mine = [m.total.without(ones) for k in first.account.kernels for m in k.moments["level"]]
+    return all(any(other.dominates(one) for other in held) for one in mine)
+
+
+def _fewer_groups(schedule: Schedule) -> tuple[Schedule, ...]:
+    """The schedule grouped only over axes that all arrays made in it have, so that no group computes anew."""
+    flat = inline(schedule.piece)
+    made = [ty for node in flat.graph.nodes for ty in node.box.cod if ty.axes]
+    groups = tuple(n for n in schedule.groups if all(n in ty.names for ty in made))
+    if groups == schedule.groups or not groups:
+        return ()
+    draft = flat if schedule.axis is None else forms(flat, schedule.axis, schedule.passes)[1][0].diagram
+    made_so = find(draft, groups)
+    return (Schedule(schedule.piece, schedule.axis, schedule.passes, groups, schedule.options, made_so),)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A diagram cut into kernels. `saved` are the arrays that pass from one to another, by name."""
+
+    kernels: tuple[Kernel, ...]
+    saved: tuple[str, ...]
+
+    @property
+    def schedules(self) -> tuple[Schedule | None, ...]:
+        """How each kernel runs at leading order; None for one without a closed form."""
+        return tuple(None if k.chosen is None else k.chosen[0] for k in self.kernels)
+
+    @cached_property
+    def leading(self) -> Expr | None:
+        """The transfers at leading order: the sum of the kernels' optima. None where one has no closed form."""
+        import sympy
+
+        found = [k.chosen for k in self.kernels]
+        return None if None in found else sympy.expand(sympy.Add(*(c[1].leading for c in found if c is not None)))
+
+    @cached_property
+    def exact(self) -> Expr | None:
+        """The sum of the kernels' exact optima over real tiles, in blocks of one. None where one has none."""
+        import sympy
+
+        total = sympy.S.Zero
+        for kernel in self.kernels:
+            if kernel.chosen is None or kernel.chosen[1].exact is None:
+                return None
+            schedule, optimum = kernel.chosen
+            total = total + sympy.sympify(optimum.exact).subs(dict.fromkeys(schedule.io.streams, 1))
+        return total
+
+    @cached_property
+    def conditions(self) -> tuple[Expr, ...]:
+        """What `leading` takes for granted of tiles: that each is at least one and at most its axis."""
+        found = (c for k in self.kernels if k.chosen is not None for c in k.chosen[1].leading_conditions)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def long(self) -> frozenset[Expr]:
+        """The sizes of the axes that the first kernel runs in groups of, or through a loop over."""
+        found = self.kernels[0].chosen
+        if found is None:
+            return frozenset()
+        measured = found[0].io
+        return frozenset(s for e in (*measured.groups.values(), *measured.streams.values()) for s in e.free_symbols)
+
+    def __str__(self) -> str:
+        count = len(self.kernels)
+        said = "1 kernel" if count == 1 else f"{count} kernels, saving {', '.join(self.saved)}"
+        if self.leading is None:
+            return f"{said}: no closed form"
+        how = "; ".join(map(str, self.schedules))
+        return f"{said}: {self.leading}\n    ({how})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The way that moves least at given sizes and a capacity, in exact transfers at the best integer tiles found.
+
+    `transfers` is None where no way fits. `by_kernels` gives the least for each number of kernels that fits, with its
+    way; `exhaustive` says whether all tiles of all schedules were tried.
+    """
+
+    way: Way | None
+    transfers: int | None
+    tiles: tuple[Mapping[str, int], ...]
+    schedules: tuple[Schedule, ...]
+    by_kernels: Mapping[int, tuple[int, Way]]
+    exhaustive: bool
+
+    def __str__(self) -> str:
+        if self.way is None:
+            return "no way fits"
+        lines = []
+        for count, (transfers, way) in sorted(self.by_kernels.items()):
+            said = f"saving {', '.join(way.saved)}" if way.saved else "saving nothing"
+            kernels = "1 kernel " if count == 1 else f"{count} kernels"
+            lines.append(f"{'→' if way == self.way else ' '} {kernels} {transfers:,}  {said}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Fusions:
+    """The ways to cut a diagram into kernels, and what they move."""
+
+    diagram: Diagram
+    row: Row = field(repr=False)
+    options: Mapping[str, Any]
+    most: int
+    _kernels: dict[tuple[int, int], Kernel] = field(default_factory=dict, repr=False, compare=False)
+
+    def kernel(self, start: int, end: int) -> Kernel:
+        """The stages from `start` to before `end` as one kernel."""
+        if (start, end) not in self._kernels:
+            self._kernels[start, end] = Kernel(start, end, self.row.piece(start, end), self.options)
+        return self._kernels[start, end]
+
+    def cut(self, places: Iterable[int]) -> Way:
+        """The way that cuts the row before these stages (from 1), nowhere else."""
+        ends = [0, *sorted(set(places)), len(self.row.stages)]
+        if not all(0 <= a < b for a, b in pairwise(ends)):
+            raise NotFusable(f"cuts are before stages 1 to {len(self.row.stages) - 1}: {list(places)} are not")
+        saved = dict.fromkeys(w for end in ends[1:-1] for w in self.row.crossing(end))
+        kernels = tuple(self.kernel(a, b) for a, b in pairwise(ends))
+        return Way(kernels, tuple(dict.fromkeys(self.row.names[w] for w in saved)))
+
+    @property
+    def fused(self) -> Way:
+        """One kernel of everything."""
+        return self.cut(())
+
+    @property
+    def unfused(self) -> Way:
+        """A kernel for each stage."""
+        return self.cut(range(1, len(self.row.stages)))
+
+    def ways(self, kernels: int | None = None) -> tuple[Way, ...]:
+        """All ways, or those of so many kernels, the fewest first. Raises NotFusable where there are over 4096."""
+        places = range(1, len(self.row.stages))
+        if len(places) > 12 and kernels is None:
+            raise NotFusable(f"{len(places)} places to cut make {1 << len(places)} ways: ask for a number of kernels")
+        counts = range(len(places) + 1) if kernels is None else [kernels - 1]
+        return tuple(self.cut(chosen) for n in counts for chosen in combinations(places, n))
+
+    def saving(self, names: str | Sequence[str]) -> Way:
+        """The way that saves just these arrays, by the names that `print` shows. Raises NotFusable, listing ways."""
+        wanted = {n.strip() for n in names.split(",")} if isinstance(names, str) else set(names)
+        for way in self.ways():
+            if set(way.saved) == wanted:
+                return way
+        listed = "; ".join(", ".join(w.saved) for w in self.ways() if w.saved)
+        raise NotFusable(f"no way saves just {', '.join(sorted(wanted))}: they save {listed or 'nothing'}")
+
+    @cached_property
+    def capacity(self) -> Expr:
+        """The symbol for how much the fast level holds."""
+        return self.kernel(0, len(self.row.stages)).schedules[0].estimate.capacity
+
+    def crossover(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> Crossover:
+        """Where the first way (by default the fused one) begins to move less than the second (by default the one of two
+        kernels that moves least), at leading order; with `long`, where the axes that the first runs in groups and loops
+        over are long.
+
+        Raises NotFusable where one of them has no closed form.
+        """
+        from catdiag.cost.crossover import crossover
+
+        first = self.fused if first is None else first
+        second = self.rival if second is None else second
+        if second is None:
+            raise NotFusable("there is one box at work, and nothing to cut")
+        for way in (first, second):
+            if way.leading is None:
+                raise NotFusable(f"no crossover: {str(way).splitlines()[0]}")
+        return crossover(first.leading, second.leading, self.capacity, first.long if long else ())
+
+    @cached_property
+    def rival(self) -> Way | None:
+        """The way of two kernels whose leading order is least where sizes and capacity are large."""
+        ranked: list[tuple[float, int, Way]] = []
+        for place, way in enumerate(self.ways(2) if len(self.row.stages) > 1 else ()):
+            if all(kernel.ranked for kernel in way.kernels):
+                parts = (at_large(kernel.ranked[0][1].leading, self.capacity) for kernel in way.kernels)
+                ranked.append((sum(parts), place, way))
+        return next((way for *_, way in sorted(ranked, key=lambda r: r[:2]) if way.leading is not None), None)
+
+    def best(self, sizes: Mapping[str, int], capacity: int, kernels: int | None = None) -> Verdict:
+        """The way of at most `kernels` kernels that moves least at these sizes, by dynamic programming over the row.
+
+        Transfers are exact, at the best integer tiles; kernels have at most `most` stages each. The schedules of the
+        way that wins are proved; one that is not is left out, and the rest compared again. Raises CatdiagError for
+        sizes that are missing.
+        """
+        count = len(self.row.stages)
+        limit = count if kernels is None else min(kernels, count)
+        while True:
+            costs = {span: self.kernel(*span).least(sizes, capacity) for span in spans(count, self.most)}
+            table: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
+            for used in range(1, limit + 1):
+                row: dict[int, tuple[int, tuple[int, ...]]] = {}
+                for (start, end), found in costs.items():
+                    if found is None or start not in table[used - 1]:
+                        continue
+                    before, cuts = table[used - 1][start]
+                    option = (before + found[0].transfers, (*cuts, start))
+                    row[end] = min(row.get(end, option), option)
+                table.append(row)
+            whole = {used: row[count] for used, row in enumerate(table) if count in row and used}
+            if not whole:
+                return Verdict(None, None, (), (), {}, True)
+            total, starts = min(whole.values(), key=lambda v: (v[0], len(v[1])))
+            spans_won = list(zip(starts, (*starts[1:], count), strict=True))
+            won = [c for s in spans_won if (c := costs[s]) is not None]
+            if self._proved(spans_won, [schedule for _, schedule in won]):
+                break
+        by_kernels = {used: (cost, self.cut(c for c in cuts if c)) for used, (cost, cuts) in whole.items()}
+        return Verdict(
+            way=self.cut(c for c in starts if c),
+            transfers=total,
+            tiles=tuple(found.tiles for found, _ in won),
+            schedules=tuple(schedule for _, schedule in won),
+            by_kernels=by_kernels,
+            exhaustive=all(found[0].exhaustive for found in costs.values() if found is not None),
+        )
+
+    def _proved(self, won: Sequence[tuple[int, int]], schedules: Sequence[Schedule]) -> bool:
+        """Whether the schedules are proved as they were measured; those that are not are left out."""
+        good = True
+        for span, schedule in zip(won, schedules, strict=True):
+            try:
+                same = schedule.io.transfers == schedule.estimate.transfers
+                good = good and same and schedule.io.memory == schedule.estimate.memory
+                if not same or schedule.io.memory != schedule.estimate.memory:
+                    schedule.__dict__["estimate"] = schedule.io
+            except _REFUSED:
+                self.kernel(*span).drop(schedule)
+                good = False
+        return good
+
+    def __str__(self) -> str:
+        stages = len(self.row.stages)
+        title = self.diagram.title or "the diagram"
+        lines = [f"{title}: {stages} stage{'s' if stages > 1 else ''}, {1 << (stages - 1)} ways to cut them"]
+        shown = [self.fused, *([self.rival] if self.rival is not None else []), *([self.unfused] if stages > 2 else [])]
+        lines += [f"  {way}" for way in shown]
+        for other in shown[1:]:
+            if shown[0].leading is not None and other.leading is not None:
+                lines.append(f"  against saving {', '.join(other.saved)}: {self.crossover(second=other)}")
+        return "\n".join(lines)
+
+
+def fusions(diagram: Diagram, *, opened: bool = False, most: int = 10, **options: Any) -> Fusions:
+    """The ways to cut a diagram into kernels; `opened` takes named boxes apart; kernels have `most` stages at most.
+
+    The options are those of `catdiag.cost.io.io` (`dtype`, `stages`). Raises CatdiagError for a diagram that is derived
+    already (with loops or groups), and for one that does nothing.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("t d, d f, f o -> t o", name="two")(
+    ...     lambda X, U, W: cd.einsum("t f, f o -> t o", cd.einsum("t d, d f -> t f", X, U), W))
+    >>> choice = f.fusions()
+    >>> [way.saved for way in choice.ways()]
+    [(), ('einsum [t f]',)]
+    >>> choice.best({"t": 512, "d": 16, "f": 64, "o": 16}, 2048).way.saved
+    ()
+    """
+    flat = inline(diagram)
+    if any(box.op.__class__.__name__ in ("Fold", "Group") for box in flat.boxes):
+        raise CatdiagError("the diagram runs in loops or groups already: ask for its fusions before it is derived")
+    if options.get("accumulators", "level") != "level":
+        raise CatdiagError("fusions compares ways under one capacity: expected accumulators='level'")
+    if isinstance(options.get("dtype"), Mapping):
+        raise CatdiagError("fusions takes one dtype for all arrays that are saved: expected a name such as 'bf16'")
+    row = Row(diagram, opened)
+    if not row.stages:
+        raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to cut")
+    return Fusions(diagram, row, dict(options), most)

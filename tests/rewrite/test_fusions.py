@@ -1,0 +1,167 @@
+"""Fused or unfused: the ways to cut a diagram into kernels, their costs, and where one begins to win."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import pytest
+import sympy
+
+import catdiag as cd
+from catdiag.cost.least import least, tile_sizes
+from catdiag.rewrite.fusions import Fusions
+
+d, q, x, t, f, o, M = (sympy.Symbol(n, positive=True, integer=n != "M") for n in ("d", "q", "x", "t", "f", "o", "M"))
+
+
+@pytest.fixture(scope="module")
+def scores() -> Fusions:
+    return cd.library.get("attention").fusions()
+
+
+@pytest.fixture(scope="module")
+def layers() -> Fusions:
+    return cd.library.get("mlp").fusions()
+
+
+def same(left: sympy.Expr, right: sympy.Expr) -> bool:
+    names = {s: sympy.Symbol(s.name, positive=True) for e in (left, right) for s in e.free_symbols}
+    return bool(sympy.simplify((left - right).subs(names)) == 0)
+
+
+def test_each_way_is_the_sum_of_its_kernels(scores: Fusions) -> None:
+    assert [len(w.kernels) for w in scores.ways()] == [1, 2, 2, 3]
+    assert same(scores.fused.leading, 2 * d * q + 4 * d**2 * q * x / M)
+    # A product of matrices a b c moves 2abc/√M + ac; the softmax reads and writes its rows once.
+    products = 4 * d * q * x / sympy.sqrt(M) + d * q
+    assert scores.rival is not None and same(scores.rival.leading, products + q * x)
+    assert same(scores.unfused.leading, products + 3 * q * x)
+    assert any(str(c) == "M >= x" for c in scores.unfused.conditions)
+
+
+def test_the_crossover_with_one_and_three_passes(scores: Fusions) -> None:
+    for way, passes in ((scores.rival, 1), (scores.unfused, 3)):
+        found = scores.crossover(second=way)
+        assert found.proved and found.signs == (1, -1)
+        assert same(found.roots[0], 2 * d * (sympy.sqrt(1 + passes) - 1) / passes)
+    short = scores.crossover(long=False)
+    assert short.proved and short.conditions, "short axes count, and a condition says which"
+
+
+def test_a_fused_layer_wins_where_the_model_is_narrow(layers: Fusions) -> None:
+    assert same(layers.fused.leading, t * (d + o) + t * f * (d + o) ** 2 / M)
+    found = layers.crossover()
+    assert found.proved
+    assert same(found.roots[0], (sympy.sqrt(2) - 1) * (d + o))
+    assert layers.saving("relu [t f]") == layers.rival
+    with pytest.raises(cd.NotFusable, match="they save"):
+        layers.saving("Q")
+
+
+def test_the_crossover_holds_for_integer_tiles(scores: Fusions) -> None:
+    sizes = {"q": 2048, "x": 2048, "d": 48}
+    [(low, high)] = scores.crossover().at(sizes)
+    assert float(low) == pytest.approx(4 * 48**2 * (2**0.5 - 1) ** 2) and low <= high
+    # Statistics and blocks of one take some room, more of it where little is there.
+    assert len(scores.best(sizes, int(low * 7 / 10)).way.kernels) == 2
+    assert len(scores.best(sizes, int(high * 2)).way.kernels) == 1
+
+
+def test_dynamic_programming_finds_what_trying_all_ways_does(scores: Fusions, layers: Fusions) -> None:
+    for choice, sizes in ((scores, {"q": 60, "x": 90, "d": 16}), (layers, {"t": 90, "d": 10, "f": 40, "o": 7})):
+        for room in (5, 60, 200, 900, 4000):
+            verdict = choice.best(sizes, room)
+            totals = []
+            for way in choice.ways():
+                parts = [k.least(sizes, room) for k in way.kernels]
+                if None not in parts:
+                    totals.append(sum(p[0].transfers for p in parts if p))
+            assert verdict.transfers == (min(totals) if totals else None)
+            if verdict.way is None:
+                assert str(verdict) == "no way fits"
+                continue
+            assert verdict.exhaustive
+            for schedule, tiles in zip(verdict.schedules, verdict.tiles, strict=True):
+                assert schedule.derivation is None or schedule.derivation.theorem
+                given = {**sizes, **tiles, **dict.fromkeys(map(str, schedule.io.streams), 1)}
+                held = schedule.io.memory
+                assert held.subs({s: given[s.name] for s in held.free_symbols}) <= room
+
+
+def test_the_best_tiles_are_those_of_brute_force() -> None:
+    io = cd.library.get("matmul").stream("b").group("a c").io()
+    sizes = {"a": 12, "b": 9, "c": 15}
+    for room in (3, 20, 60, 400):
+        found = least(io, sizes, room)
+        fits = []
+        for g in range(1, 13):
+            for h in range(1, 16):
+                if g * h + g + h <= room:
+                    fits.append(12 * 9 * -(-15 // h) + 9 * 15 * -(-12 // g) + 12 * 15)
+        assert (None if found is None else found.transfers) == (min(fits) if fits else None)
+    for size in range(1, 40):
+        counts = {-(-size // g) for g in range(1, size + 1)}
+        assert {min(g for g in range(1, size + 1) if -(-size // g) == k) for k in counts} <= set(tile_sizes(size))
+
+
+def test_the_leading_order_is_never_above_integer_tiles(scores: Fusions, layers: Fusions) -> None:
+    for choice, sizes in ((scores, {"q": 64, "x": 128, "d": 8}), (layers, {"t": 128, "d": 6, "f": 64, "o": 6})):
+        for way in choice.ways():
+            if way.leading is None:
+                continue
+            for room in (300, 800):
+                parts = [k.least(sizes, room) for k in way.kernels]
+                chosen = [least(s.io, sizes, room) for s in way.schedules if s is not None]
+                if None not in parts and None not in chosen:
+                    bound = way.leading.subs({**{s: sizes[s.name] for s in way.leading.free_symbols if s.name in sizes},
+                                              choice.capacity: room})  # fmt: skip
+                    assert float(bound) <= sum(c.transfers for c in chosen if c) + 1e-6
+
+
+def test_bytes_and_opened_boxes() -> None:
+    choice = cd.library.get("softmax_contraction").fusions(opened=True)
+    assert len(choice.row.stages) == 5 and len(choice.ways()) == 16
+    assert choice.ways(2)[0].saved == ("max[x] [q]",)
+    sizes = {"t": 64, "d": 8, "f": 32, "o": 8}
+    parts = {kind: cd.library.get("mlp").fusions(dtype=kind).kernel(0, 1) for kind in ("bf16", "fp32")}
+    found = {kind: kernel.least(sizes, 1 << 20) for kind, kernel in parts.items()}
+    assert [found[k][0].transfers for k in ("bf16", "fp32")] == [k * (64 * 8 + 8 * 32 + 64 * 32) for k in (2, 4)]
+
+
+def test_pieces_compose_to_the_whole() -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    for name in ("attention", "gated_mlp", "linear_cross_entropy"):
+        whole = cd.library.get(name)
+        choice = whole.fusions()
+        sizes = {a.name: k + 3 for k, a in enumerate({a.name: a for ty in whole.dom for a in ty.axes}.values())}
+        shapes = [tuple(sizes[a.name] for a in ty.axes) for ty in whole.dom]
+        arrays = [
+            rng.integers(0, 2, s) if ty.element == "int" else rng.normal(size=s)
+            for s, ty in zip(shapes, whole.dom, strict=True)
+        ]
+        expected = whole(*arrays)
+        count = len(choice.row.stages)
+        for n in range(count):
+            for cuts in combinations(range(1, count), n):
+                known = dict(zip((choice.row.names[w] for w in range(len(arrays))), arrays, strict=True))
+                ends = [0, *cuts, count]
+                for a, b in pairwise(ends):
+                    piece = choice.row.piece(a, b)
+                    made = piece(*(known[name] for name in piece.input_names))
+                    if b == count:
+                        np.testing.assert_allclose(made, expected, rtol=1e-12)
+                    else:
+                        new = [w for w in choice.row.crossing(b) if choice.row.names[w] not in known]
+                        outs = made if isinstance(made, tuple) else (made,)
+                        known.update(zip((choice.row.names[w] for w in new), outs, strict=True))
+
+
+def test_what_is_derived_already_or_does_nothing_is_refused() -> None:
+    with pytest.raises(cd.CatdiagError, match="before it is derived"):
+        cd.library.get("dot").stream("x").diagram.fusions()
+    with pytest.raises(cd.CatdiagError, match="nothing to cut"):
+        cd.algorithm("x")(lambda a: a).fusions()
+    with pytest.raises(cd.CatdiagError, match="one dtype"):
+        cd.library.get("dot").fusions(dtype={"a": "bf16"})
