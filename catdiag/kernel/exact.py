@@ -232,7 +232,8 @@ def _times(args: Sequence[Number]) -> Number:
     low = high = Fraction(1)
     for x in reals:
         ends = (low * x[0], low * x[1], high * x[0], high * x[1])
-        low, high = min(ends), max(ends)
+        # Rounded on the way: what gets too long is given up before it has taken its time.
+        low, high = _rounded((min(ends), max(ends))) or _ZERO
     return low, high
 
 

@@ -12,6 +12,7 @@ from kernel_oracle import BOTTOM, Unclear, World, value
 from kernel_terms import ARRAYS, POOL_OF, Maker
 
 import catdiag as cd
+from catdiag.kernel import exact
 from catdiag.kernel.check import Checker
 from catdiag.kernel.defined import Obligation
 from catdiag.kernel.exact import Unknown, _At, met, satisfied
@@ -117,7 +118,8 @@ CASES: dict[str, tuple[Obligation, list[str], bool]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_obligation(name: str) -> None:
+def test_an_obligation(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "_WORK", 3_000)
     obligation, elements, holds = CASES[name]
     witness = {"sizes": {"n": 2}, "arrays": {"A": elements}, "functions": {}}
     inputs = [{"name": "A", "axes": [["x", "n"]], "element": "real"}]
