@@ -15,17 +15,18 @@ stream blocks, the two-tile form and the absorbing of tiles are derived here.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import sympy
 from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
+from catdiag.cost.closed import by_root, by_shift, by_weights, exponents_of, nothing_left
 from catdiag.cost.posynomial import (
     Absorb,
     Certificate,
@@ -38,24 +39,22 @@ from catdiag.cost.posynomial import (
     Problem,
     Shifted,
     Term,
-    Tiles,
-    Weights,
     check_certificate,
     collect,
-    combination,
     dominates,
     echelon,
-    number,
     posynomial,
     power,
     powers,
     reduce,
     requirements,
-    settled,
     times,
-    two_tiles,
 )
 from catdiag.cost.powerform import PowerForm, power_form
+from catdiag.cost.stationary import Program
+
+if TYPE_CHECKING:
+    from catdiag.cost.regimes import Regimes
 
 __all__ = ["Optimum", "branches", "check_certificate", "leading_order", "minimise"]
 
@@ -85,6 +84,31 @@ class Optimum:
     certificate: Certificate | None
     leading_certificate: Certificate | None
     reason: str = ""
+    program: Program | None = field(default=None, repr=False, compare=False)
+    leading_program: Program | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def regimes(self) -> Regimes:
+        """Which constraints bind, and the exact optimum where they do, each with a certificate: tiles inside their
+        range, at their axis (everything may fit: then what is left is compulsory), or at one; and the least memory
+        below which nothing fits. Found when first asked for."""
+        return _regimes(self.program)
+
+    @cached_property
+    def leading_regimes(self) -> Regimes:
+        """The regimes of the leading order: that of the memory, with tiles still between one and their axes."""
+        return _regimes(self.leading_program)
+
+    @property
+    def piecewise(self) -> Expr:
+        """The exact optimum as a `Piecewise` over `regimes`, in the capacity and the sizes: infinite where nothing
+        fits, and `nan` where no closed form is known."""
+        return self.regimes.piecewise
+
+    @property
+    def leading_piecewise(self) -> Expr:
+        """The leading order as a `Piecewise` over `leading_regimes`."""
+        return self.leading_regimes.piecewise
 
     @property
     def power_form(self) -> PowerForm:
@@ -116,9 +140,17 @@ class Optimum:
         return "\n".join(lines + ([self.reason] if self.reason else []))
 
 
+def _regimes(program: Program | None) -> Regimes:
+    from catdiag.cost.regimes import regimes
+
+    if program is None:
+        raise ValueError("no program was kept to find regimes of: transfers depend on a stream block")
+    return regimes(program)
+
+
 def minimise(
-    transfers: Expr,
-    memory: Expr,
+    transfers: Expr | Sequence[tuple[Expr, Expr]],
+    memory: Expr | Sequence[tuple[Expr, Expr]],
     groups: Sequence[Symbol],
     streams: Sequence[Symbol],
     capacity: Expr = CAPACITY,
@@ -131,6 +163,10 @@ def minimise(
     stay as they are in the exact form; `bounds` gives the axis that a tile is at most. Every symbol must be
     declared positive. Raises `ValueError` where the input is of another form.
 
+    Several edges: `transfers` as pairs of a weight (the cost of a unit: one over a bandwidth, say) and what crosses,
+    which are added. Several memories: `memory` as pairs of what is held and its capacity. The bound of a tile may be
+    another tile, which it is cut from. Then there is no single `exact` and `leading` form, but there are `regimes`.
+
     >>> a, b, c, g_a, g_c, s = sympy.symbols("a b c g_a g_c s", positive=True)
     >>> found = minimise(a*b*c/g_c + a*b*c/g_a + a*c, g_a*g_c + g_a*s + s*g_c, [g_a, g_c], [s])
     >>> found.leading
@@ -141,30 +177,73 @@ def minimise(
     {g_a: sqrt(M), g_c: sqrt(M)}
     """
     groups = tuple(dict.fromkeys(groups))
-    transfers, memory, capacity = (sympy.sympify(e) for e in (transfers, memory, capacity))
+    if not isinstance(transfers, Expr | int):
+        transfers = sympy.Add(*(sympy.sympify(weight) * sympy.sympify(moved) for weight, moved in transfers))
+    pairs = [(memory, capacity)] if isinstance(memory, Expr | int) else list(memory)
+    transfers, capacity = sympy.sympify(transfers), sympy.sympify(pairs[0][1] if pairs else capacity)
+    held = [(sympy.sympify(amount), sympy.sympify(limit)) for amount, limit in pairs]
     limits = {v: sympy.sympify(bound) for v, bound in bounds.items()}
-    given = (transfers, memory, capacity, *limits.values(), *groups, *streams)
+    _checked(transfers, held, groups, streams, limits)
+    inner = {v: bound for v, bound in limits.items() if bound.free_symbols & set(groups)}
+    limits = {v: bound for v, bound in limits.items() if v not in inner}
+    cost = posynomial(transfers, groups)
+    resident = [(posynomial(branch, groups), limit) for amount, limit in held for branch in branches(amount)]
+    nested = [(posynomial(v / bound, groups), sympy.S.One) for v, bound in inner.items()]
+    stated, range_of = tuple(limits.items()), tuple((v, limits.get(v)) for v in groups)
+    whole = Program(cost, (*resident, *nested), range_of)
+    moving = transfers.free_symbols & set(streams)
+    if nested or len({limit for _, limit in resident}) > 1:
+        growing = {v for term in cost.varying for v, e in term.powers if e < 0}
+        kept = [(leading_order(p, streams, growing), limit) for p, limit in resident]
+        main = Program(cost, (*((p, limit) for p, limit in kept if p.terms), *nested), range_of)
+        why = "several memories or tiles within tiles: see the regimes"
+        return Optimum(None, None, {}, {}, (), (), None, None, why, whole, None if moving else main)
+    return _one_memory(cost, [p for p, _ in resident], capacity, stated, groups, streams, whole, moving)
+
+
+def _checked(
+    transfers: Expr,
+    held: Sequence[tuple[Expr, Expr]],
+    groups: Sequence[Symbol],
+    streams: Sequence[Symbol],
+    limits: Mapping[Symbol, Expr],
+) -> None:
+    given = (transfers, *(e for pair in held for e in pair), *limits.values(), *groups, *streams)
     for symbol in sorted(set().union(*(e.free_symbols for e in given)), key=str):
         if not symbol.is_positive:
             raise ValueError(f"{symbol} must be declared positive: Symbol({symbol.name!r}, positive=True)")
-    if taken := (capacity.free_symbols | set(streams)) & set(groups):
-        raise ValueError(f"{', '.join(map(str, taken))}: a tile, so neither a stream block nor the capacity")
-    if capacity.free_symbols & (transfers.free_symbols | memory.free_symbols):
-        raise ValueError(f"the capacity {capacity} shares a symbol with transfers or memory: rename one")
+    amounts = transfers.free_symbols.union(*(amount.free_symbols for amount, _ in held))
+    for _, capacity in held:
+        if taken := (capacity.free_symbols | set(streams)) & set(groups):
+            raise ValueError(f"{', '.join(map(str, taken))}: a tile, so neither a stream block nor the capacity")
+        if capacity.free_symbols & amounts:
+            raise ValueError(f"the capacity {capacity} shares a symbol with transfers or memory: rename one")
     if unknown := set(limits) - set(groups):
         raise ValueError(f"bounds are for tiles, and {', '.join(map(str, unknown))} is none")
-    cost = posynomial(transfers, groups)
-    resident = tuple(posynomial(branch, groups) for branch in branches(memory))
-    stated = tuple(limits.items())
-    exact, why = _attempt(Problem(cost, resident, capacity, stated), groups)
+
+
+def _one_memory(
+    cost: Posynomial,
+    resident: Sequence[Posynomial],
+    capacity: Expr,
+    stated: tuple[tuple[Symbol, Expr], ...],
+    groups: Sequence[Symbol],
+    streams: Sequence[Symbol],
+    whole: Program,
+    moving: Collection[Symbol],
+) -> Optimum:
+    """The forms where tiles are inside their range, exact and at leading order."""
+    exact, why = _attempt(Problem(cost, tuple(resident), capacity, stated), groups)
     reasons = [f"no exact form: {why}"] if exact is None else []
     leading: Certificate | None = None
-    if moving := transfers.free_symbols & set(streams):
+    main: Program | None = None
+    if moving:
         why = f"transfers depend on the stream block {', '.join(map(str, moving))}"
     else:
         growing = {v for term in cost.varying for v, e in term.powers if e < 0}
         while True:
             kept = tuple(p for p in (leading_order(p, streams, growing) for p in resident) if p.terms)
+            main = replace(whole, memory=tuple((p, capacity) for p in kept))
             leading, why = _attempt(Problem(cost, kept or (Posynomial(()),), capacity, stated), groups)
             # A tile found to be one does not grow, so that terms may not be dropped on its account.
             steps = leading.reductions if leading else ()
@@ -183,6 +262,8 @@ def minimise(
         certificate=exact or leading,
         leading_certificate=leading,
         reason="; ".join(reasons),
+        program=whole,
+        leading_program=main,
     )
 
 
@@ -305,7 +386,7 @@ def _solve(problem: Problem, whole: Problem, steps: _Steps, groups: Sequence[Sym
         # Name the room for tiles: known to be positive, roots of its powers simplify.
         room, constant = sympy.Dummy(positive=True), limiting[0].constant
         given, restore = replace(problem, capacity=room + constant), {room: problem.capacity - constant}
-    for attempt in (_constant, _by_weights, _by_root, _by_shift):
+    for attempt in (nothing_left, by_weights, by_root, by_shift):
         found = attempt(given, groups)
         if found is not None:
             value, tiles, proof = found
@@ -322,7 +403,7 @@ def _solve(problem: Problem, whole: Problem, steps: _Steps, groups: Sequence[Sym
         if not isinstance(further := then(fold), str):
             return further
     terms = len(problem.transfers.varying) + len(problem.memory[0].varying)
-    rank = len(echelon(_exponents(problem, groups))[1])
+    rank = len(echelon(exponents_of(problem, groups))[1])
     return f"degree of difficulty {terms - rank - 1}, not of a form with a closed form"
 
 
@@ -350,123 +431,3 @@ def _absorptions(problem: Problem, groups: Sequence[Symbol]) -> Iterator[Absorb]
         ratios = [e.get(v, Fraction(0)) / e[u] for e in falling if u in e]
         if ratios and _sound(problem, step := Absorb(v, powers({u: max(ratios)}))):
             yield step
-
-
-def _exponents(problem: Problem, groups: Sequence[Symbol]) -> list[list[Fraction]]:
-    """One row for each varying term, transfers first."""
-    terms = [*problem.transfers.varying, *(t for b in problem.memory for t in b.varying)]
-    return [[t.exponents.get(v, Fraction(0)) for v in groups] for t in terms]
-
-
-_Found: TypeAlias = tuple[Expr, Tiles, Weights | Monotone | Shifted | None]
-
-
-def _constant(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
-    """Nothing left to choose."""
-    return None if problem.transfers.varying else (problem.transfers.constant, (), None)
-
-
-def _by_weights(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
-    """Zero degree of difficulty: weights from one linear system, tiles from the share of each term.
-
-    Reducing `[exponents | identity]` gives the monomials of tiles that are determined, and each as a
-    product of terms whose values at the optimum are known.
-    """
-    if len(problem.memory) != 1:
-        return None
-    costs, resident = problem.transfers.varying, problem.memory[0].varying
-    exponents = _exponents(problem, groups)
-    count, zero, one = len(exponents), Fraction(0), Fraction(1)
-    system = [[row[i] for row in exponents] + [zero] for i in range(len(groups))]
-    solved, pivots = echelon([[one] * len(costs) + [zero] * len(resident) + [one], *system])
-    if pivots != list(range(count)):
-        return None
-    weights = [row[-1] for row in solved[:count]]
-    if any(w <= 0 for w in weights):
-        return None
-    proof = Weights(tuple(weights[: len(costs)]), tuple(weights[len(costs) :]))
-    room = problem.capacity - problem.memory[0].constant
-    shares = [room * number(w / proof.multiplier) / t.coefficient for w, t in zip(proof.memory, resident)]
-    factors = [power(t.coefficient / number(w), w) for t, w in zip(costs, proof.transfers)]
-    factors += [power(1 / share, w) for share, w in zip(shares, proof.memory)]
-    varying = sympy.Mul(*factors)
-    shares = [varying * number(w) / t.coefficient for w, t in zip(proof.transfers, costs)] + shares
-    # Memory first: its shares are the simpler expressions.
-    order = [*range(len(costs), count), *range(len(costs))]
-    rows, leads = echelon([exponents[i] + [one if i == j else zero for j in order] for i in order])
-    tiles = []
-    for row, lead in zip(rows, leads):
-        if lead < len(groups):
-            key = powers(dict(zip(groups, row)))
-            parts = (power(shares[i], e) for i, e in zip(order, row[len(groups) :]) if e)
-            tiles.append((key, sympy.Mul(*parts)))
-    return problem.transfers.constant + varying, tuple(tiles), proof
-
-
-def _by_root(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
-    """One monomial `x`, memory linear in a power of `x` or quadratic in one, in each branch."""
-    limiting = [b for b in problem.memory if b.varying]
-    if not limiting:
-        return None
-    first = limiting[0].varying[0].powers
-    shared = math.gcd(*(e.numerator for _, e in first))
-    first = times((first, Fraction(math.lcm(*(e.denominator for _, e in first)), shared)))
-    roots, values = [], []
-    for branch in limiting:
-        found = [combination([first], t.powers) for t in branch.varying]
-        if any(f is None or f[0] <= 0 for f in found):
-            return None
-        by_degree = {f[0]: t.coefficient for f, t in zip(found, branch.varying) if f is not None}
-        low, room = min(by_degree), problem.capacity - branch.constant
-        if len(by_degree) == 1:
-            unit = room / by_degree[low]
-        elif set(by_degree) == {low, 2 * low}:
-            alpha, beta = by_degree[2 * low], by_degree[low]
-            unit = 2 * room / (beta + sympy.sqrt(sympy.factor(beta**2 + 4 * alpha * room)))
-        else:
-            return None
-        roots.append(power(unit, 1 / low))
-        values.append(value := sympy.Integer(0))
-        for term in problem.transfers.terms:
-            step = combination([first], term.powers)
-            if step is None or step[0] > 0:
-                return None
-            value += term.coefficient * power(unit, step[0] / low)
-        values[-1] = value
-    proof = Monotone(first, tuple(roots), tuple(values))
-    return sympy.Max(*values), ((first, sympy.Min(*roots)),), proof
-
-
-def _by_shift(problem: Problem, groups: Sequence[Symbol]) -> _Found | None:
-    """Two tiles, or two independent monomials of tiles, and their product."""
-    falling = [times((t.powers, -1)) for t in problem.transfers.varying]
-    for x, y in itertools.combinations(falling, 2):
-        try:
-            a, b, c, alpha, beta, gamma, room = two_tiles(problem, x, y)
-        except CertificateError:
-            continue
-        floor = alpha * room + beta * gamma
-        root = _square_root(a * b * floor)
-        bound = sympy.factor_terms(c * alpha + a * beta + b * gamma + 2 * root) / room
-        # The sizes at U = root/A', V = root/B', where U = S/x - beta and V = S/y - gamma.
-        tiles = (
-            (x, room / (beta + _square_root(floor * b / a))),
-            (y, room / (gamma + _square_root(floor * a / b))),
-        )
-        return problem.transfers.constant + bound, settled(tiles), Shifted(x, y, root)
-    return None
-
-
-def _square_root(expression: Expr) -> Expr:
-    """A square root with squares taken out. Sympy would write `Abs` for a factor of unknown sign; here the
-    sign is settled by the conditions, as only the positive root gives tiles of at least one."""
-    result = sympy.Integer(1)
-    for side, sign in zip(sympy.fraction(sympy.together(expression)), (1, -1)):
-        constant, factors = sympy.factor_list(side)
-        result *= sympy.sqrt(constant) ** sign
-        under = sympy.Integer(1)
-        for factor, count in factors:
-            result *= factor ** (sign * (count // 2))
-            under *= factor ** (count % 2)
-        result *= sympy.sqrt(under) ** sign
-    return result

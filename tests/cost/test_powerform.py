@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Rational, Symbol, sqrt
 
-import catdiag as cd
 from catdiag.cost.optimum import minimise
 from catdiag.cost.powerform import PowerForm, power_form
 
@@ -18,14 +17,15 @@ a, b, c, d, q, s, x, M, w = sympy.symbols("a b c d q s x M w", positive=True)
 g_a, g_c, g_q, g_i, g_j, g_k = sympy.symbols("g_a g_c g_q g_i g_j g_k", positive=True)
 
 
-def test_matmul_and_attention_of_the_library() -> None:
-    matmul = cd.library.get("matmul").stream("b").group("a c").io().optimum().power_form
-    assert [beta for _, beta in matmul.terms] == [0, Fraction(1, 2)]
-    flash = cd.library.get("attention").stream("x").group("q").io().optimum().power_form
-    names = {str(v): v for v in flash.expr.free_symbols}
-    assert flash.exact
-    assert sympy.expand(flash.coefficient(1) - 4 * names["x"] * names["q"] * names["d"] ** 2) == 0
-    assert flash.coefficient(2) == 0
+def test_forms_of_optima() -> None:
+    tiled = minimise(a * b * c / g_c + a * b * c / g_a + a * c, g_a * g_c + g_a * s + s * g_c, [g_a, g_c], [s])
+    assert [beta for _, beta in tiled.power_form.terms] == [0, Fraction(1, 2)]
+    rows = minimise(2 * d * q + 2 * d * q * x / g_q, 2 * d * g_q + 2 * d * s + 3 * g_q, [g_q], [s]).power_form
+    assert rows.exact
+    assert rows.coefficient(1) == 4 * x * q * d**2
+    assert rows.coefficient(2) == 0
+    cubes = minimise(a * (1 / (g_i * g_j) + 1 / (g_j * g_k) + 1 / (g_i * g_k)), g_i * g_j * g_k, [g_i, g_j, g_k], [])
+    assert cubes.power_form == PowerForm(((3 * a, Fraction(2, 3)),), M)
 
 
 def test_quantisation_is_the_power_one_more() -> None:
