@@ -18,11 +18,12 @@ from itertools import count as count_from
 from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.amounts import Amount
 from catdiag.cost.live import Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
+from catdiag.cost.phases import Phases, part
 from catdiag.cost.places import Places, two
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
 from catdiag.partial import Parted, is_split, two_kernels
-from catdiag.types import BYTES, ArrayType, Ty
+from catdiag.types import BYTES, ArrayType
 
 Dtype = str | Mapping[str, str] | None
 
@@ -118,16 +119,18 @@ def measure(
         kernel = outer.group(boxes[0], node) if isinstance(node.box.op, Group) else outer.run(boxes)
         body, wires, kernel_widths, made = kernel
         made.moments = {name: [] for name in held.names}
-        walk = Walk(made, kernel_widths, held)
-        saved = walk.kernel_body(body, wires)
+        if not held.phased:
+            saved = Walk(made, kernel_widths, held).kernel_body(body, wires)
+            loads = [
+                Transfer(b.name, "load", amount.times(b.width * b.loads), again, _role(b), held.path(_role(b)))
+                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                if b is not None and b.loads
+            ]
+        else:
+            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held).run()
         made.transfers = [
             replace(t, role=saved[k], path=held.path(saved[k]))
             for t, k in zip(made.transfers, outer.leaving, strict=True)
-        ]
-        loads = [
-            Transfer(b.name, "load", amount.times(b.width * b.loads), again, _role(b), held.path(_role(b)))
-            for b, (amount, again) in zip(wires, outer.incoming, strict=True)
-            if b is not None and b.loads
         ]
         made.transfers[:0] = loads
         made.order = describe(body)
@@ -235,35 +238,15 @@ class _Outer:
 
     def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
         """Consecutive boxes as a kernel: one group of everything."""
-        inside = {self.first[p] + k for p in places for k in range(len(self.graph.nodes[p].box.cod))}
-        outside: dict[int, int] = {}
-        for p in places:
-            for w in self.graph.nodes[p].inputs:
-                source = w if self.free[w] else self.root[w]
-                if source not in inside:
-                    outside.setdefault(source, len(outside))
-        dom = Ty(*(self.types[w] for w in outside))
-        local: dict[int, int] = dict(outside)
-        nodes: list[Node] = []
-        count = len(outside)
-        for p in places:
-            node = self.graph.nodes[p]
-            for w in node.inputs:
-                if w not in local:  # a view made before this kernel, or between its boxes
-                    local[w] = local[self.root[w]]
-            nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
-            for k in range(len(node.box.cod)):
-                local[self.first[p] + k] = count + k
-            count += len(node.box.cod)
+        body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
         kernel = Kernel({})
-        ends = [w for w in sorted(inside) if w in self.crossing]
         for w in ends:
             amount = Amount.elements(self.types[w].axes).times(self.width(w))
             kernel.transfers.append(Transfer(self.names[w], "save", amount, ()))
         self.leaving = list(range(len(ends)))
-        self.incoming = [(Amount.elements(ty.axes), ()) for ty in dom]
+        self.incoming = [(Amount.elements(ty.axes), ()) for ty in body.dom]
         wires = [self._operand(w, self.types[w]) for w in outside]
-        return Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), wires, self.widths, kernel
+        return body, wires, self.widths, kernel
 
 
 def _read_once(graph: Graph, kept: list[int]) -> Graph:

@@ -43,7 +43,7 @@ from catdiag.cost.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.io import Resident, frontier, order_of, peak_of, told_of
 from catdiag.cost.kernels import Account, Dtype, measure
 from catdiag.cost.levelled import EdgeIO, LevelsIO
-from catdiag.cost.live import Kernel, Transfer
+from catdiag.cost.live import Kernel, Loop, Transfer
 from catdiag.cost.nested import pieces, summed
 from catdiag.cost.places import Places, check_stages
 from catdiag.errors import CatdiagError
@@ -145,12 +145,14 @@ def _places(names: Sequence[str], placement: Mapping[str, Names], stages: int | 
             raise CatdiagError(
                 f"stages names {name!r}: expected levels that streamed arrays pass, {', '.join(streamed)}"
             )
-    places = Places(
-        fast, held("operand", fast), streamed, home("state"), home("temporary"), held("output", ()), buffers
-    )
-    if places.state != fast[-1]:
-        raise CatdiagError(f"states at {places.state}, above {fast[-1]}, are not counted")
-    return places
+    state, temporary = home("state"), home("temporary")
+    if state != fast[-1] and temporary != fast[-1]:
+        raise CatdiagError(
+            f"placement has states at {state} and temporaries at {temporary}: where the states are above {fast[-1]}, "
+            f"temporaries are expected there"
+        )
+    phased = state != fast[-1]
+    return Places(fast, held("operand", fast), streamed, state, temporary, held("output", ()), buffers, phased)
 
 
 def level_symbol(base: str, level: int, taken: Collection[str] = ()) -> str:
@@ -229,7 +231,8 @@ class _Count:
         for tile in transfer.again:
             whole, found = kernel.tiles[tile].expr(), self.cuts(tile, place)
             exact = exact * pieces(whole, found)
-            relaxed = relaxed * (whole / found[-1] if found else 1)
+            if found:
+                relaxed = relaxed * whole / found[-1]
         return self.told(exact), self.told(relaxed)
 
     def edges(self) -> dict[tuple[str, str], EdgeIO]:
@@ -240,18 +243,43 @@ class _Count:
         edges = {ends: EdgeIO(*ends) for ends in pairwise(names)}
         for kernel in self.account.kernels:
             for moved in kernel.transfers:
-                path = (names[0], *moved.path[1:])
+                path = [name or names[0] for name in moved.path]
+                self._check(moved, kernel, path)
                 for ends in pairwise(path):
-                    exact, relaxed = self.moved(moved, kernel, ends[1] if moved.direction == "load" else path[-1])
+                    straight = moved.direction == "save" and moved.turn is None
+                    exact, relaxed = self.moved(moved, kernel, path[-1] if straight else ends[1])
+                    if moved.turn is not None:
+                        turns, about = self.turns(moved.turn, names[names.index(ends[1]) - 1])
+                        exact, relaxed = exact * turns, relaxed * about
                     edge = edges.get(ends) or EdgeIO(*ends)
                     edges[ends] = edge.carrying(moved.array, moved.direction, exact, sympy.expand(relaxed))
         return edges
+
+    def turns(self, loop: Loop, place: str) -> tuple[Expr, Expr]:
+        """How many blocks a level cuts a loop's axis in: exactly, and without rounding."""
+        block, whole = loop
+        found = self.cuts(block, place)
+        return self.told(pieces(whole.expr(), found)), self.told(whole.expr() / found[-1])
+
+    def _check(self, moved: Transfer, kernel: Kernel, path: Sequence[str]) -> None:
+        if moved.role != "state":
+            return
+        for tile in moved.again:
+            place = next((p for p in path[1:] if tile in self.symbols[p]), None)
+            if place is not None:
+                raise CatdiagError(
+                    f"the state {moved.array} lacks axis {kernel.axes[tile]!r}, which {place} cuts: its pieces would "
+                    f"update it one after the other; keep states at {self.places.names[-1]}, or cut the axis above "
+                    f"{place} only, with within="
+                )
 
     def children(self, place: str) -> Expr:
         """How many pieces of a level run side by side within one of the level above."""
         import sympy
 
         number = self.places.names.index(place)
+        if number > self.places.names.index(self.places.state):
+            return sympy.S.One
         found: dict[Expr, None] = {}
         for kernel in self.account.kernels:
             total = sympy.S.One

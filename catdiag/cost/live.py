@@ -239,6 +239,22 @@ def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
     return Lives(root, last, into)
 
 
+def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[Buffer | None]) -> list[bool]:
+    """For each input of a kernel, whether only loops read it, along their axis."""
+    streamed = [b is not None for b in wires]
+    for node in graph.nodes:
+        if is_view(node.box):
+            continue
+        for k, w in enumerate(node.inputs):
+            op = node.box.op
+            if root[w] < len(wires) and not (isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None):
+                streamed[root[w]] = False
+    for w in graph.outputs:
+        if root[w] < len(wires):
+            streamed[root[w]] = False
+    return streamed
+
+
 def chain(graph: Graph, found: Lives, states: int) -> int:
     """How often, along the longest path, boxes wait for the result of a reduction or contraction, which other threads
     make. Adding to a state in place does not wait for it; anything else that reads the state does."""
@@ -295,8 +311,8 @@ class Walk:
 
     def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
         """Keeps this moment unless another is at least as heavy at every size."""
-        for place, moments in self.kernel.moments.items():
-            total = self.sums[place]
+        for place in self.places.names:
+            total, moments = self.sums[place], self.kernel.moments[place]
             for buffer in extra:
                 if place in buffer.places:
                     total = total + buffer.at(place)
@@ -317,24 +333,16 @@ class Walk:
 
         Returns what is saved of each output, as `Transfer.role` says it.
         """
-        free = spots(graph, [b is None for b in wires])
-        found = lives(graph, free, 0, False)
-        streamed = [b is not None for b in wires]
-        for node in graph.nodes:
-            if is_view(node.box):
-                continue
-            for k, w in enumerate(node.inputs):
-                w = found.root[w]
-                op = node.box.op
-                if w < len(wires) and not (isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None):
-                    streamed[w] = False
-        for w in graph.outputs:
-            if found.root[w] < len(wires):
-                streamed[found.root[w]] = False
-        for buffer, only in zip(wires, streamed, strict=True):
+        root = lives(graph, spots(graph, [b is None for b in wires]), 0, False).root
+        for buffer, only in zip(wires, only_streamed(graph, root, wires), strict=True):
             if buffer is not None:
                 buffer.streamed_only = only
-        made = self.sequence(graph, wires, found, free, ())
+        return self.body(graph, wires)
+
+    def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
+        """The same where it is known which inputs are only streamed."""
+        free = spots(graph, [b is None for b in wires])
+        made = self.sequence(graph, wires, lives(graph, free, 0, False), free, ())
         for w in graph.outputs:
             buffer = made[w]
             if buffer is not None and not buffer.loaded:

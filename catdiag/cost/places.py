@@ -29,6 +29,8 @@ class Places:
     temporary: str
     output: tuple[str, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
+    phased: bool = False
+    """Whether the places after the states' take their pieces one after the other, loading the states each time."""
 
     def of(self, role: str) -> tuple[str, ...]:
         """The places of what is made on chip: an accumulator, an output or a temporary."""

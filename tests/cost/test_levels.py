@@ -182,3 +182,24 @@ def test_a_graph_that_is_no_chain(derived):
     )
     with pytest.raises(CatdiagError, match="is no chain"):
         levels_io(derived["rows"].diagram, forked)
+
+
+def test_states_above_the_innermost_level_are_loaded_and_saved_for_each_block(derived):
+    found = derived["rows"].io(levels=CHAIN, placement={"state": "SMEM"})
+    assert str(found.edges["HBM", "SMEM"].relaxed) == "2*d*q + 2*d*q*x/g_q"
+    assert str(found.memory["SMEM"]) == "2*d*g_q + 2*d*s_x + 2*g_q"
+    below = found.edges["SMEM", "registers"]
+    moved = {(t.array, t.direction, str(t.exact)) for t in below.traffic if "sum3" in t.array or t.array == "Q"}
+    turns = "d*q*ceiling(x/s_x)"
+    assert moved == {("sum3", "load", turns), ("sum3", "save", turns), ("sum3", "load", "d*q"), ("Q", "load", turns)}
+    assert found.children["registers"] == 1
+
+
+def test_a_state_that_lacks_what_is_cut_below_its_home_is_refused():
+    total = cd.algorithm("x, x e -> e")(lambda W, V: cd.einsum("x, x e -> e", W, V) / cd.sum(W, "x"))
+    streamed = total.stream("x").group("e")
+    with pytest.raises(CatdiagError, match=r"lacks axis 'e', which registers cuts.*keep states at registers"):
+        streamed.io(levels=CHAIN, placement={"state": "SMEM"})
+    assert streamed.io(levels=CHAIN, placement={"state": "SMEM"}, within={"registers": ()}).memory["SMEM"]
+    with pytest.raises(CatdiagError, match="temporaries are expected there"):
+        streamed.io(levels=CHAIN, placement={"state": "SMEM", "temporary": "SMEM"})
