@@ -1,0 +1,449 @@
+"""The memories on chip of the counting machine: boxes run on the pieces of a kernel, which fetch what they read.
+
+The pieces of all levels walk along the stored order side by side, box by box. Those of the last level compute; at each
+level a piece loads what its box reads into its own memory, out of the level above, and frees what nobody will read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from catdiag.boxes import Box, Einsum, Fold, Group, Map
+from catdiag.diagram import inline
+from catdiag.errors import CatdiagError
+from catdiag.run.memories import Cell, Piece, Wire, cut, extent
+from catdiag.run.named import Named
+from catdiag.run.numpy import Runner, filled
+from catdiag.run.outline import Outline, is_view
+from catdiag.run.sizes import local_sizes
+from catdiag.run.widths import Widths
+from catdiag.types import ArrayType, size_value
+
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The levels of memory, 0 the slow one: what passes through which, and how tiles and blocks are cut at each.
+
+    `operand`, `streamed` and `output` are the levels that hold such arrays, in order; `lengths` the tiles and blocks of
+    each level by their symbols, and `stages` the buffers of streamed blocks (both without level 0).
+    """
+
+    names: tuple[str, ...]
+    operand: tuple[int, ...]
+    streamed: tuple[int, ...]
+    output: tuple[int, ...]
+    lengths: tuple[Mapping[str, int], ...]
+    stages: tuple[int, ...]
+
+    @property
+    def last(self) -> int:
+        """The level that computes."""
+        return len(self.names) - 1
+
+    def length(self, level: int, symbol: str, whole: int) -> int:
+        """How long a tile or a block is at a level that cuts `whole`."""
+        return min(self.lengths[level - 1].get(symbol, whole), whole)
+
+    def upper(self, level: int, streamed: bool) -> int:
+        """Where a level on the path of operands, or of streamed arrays, loads from."""
+        return max((k for k in (self.streamed if streamed else self.operand) if k < level), default=0)
+
+
+class Chip:
+    """Runs the boxes of kernels, and counts what crosses each edge."""
+
+    def __init__(self, runner: Runner, chain: Chain, widths: Widths) -> None:
+        self.runner, self.chain, self.widths = runner, chain, widths
+        self.loads: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
+        self.saves: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
+        self.peaks = [0] * len(chain.names)
+        self.children = [1] * len(chain.names)
+        # What the groups at work took from slow memory: for each array and tile of it how much there is of it.
+        self.taken: dict[tuple[Any, ...], int] = {}
+
+    # -- pieces --------------------------------------------------------------------------------------------------
+
+    def piece(self, level: int, wires: dict[int, Wire], sizes: dict[str, int], bounds: dict[str, tuple[int, int]],
+              tiles: Sequence[tuple[str, str]]) -> Piece:  # fmt: skip
+        """A piece of a kernel at a level, with those of the levels below that it is cut into."""
+        piece = Piece(level, sizes, bounds, wires)
+        if level == self.chain.last:
+            return piece
+        for inner in self.tiled(level + 1, bounds, tiles):
+            piece.children.append(self.part(piece, inner, tiles))
+        self.children[level + 1] = max(self.children[level + 1], len(piece.children))
+        return piece
+
+    def tiled(self, level: int, bounds: Mapping[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]) -> list[Any]:
+        """The tiles of a level within a tile of the level above, in launch order: the last axis runs first."""
+        found: list[dict[str, tuple[int, int]]] = [{}]
+        for axis, symbol in tiles:
+            start, stop = bounds[axis]
+            step = self.chain.length(level, symbol, stop - start)
+            found = [{**inner, axis: ends} for inner in found for ends in cut(start, stop, step)]
+        return found
+
+    def part(self, above: Piece, bounds: dict[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]) -> Piece:
+        """The piece at the next level that works on a smaller tile."""
+        wires: dict[int, Wire] = {}
+        cells: dict[Cell, Cell] = {}
+        for w, wire in above.wires.items():
+            value = wire.value
+            for axis, (start, stop) in bounds.items():
+                origin = above.bounds[axis][0]
+                value = value.cut(axis, start - origin, stop - origin)
+            cell = wire.cell
+            inner = cell if cell.spot else cells.setdefault(cell, Cell(cell.name, False, width=cell.width, above=cell))
+            wires[w] = Wire(inner, value)
+        sizes = local_sizes(above.sizes, {a: (s, bounds[a][1] - bounds[a][0]) for a, s in tiles})
+        return self.piece(above.level + 1, wires, sizes, bounds, tiles)
+
+    def finish(self, root: Piece) -> None:
+        """Notes how full the memories of the pieces were."""
+        for piece in root.all():
+            self.peaks[piece.level] = max(self.peaks[piece.level], piece.memory.peak)
+            if piece.memory.held:
+                raise RuntimeError(f"a piece left {piece.memory.held} in memory {self.chain.names[piece.level]}")
+
+    def ended(self, root: Piece) -> None:
+        """A group has ended: what it took from slow memory is known."""
+        self.taken = {}
+
+    def save(self, name: str, amount: int, level: int) -> None:
+        """An array leaves the level where it was made, and crosses every edge above."""
+        for k in range(level):
+            self.saves[k, k + 1][name] += amount
+
+    # -- boxes ---------------------------------------------------------------------------------------------------
+
+    def roles(self, outline: Outline, piece: Piece, copied: bool) -> set[Cell]:
+        """Counts the readers of a piece's arrays, and gives those that only loops along their axis read."""
+        graph, base, wires = outline.graph, outline.base, piece.wires
+        cells = dict.fromkeys(wire.cell for wire in wires.values())
+        along: set[Cell] = set()
+        elsewhere: set[Cell] = set()
+        readers: Counter[Cell] = Counter()
+        for place in outline.places:
+            node = graph.nodes[place]
+            if is_view(node.box):
+                continue
+            for k, w in enumerate(node.inputs):
+                if base[w] in wires or w in wires:
+                    cell = wires[w if w in wires else base[w]].cell
+                    readers[cell] += 1
+                    op = node.box.op
+                    loop = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None
+                    (along if loop else elsewhere).add(cell)
+        for w in graph.outputs if copied or outline.kept else ():
+            if base[w] in wires:
+                readers[wires[base[w]].cell] += outline.kept
+                elsewhere.add(wires[base[w]].cell)
+        for cell in cells:
+            cell.readers = readers[cell]
+            if outline.kept:
+                self.release(piece, cell)
+        streamed = {cell for cell in along - elsewhere if not cell.loaded and not cell.spot}
+        for cell in cells:
+            if not cell.loaded:
+                cell.room = piece.level in (self.chain.streamed if cell in streamed else self.chain.operand)
+        return streamed
+
+    def boxes(self, outline: Outline, crew: Sequence[Piece], copied: bool) -> None:
+        """Runs the boxes of an outline in order, adding their wires; `copied`: inputs that are outputs pass through.
+
+        `crew` are the pieces at work, those of upper levels first.
+        """
+        graph, last = outline.graph, self.chain.last
+        streamed = {piece: self.roles(outline, piece, copied) for piece in crew}
+        lanes = [piece for piece in crew if piece.level == last]
+        inside = {host: place for place in outline.places if (host := outline.host(place)) is not None}
+        waiting = set(inside.values())
+        for place in outline.places:
+            box, inputs = graph.nodes[place].box, graph.nodes[place].inputs
+            if is_view(box):
+                for piece in crew:
+                    if inputs[0] in piece.wires:
+                        seen = piece.wires[inputs[0]]
+                        (value,) = self.runner.box(box, (seen.value,), piece.sizes)
+                        piece.wires[outline.first[place]] = Wire(seen.cell, value)
+                continue
+            if place in waiting:
+                continue
+            if all(outline.spot[w] for w in outline.made(place)) and box.cod:
+                for lane in lanes:
+                    results = self.runner.box(box, tuple(lane.wires[w].read() for w in inputs), lane.sizes)
+                    for w, value in zip(outline.made(place), results, strict=True):
+                        lane.wires[w] = Wire(Cell(spot=True), value)
+                continue
+            if isinstance(box.op, Group):
+                raise CatdiagError(f"{box.name} lies within another loop: the machine runs groups outside of loops")
+            read = list(inputs)
+            made: dict[Piece, list[Wire]] = {}
+            if isinstance(box.op, Fold):
+                made = self.fold(box, box.op, inputs, outline, crew, streamed)
+            else:
+                first = -1
+                if place in inside:
+                    first, source = outline.first[inside[place]], graph.nodes[inside[place]]
+                    read = [*source.inputs, *(w for w in inputs if w != first)]
+                for piece in crew:
+                    for w in read:
+                        self.fetch(piece, w, outline.types[w])
+                for lane in lanes:
+                    if place in inside:
+                        values = tuple(lane.wires[w].read() for w in source.inputs)
+                        (value,) = self.runner.box(source.box, values, lane.sizes)
+                        lane.wires[first] = Wire(Cell(spot=True), value)
+                    made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs])
+            for piece in crew:
+                if piece in made:
+                    for w, wire in zip(outline.made(place), made[piece], strict=True):
+                        wire.cell.readers = outline.reads[w]
+                        piece.wires[w] = wire
+                else:
+                    self.held_above(outline, piece, place)
+                touched = [piece.wires[w].cell for w in read if w in piece.wires]
+                for cell in touched:
+                    cell.readers -= 1
+                touched += [piece.wires[w].cell for w in outline.made(place) if w in piece.wires]
+                for cell in dict.fromkeys(touched):
+                    self.release(piece, cell)
+        if copied:
+            for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
+                for piece in crew:
+                    if w < len(graph.dom) and not piece.wires[w].cell.loaded:
+                        self.fetch(piece, w, outline.types[w])
+                        self.release(piece, piece.wires[w].cell)
+
+    def held_above(self, outline: Outline, piece: Piece, place: int) -> None:
+        """What a box makes for slow memory stays at the levels that hold outputs until its last use."""
+        if outline.kept or piece.level not in self.chain.output:
+            return
+        box = outline.graph.nodes[place].box
+        for k, w in enumerate(outline.made(place)):
+            if w in outline.leaving:
+                width = self.widths.made(box, k)
+                value = Named(0.0, ())
+                held = piece.memory.allocate(width * extent(outline.types[w], value, piece.sizes))
+                piece.wires[w] = Wire(Cell(held=held, readers=outline.reads[w]), value)
+
+    def fetch(self, piece: Piece, w: int, ty: ArrayType) -> None:
+        """Loads an operand's tile unless it is there, or the level is not on its path."""
+        if w not in piece.wires:
+            return
+        wire = piece.wires[w]
+        cell = wire.cell
+        if cell.loaded or cell.spot:
+            return
+        cell.loaded = True
+        if cell.room:
+            source = cell.source()
+            if source is not None and not (source.loaded and source.alive):
+                raise RuntimeError(f"{cell.name} is loaded from a level that does not hold it")
+            amount = extent(ty, wire.value, piece.sizes)
+            cell.held = piece.memory.allocate(amount * cell.width)
+            self.arrive(piece, cell, wire.value, amount * cell.width, False, amount * cell.width)
+
+    def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
+        """Counts what is loaded; `whole` is all that the piece ever needs of the array."""
+        upper = self.chain.upper(piece.level, streamed)
+        self.loads[upper, piece.level][cell.name] += amount
+        if upper == 0:
+            top = cell
+            while top.above is not None:
+                top = top.above
+            own = tuple((axis, ends) for axis, ends in piece.bounds.items() if axis in value.names)
+            self.taken[top, own] = whole
+
+    def release(self, piece: Piece, cell: Cell) -> None:
+        """Frees an array that nobody will read."""
+        if cell.readers == 0 and cell.alive and cell.loaded and not (cell.spot or cell.pinned):
+            piece.memory.free(cell.held)
+            cell.alive = False
+
+    def compute(self, box: Box, lane: Piece, args: Sequence[Wire]) -> list[Wire]:
+        """One box on arrays in memory: into fresh room, or over an input that it is the last to read."""
+        values = self.runner.box(box, tuple(a.read() for a in args), lane.sizes)
+        plain = isinstance(box.op, Map) or (
+            isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} == set(box.cod[0].names)
+        )
+        made: list[Wire] = []
+        for k, (value, ty) in enumerate(zip(values, box.cod, strict=True)):
+            room = Cell(width=self.widths.made(box, k))
+            over = None
+            if plain:
+                for arg, arg_ty in zip(args, box.dom, strict=True):
+                    cell = arg.cell
+                    last = cell.readers == sum(a.cell is cell for a in args)
+                    free = last and cell.room and not (cell.spot or cell.pinned)
+                    if free and cell.width == room.width and set(arg_ty.names) == set(ty.names):
+                        over = cell
+                        break
+            if over is None:
+                room.held = lane.memory.allocate(extent(ty, value, lane.sizes) * room.width)
+            else:
+                room.held, over.alive = over.held, False
+            made.append(Wire(room, value))
+        return made
+
+    # -- loops ---------------------------------------------------------------------------------------------------
+
+    def fold(
+        self,
+        box: Box,
+        op: Fold,
+        inputs: Sequence[int],
+        outline: Outline,
+        crew: Sequence[Piece],
+        streamed: Mapping[Piece, Collection[Cell]],
+    ) -> dict[Piece, list[Wire]]:
+        """The loop: block after block into rings of buffers, at each level pieces of the blocks of the one above."""
+        loop = _Loop(self, box, op, inputs, outline, crew, streamed)
+        loop.start()
+        loop.turns(1, 0, loop.total)
+        return loop.end()
+
+
+class _Loop:
+    """One run of a loop by a crew."""
+
+    def __init__(
+        self,
+        chip: Chip,
+        box: Box,
+        op: Fold,
+        inputs: Sequence[int],
+        outline: Outline,
+        crew: Sequence[Piece],
+        streamed: Mapping[Piece, Collection[Cell]],
+    ) -> None:
+        self.chip, self.box, self.op, self.inputs, self.outline = chip, box, op, inputs, outline
+        self.crew, self.streamed, self.chain = crew, streamed, chip.chain
+        self.lanes = [piece for piece in crew if piece.level == chip.chain.last]
+        self.step = inline(op.step).graph
+        self.states = len(box.cod)
+        self.types = self.step.dom.arrays[self.states :]
+        lane = self.lanes[0]
+        lengths = [v.lengths()[op.axis] for w in inputs if op.axis in (v := lane.wires[w].value).names]
+        size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
+        self.total = lengths[0] if lengths else size_value(size, lane.sizes)
+        self.blocks = [self.total]
+        for level in range(1, self.chain.last + 1):
+            self.blocks.append(self.chain.length(level, op.block, self.blocks[-1]))
+        self.rings: dict[Cell, int] = {}
+        self.carried: dict[Piece, list[Wire]] = {}
+
+    def start(self) -> None:
+        """What is read all along the loop is loaded, buffers are made ready, and the states are those of no list."""
+        chip, op = self.chip, self.op
+        for piece in self.crew:
+            streamed = self.streamed[piece]
+            for w in self.inputs:
+                if w in piece.wires and piece.wires[w].cell not in streamed:
+                    chip.fetch(piece, w, self.outline.types[w])
+            longest = self.blocks[piece.level]
+            for w, ty in zip(self.inputs, self.types, strict=True):
+                if w in piece.wires and (cell := piece.wires[w].cell) in streamed and cell not in self.rings:
+                    first = piece.wires[w].value.cut(op.axis, 0, longest)
+                    amount = extent(ty, first, local_sizes(piece.sizes, {op.axis: (op.block, longest)}))
+                    held = self.chain.stages[piece.level - 1] * amount * cell.width if cell.room else 0
+                    self.rings[cell] = piece.memory.allocate(held)
+                    cell.block = None
+        for lane in self.lanes:
+            unit = chip.runner.diagram(op.unit, (), {**lane.sizes, op.block: 0})
+            self.carried[lane] = []
+            for k, (value, ty) in enumerate(zip(filled(unit, self.box, lane.sizes), self.box.cod, strict=True)):
+                self.carried[lane].append(self.state(lane, k, ty, value))
+
+    def state(self, lane: Piece, k: int, ty: ArrayType, value: Named) -> Wire:
+        """A state in room of its own."""
+        width = self.chip.widths.state(self.op, k, ty)
+        return Wire(Cell(held=lane.memory.allocate(extent(ty, value, lane.sizes) * width), width=width), value)
+
+    def turns(self, level: int, start: int, stop: int) -> None:
+        """The blocks of a level within one of the level above."""
+        # No deeper than there are levels of memory.
+        for begin, end in self.ends(level, start, stop):
+            for piece in self.crew:
+                if piece.level == level:
+                    self.arrive(piece, begin, end)
+            if level < self.chain.last:
+                self.turns(level + 1, begin, end)
+            else:
+                self.turn(begin, end)
+
+    def ends(self, level: int, start: int, stop: int) -> Any:
+        """Where the blocks of a level begin and end."""
+        op, block = self.op, self.blocks[level]
+        if op.extent is None and op.live is None:
+            return cut(start, stop, block)
+        if self.chain.last > 1:
+            raise CatdiagError(
+                f"the loop over {op.axis!r} leaves out blocks: that is counted with one memory on chip, not with more"
+            )
+        lane = self.lanes[0]
+        values = [lane.wires[w].value for w in self.inputs]
+        return self.chip.runner.blocks(op, values, stop, block, lane.sizes)
+
+    def arrive(self, piece: Piece, begin: int, end: int) -> None:
+        """A block comes into the rings of a piece."""
+        axis = self.op.axis
+        local = local_sizes(piece.sizes, {axis: (self.op.block, end - begin)})
+        seen: set[Cell] = set()
+        for w, ty in zip(self.inputs, self.types, strict=True):
+            if w not in piece.wires:
+                continue
+            cell, value = piece.wires[w].cell, piece.wires[w].value
+            if cell not in self.rings or cell in seen:
+                continue
+            seen.add(cell)
+            if cell.room:
+                source = cell.source()
+                if source is not None and not (source.block and source.block[0] <= begin and end <= source.block[1]):
+                    raise RuntimeError(f"a block of {cell.name} is loaded from a level that does not hold it")
+                amount = extent(ty, value.cut(axis, begin, end), local) * cell.width
+                self.chip.arrive(piece, cell, value, amount, True, extent(ty, value, piece.sizes) * cell.width)
+                cell.block = begin, end
+
+    def turn(self, begin: int, end: int) -> None:
+        """The step, by each piece that computes."""
+        op = self.op
+        for lane in self.lanes:
+            wires = dict(enumerate(self.carried[lane]))
+            for k, w in enumerate(self.inputs):
+                wire = lane.wires[w]
+                part = wire.value.cut(op.axis, begin, end)
+                wires[self.states + k] = Wire(Cell(spot=wire.cell.spot, pinned=True, width=wire.cell.width), part)
+            local = local_sizes(lane.sizes, {op.axis: (op.block, end - begin)})
+            worker = replace(lane, wires=wires, sizes=local, children=[])
+            spot = {w: wire.cell.spot for w, wire in wires.items()}
+            outline = Outline(self.step, range(len(self.step.nodes)), spot, self.states, True)
+            self.chip.boxes(outline, [worker], False)
+            self.carried[lane] = self.renewed(lane, [worker.wires[w] for w in self.step.outputs], local)
+
+    def renewed(self, lane: Piece, ends: Sequence[Wire], sizes: Mapping[str, int]) -> list[Wire]:
+        """The new states, each in room of its own."""
+        taken: set[Cell] = set()
+        found: list[Wire] = []
+        for k, (wire, ty) in enumerate(zip(ends, self.box.cod, strict=True)):
+            value = wire.read()
+            if wire.cell.spot or wire.cell.pinned or wire.cell in taken:
+                found.append(self.state(lane, k, ty, value))
+            else:
+                taken.add(wire.cell)
+                lane.memory.free(wire.cell.held)
+                found.append(self.state(lane, k, ty, value))
+        return found
+
+    def end(self) -> dict[Piece, list[Wire]]:
+        """Buffers are given back; the states are what the loop gives."""
+        for piece in self.crew:
+            for cell in dict.fromkeys(wire.cell for wire in piece.wires.values()):
+                if cell in self.rings:
+                    piece.memory.free(self.rings.pop(cell))
+        return self.carried

@@ -1,0 +1,113 @@
+"""What the counting machine keeps in its memories: arrays in cells, and the pieces of a kernel that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from catdiag.run.named import Named
+from catdiag.types import ArrayType, size_value
+
+
+class Memory:
+    """Counts what is allocated, and the most that ever was."""
+
+    def __init__(self) -> None:
+        self.held = self.peak = 0
+
+    def allocate(self, amount: int) -> int:
+        """Takes so much room."""
+        self.held += amount
+        self.peak = max(self.peak, self.held)
+        return amount
+
+    def free(self, amount: int) -> None:
+        """Gives it back."""
+        self.held -= amount
+
+
+@dataclass(eq=False)
+class Cell:
+    """Where an array is: in slow memory under the name `name`, `loaded` into a memory, or nowhere (`spot`).
+
+    `width` is how much room a value takes. `above` is the cell of the array in the piece that this one is cut from;
+    without `room`, the level of the cell is not on the array's path, and it is read where that of `above` is. `block`
+    is what of a streamed axis is in the ring of buffers.
+    """
+
+    name: str = ""
+    loaded: bool = True
+    spot: bool = False
+    held: int = 0
+    readers: int = 0
+    pinned: bool = False
+    alive: bool = True
+    width: int = 1
+    room: bool = True
+    above: Cell | None = None
+    block: tuple[int, int] | None = None
+
+    def source(self) -> Cell | None:
+        """The cell of the next level above that has room for the array; None: it comes from slow memory."""
+        cell = self.above
+        while cell is not None and not cell.room:
+            cell = cell.above
+        return cell
+
+
+@dataclass(frozen=True)
+class Wire:
+    """An array as one wire shows it; views of one array share a cell."""
+
+    cell: Cell
+    value: Named
+
+    def read(self) -> Named:
+        """The values."""
+        if not self.cell.alive:
+            raise RuntimeError("the machine reads an array that was freed: a rule about live ranges is wrong")
+        return self.value
+
+
+@dataclass(eq=False)
+class Piece:
+    """The part of a kernel that one memory of a level works on: its tile, and what it cuts it into for those below."""
+
+    level: int
+    sizes: dict[str, int]
+    bounds: dict[str, tuple[int, int]]
+    wires: dict[int, Wire]
+    memory: Memory = field(default_factory=Memory)
+    children: list[Piece] = field(default_factory=list)
+
+    def all(self) -> Iterator[Piece]:
+        """This piece and those below, upper levels first."""
+        level = [self]
+        while level:
+            yield from level
+            level = [child for piece in level for child in piece.children]
+
+    def at(self, level: int) -> list[Piece]:
+        """The pieces of one level, in order."""
+        return [piece for piece in self.all() if piece.level == level]
+
+
+def extent(ty: ArrayType, value: Named, sizes: Mapping[str, int]) -> int:
+    """How many values an array takes: the axes of its type, and those that its box is weaved over beside."""
+    lengths = value.lengths()
+    total = 1
+    for axis in ty.axes:
+        total *= lengths.pop(axis.name) if axis.name in lengths else size_value(axis.size, dict(sizes))
+    for length in lengths.values():
+        total *= length
+    return total
+
+
+def cut(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
+    """An interval in pieces; the last one is what remains.
+
+    >>> list(cut(2, 7, 2))
+    [(2, 4), (4, 6), (6, 7)]
+    """
+    for begin in range(start, stop, step):
+        yield begin, min(begin + step, stop)
