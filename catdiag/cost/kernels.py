@@ -162,12 +162,14 @@ class _Outer:
 
     def __post_init__(self) -> None:
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
+        self.between: dict[int, int] = {}
         self.first: list[int] = []
         count = len(self.graph.dom)
         for node in self.graph.nodes:
             self.first.append(count)
             for k in range(len(node.box.cod)):
                 self.names[count + k] = array_name(node.box, k)
+                self.between[count + k] = self.widths.saved(node.box, k)
             count += len(node.box.cod)
         self.ends: dict[int, str] = {}
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
@@ -183,7 +185,7 @@ class _Outer:
         name = self.names[w]
         if w < len(self.graph.dom):
             return self.widths.inputs.get(name, 1)
-        return self.widths.outputs.get(name, 1) if w in self.ends else self.widths.between
+        return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
 
     def segments(self, fused: bool) -> list[list[int]]:
         """The places of the boxes of each kernel; views and values computed on the spot belong to none."""

@@ -127,6 +127,24 @@ class Widths:
             return BYTES[box.op.fn[5:]]
         return self.on_chip(ty)
 
+    def saved(self, box: Box, k: int) -> int:
+        """The width of what a kernel saves for another, output `k` of a box, or of a box in a group."""
+        if not self.bytes:
+            return 1
+        while isinstance(box.op, Group):
+            body = inline(box.op.body).graph
+            makers = [(node, place) for node in body.nodes for place in range(len(node.box.cod))]
+            wire = body.outputs[k]
+            while wire >= len(body.dom) and is_view(makers[wire - len(body.dom)][0].box):
+                wire = makers[wire - len(body.dom)][0].inputs[0]
+            if wire < len(body.dom):
+                break
+            node, k = makers[wire - len(body.dom)]
+            box = node.box
+        if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
+            return self.made_by(box, box.cod[k])
+        return {"bool": 1, "int": 4}.get(box.cod[k].element, self.between)
+
 
 @dataclass
 class Kernel:
