@@ -263,7 +263,10 @@ def _saved(
     args = [writer.parts_of(wires[k], axis, parted) if kernels.along[k] else wires[k] for k in used]
     known = {**sizes, parted.parts: Axis(parted.parts)}
     cod = [ArrayType(tuple(known.get(a.name, a) for a in t.axes), t.element) for t in kernels.saving.cod]
-    group = Group((*tiles, (parted.parts, parted.single[0])), _taking(kernels.saving, used))
+    # An axis that neither what is read nor a state has is no reason to run a part more than once.
+    had = {n for t in (*(writer.types[w] for w in args), *cod) for n in t.names}
+    own = tuple((axis, symbol) for axis, symbol in tiles if axis in had)
+    group = Group((*own, (parted.parts, parted.single[0])), _taking(kernels.saving, used))
     return list(writer.add(Box(group, Ty(*(writer.types[w] for w in args)), Ty(*cod), line), args))
 
 
