@@ -44,7 +44,7 @@ FACE = "catdiag"
 
 HEAVY = {"numpy", "sympy", "z3"}
 # The builder has it as a named diagram; random programs use it.
-SOFTMAX = {FACE, "catdiag.build", "catdiag.functions", "catdiag.testing"}
+SOFTMAX = {FACE, "catdiag.build", "catdiag.functions", "catdiag.testing.strategies", "catdiag.testing.programs"}
 WORDS = re.compile(r"attention|softmax|flash|layer_?norm|welford", re.IGNORECASE)
 
 

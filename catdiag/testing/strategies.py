@@ -1,16 +1,4 @@
-"""Hypothesis strategies for tests of what one builds on diagrams.
-
-    from hypothesis import given, strategies as st
-    import catdiag as cd
-
-    @given(st.data())
-    def test_my_rewrite_keeps_meaning(data):
-        f = data.draw(cd.testing.diagrams())
-        arrays = data.draw(cd.testing.arrays_for(f))
-        numpy.testing.assert_allclose(my_rewrite(f)(*arrays), f(*arrays))
-
-Hypothesis is imported when a strategy is made: `pip install 'catdiag[test]'` installs it.
-"""
+"""Random axes, array types, programs, and sizes, arrays and tiles for them. Hypothesis is imported when one is made."""
 
 from __future__ import annotations
 
@@ -33,7 +21,8 @@ _NAMES = ("q", "x", "d", "h")
 _BOUND, _LONGEST, _LARGEST = 1e6, 8, 4.0
 
 
-def _strategies() -> Any:
+def strategies_of() -> Any:
+    """Hypothesis' own strategies. Raises CatdiagError where it is not installed."""
     try:
         from hypothesis import strategies
     except ImportError as error:
@@ -43,7 +32,7 @@ def _strategies() -> Any:
 
 def axes(names: tuple[str, ...] = _NAMES, composite: bool = False) -> SearchStrategy[Axis]:
     """Axes of the given names; with `composite`, also integers, products and coproducts."""
-    st = _strategies()
+    st = strategies_of()
     named: SearchStrategy[Axis] = st.sampled_from([Axis(n) for n in names])
     if not composite:
         return named
@@ -61,7 +50,7 @@ def array_types(
     composite: bool = False,
 ) -> SearchStrategy[ArrayType]:
     """Array types of at most `max_axes` different axes, with one of the given element types."""
-    st = _strategies()
+    st = strategies_of()
     several = st.lists(axes(names, composite), max_size=max_axes, unique_by=lambda a: a.name)
     return st.builds(lambda a, e: ArrayType(tuple(a), e), several, st.sampled_from(elements))  # type: ignore[no-any-return]
 
@@ -79,7 +68,7 @@ def diagrams(
     At the arrays of `arrays_for` every value is defined and at most a million, and no function is near an
     edge of its domain, so that two ways of computing agree up to rounding. `inputs` fixes the input types.
     """
-    st = _strategies()
+    st = strategies_of()
 
     def program(draw: Callable[[Any], Any]) -> Diagram:
         dom = inputs
@@ -256,7 +245,7 @@ _STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _
 
 def sizes_for(diagram: Diagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:
     """A size for every symbol of a diagram's types; block and tile lengths are not among them."""
-    st = _strategies()
+    st = strategies_of()
     symbols = {s for ty in (*diagram.dom, *diagram.cod) for a in ty.axes for s in size_symbols(a.size)}
     lengths = st.integers(min_size, min(max_size, _LONGEST))
     return st.fixed_dictionaries(dict.fromkeys(sorted(symbols), lengths))  # type: ignore[no-any-return]
@@ -270,7 +259,7 @@ def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> Sear
     """
     import numpy as np
 
-    st = _strategies()
+    st = strategies_of()
     if sizes is None:
         return sizes_for(diagram).flatmap(lambda s: arrays_for(diagram, s))
     quarters = st.integers(-16, 16).map(lambda n: n / 4)
@@ -293,7 +282,7 @@ def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> Sear
 
 def tiles_for(diagram: Diagram, sizes: Mapping[str, int]) -> SearchStrategy[dict[str, int]]:
     """Lengths for the stream blocks and groups of a diagram, from 1 to a little more than their axis."""
-    st = _strategies()
+    st = strategies_of()
     bounds = tile_bounds(diagram)
     return st.fixed_dictionaries(  # type: ignore[no-any-return]
         {symbol: st.integers(1, 1 + size_value(size, dict(sizes))) for symbol, size in bounds.items()}

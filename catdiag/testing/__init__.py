@@ -1,0 +1,24 @@
+"""Hypothesis strategies and assertions for tests of what one builds on diagrams.
+
+    from hypothesis import given, strategies as st
+    import catdiag as cd
+
+    @given(st.data())
+    def test_my_rewrite_keeps_meaning(data):
+        f = data.draw(cd.testing.diagrams())
+        arrays = data.draw(cd.testing.arrays_for(f))
+        numpy.testing.assert_allclose(my_rewrite(f)(*arrays), f(*arrays))
+
+Hypothesis is imported when a strategy is made: `pip install 'catdiag[test]'` installs it.
+"""
+
+from __future__ import annotations
+
+from catdiag.testing.counts import assert_counts_match
+from catdiag.testing.programs import blocked, cascades, einsums
+from catdiag.testing.strategies import array_types, arrays_for, axes, diagrams, sizes_for, tiles_for
+
+__all__ = [
+    "array_types", "arrays_for", "assert_counts_match", "axes", "blocked", "cascades", "diagrams", "einsums",
+    "sizes_for", "tiles_for",
+]  # fmt: skip

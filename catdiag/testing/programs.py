@@ -1,0 +1,181 @@
+"""Random programs of the kinds that kernels are made of: sums of products, cascades of reductions, and both in blocks.
+
+What `diagrams` draws is seldom streamed or grouped; these are made so that they mostly can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from catdiag import build, scalars
+from catdiag.diagram import Diagram
+from catdiag.errors import CatdiagError
+from catdiag.testing.strategies import strategies_of
+from catdiag.trace import Trace, Traced, building
+from catdiag.types import ArrayType, Axis
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+_NAMES = ("q", "x", "d", "h", "k")
+
+
+def einsums(max_operands: int = 4, names: tuple[str, ...] = _NAMES) -> SearchStrategy[Diagram]:
+    """Random sums of products: 2 to `max_operands` operands of any axes in any layout, results that lack any of them.
+
+    An operand may be an array that is there already, under other names for its axes or not; an axis that all operands
+    and the result have is a batch.
+    """
+    st = strategies_of()
+
+    def program(draw: Callable[[Any], Any]) -> Diagram:
+        pool = list(names[: draw(st.integers(2, len(names)))])
+        count = draw(st.integers(2, max_operands))
+        subsets = st.lists(st.sampled_from(pool), unique=True, max_size=3)
+        kinds = [tuple(draw(subsets)) for _ in range(draw(st.integers(1, count)))]
+        trace = Trace([ArrayType(tuple(map(Axis, kind))) for kind in kinds])
+        with building(trace):
+            operands = list(trace.inputs)
+            while len(operands) < count:
+                operands.append(_again(draw, st, draw(st.sampled_from(trace.inputs))))
+            union = list(dict.fromkeys(n for a in operands for n in a.axes))
+            kept = draw(st.lists(st.sampled_from(union), unique=True, max_size=3)) if union else []
+            result = trace.einsum(draw(st.permutations(operands)), tuple(kept))
+            return trace.diagram([result], tuple(f"a{k}" for k in range(len(kinds))), "einsum")
+
+    return st.composite(program)()  # type: ignore[no-any-return]
+
+
+def _again(draw: Any, st: Any, array: Traced) -> Traced:
+    """The same array once more: as it is, or with axes under other names."""
+    # One name has one size, so that an axis has one other name.
+    chosen = draw(st.lists(st.sampled_from(array.axes), unique=True)) if array.axes else []
+    return array.rename(**{name: name + "2" for name in chosen})
+
+
+def cascades(max_steps: int = 4, names: tuple[str, ...] = _NAMES[:4]) -> SearchStrategy[Diagram]:
+    """Random cascades: products, masks, normalisers and scalar functions that feed reductions that feed others.
+
+    Values are finite at the positive arrays that `catdiag.run.machine.count` takes where none are given.
+    """
+    st = strategies_of()
+
+    def program(draw: Callable[[Any], Any]) -> Diagram:
+        pool = list(names[: draw(st.integers(2, len(names)))])
+        subsets = st.lists(st.sampled_from(pool), unique=True, min_size=1, max_size=3)
+        kinds = [tuple(draw(subsets)) for _ in range(draw(st.integers(1, 3)))]
+        trace = Trace([ArrayType(tuple(map(Axis, kind))) for kind in kinds])
+        with building(trace):
+            made = list(trace.inputs)
+            for _ in range(draw(st.integers(1, max_steps))):
+                made.append(_collected(draw, st, trace, [*made, _weighed(draw, st, made)]))
+                if draw(st.booleans()):
+                    made[-1] = _scaled(draw, st, made)
+            outputs = [made[-1], *(draw(st.sampled_from(made)) for _ in range(draw(st.integers(0, 1))))]
+            return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(kinds))), "cascade")
+
+    return st.composite(program)()  # type: ignore[no-any-return]
+
+
+def _latest(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
+    back: int = draw(st.integers(0, len(made) - 1))
+    return made[-1 - back]
+
+
+def _weighed(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
+    """An array with a mask, a normaliser or a function of each of its elements; at most about 1."""
+    a = _latest(draw, st, made)
+    small = scalars.tanh(a)
+    if not a.axes:
+    result: Traced = programs[draw(st.sampled_from(sorted(programs)))]()
+    return result
+    axis = draw(st.sampled_from(a.axes))
+    other = draw(st.sampled_from(a.axes))
+    programs: dict[str, Callable[[], Traced]] = {
+        "itself": lambda: a,
+        "exp": lambda: scalars.exp(small),
+        "softmax": lambda: build.softmax(a, axis),
+        "shifted": lambda: small - build.max(small, axis),
+        "centred": lambda: small - build.mean(small, axis),
+        "spread": lambda: small / scalars.sqrt(1 + build.sum(small * small, axis)),
+        "share": lambda: small / (1 + build.sum(small, axis)),
+        "gate": lambda: small * scalars.sigmoid(a),
+        "mask": lambda: scalars.where(build.index(axis) <= build.index(other) + 1, small, 0),
+        "low": lambda: build.softmax(scalars.where(build.index(axis) <= build.index(other), a, -float("inf")), axis),
+        "cast": lambda: scalars.cast(small, "bf16"),
+        "size": lambda: small / build.size(axis),
+    }
+    result: Traced = programs[draw(st.sampled_from(sorted(programs)))]()
+    return result
+
+
+def _collected(draw: Any, st: Any, trace: Trace, made: Sequence[Traced]) -> Traced:
+    """A sum of products with what was made last, or another reduction of it, that drops an axis where there is one."""
+    last = made[-1]
+    kind = draw(st.sampled_from(["einsum", "einsum", "sum", "max", "min", "mean"]))
+    if kind != "einsum" and last.axes:
+        reduced: Traced = getattr(build, kind)(last, draw(st.sampled_from(last.axes)))
+        return reduced
+    operands = [last, *(_latest(draw, st, made) for _ in range(draw(st.integers(0, 2))))]
+    union = list(dict.fromkeys(n for a in operands for n in a.axes))
+    kept = draw(st.lists(st.sampled_from(union), unique=True, max_size=3)) if union else []
+    if len(kept) == len(union) > 1:
+        kept.pop()
+    return trace.einsum(operands, tuple(kept))
+
+
+def _scaled(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
+    """What was made last, after a function of each element or together with an array before it."""
+    last, other = made[-1], _latest(draw, st, made)
+    programs: dict[str, Callable[[], Traced]] = {
+        "tanh": lambda: scalars.tanh(last),
+        "root": lambda: scalars.sqrt(1 + last * last),
+        "added": lambda: last + scalars.tanh(other),
+        "divided": lambda: last / (1 + other * other),
+        "twice": lambda: last * 2 + 1,
+        "larger": lambda: scalars.maximum(last, other),
+    }
+    result: Traced = programs[draw(st.sampled_from(sorted(programs)))]()
+    return result
+
+
+def blocked(diagram: Diagram) -> SearchStrategy[Diagram]:
+    """The diagram with axes streamed, in one pass or several, in a loop or in parts, and others grouped, at random.
+
+    The rewrites are found and not proved. What cannot be done is left out, so that it may be the diagram itself.
+    """
+    from catdiag.rewrite import group, stream
+    from catdiag.rewrite.parts import in_parts
+    from catdiag.rewrite.passes import plans
+
+    st = strategies_of()
+
+    def form(draw: Callable[[Any], Any]) -> Diagram:
+        names = list(dict.fromkeys(a.name for ty in diagram.graph.wire_types() for a in ty.axes))
+        made, loops = diagram, list[str]()
+        for name in draw(st.permutations(names)) if names else ():
+            if len(loops) == draw(st.integers(1, 2)):
+                break
+            try:
+                several = draw(st.integers(0, 4)) == 0
+                made = next(plans(made, name, 3)[1]).diagram if several else stream.find(made, name).diagram
+            except CatdiagError:
+                continue
+            loops.append(name)
+        tiled: list[str] = []
+        for name in draw(st.permutations(names)) if names else ():
+            if draw(st.booleans()):
+                continue
+            try:
+                made = group.find(made, [name])
+                tiled.append(name)
+            except CatdiagError:
+                continue
+        if loops and draw(st.integers(0, 5)) == 0:
+            with suppress(CatdiagError):
+                made = in_parts(made, loops[0])
+        return made
+
+    return st.composite(form)()  # type: ignore[no-any-return]
