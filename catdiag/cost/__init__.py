@@ -9,7 +9,9 @@
 - `least`: the least transfers at given sizes, over all integer tiles;
 - `hierarchy`: memories as graphs; `hardware`: chips;
 - `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit;
-- `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy.
+- `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy;
+- `column_reader`: the arrays of a kernel with registers and matrix units, in `columns`; `configuration`: how many
+  warpgroups fit and what a turn takes them; `schedule`: when they use what.
 
 What users call is here too, imported when first used: `cd.cost.Model`, `cd.cost.least_memory`.
 """
@@ -23,6 +25,9 @@ _HOMES = {
     "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain",
     "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),
     "catdiag.cost.joules": "energy",
+    "catdiag.cost.column_reader": "read_columns",
+    "catdiag.cost.configuration": "configure",
+    "catdiag.cost.schedule": "timeline",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
