@@ -24,10 +24,10 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.cost import hardware as chips
+from catdiag.cost.column_reader import read_columns
 from catdiag.cost.columns import BLOCK, GROUP, REGISTERS, SMEM, Columns, Work, width_of
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.kernels import Dtype
-from catdiag.cost.column_reader import read_columns
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
 
 HOW = ("none", "intra", "inter")

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 import catdiag as cd
+from catdiag.cost.column_reader import read_columns
 from catdiag.cost.columns import REGISTERS, SMEM
 from catdiag.cost.configuration import configure
-from catdiag.cost.column_reader import read_columns
 from catdiag.cost.schedule import timeline
 
 KIB = 1024
