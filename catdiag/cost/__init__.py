@@ -7,6 +7,7 @@
 - `closed`: what has a closed form; `regimes`: which constraints bind, with certificates checked in `stationary` and
   signs decided in `signs`;
 - `least`: the least transfers at given sizes, over all integer tiles;
+- `devices`: a diagram spread over several devices, as one more level;
 - `hierarchy`: memories as graphs; `hardware`: chips;
 - `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit;
 - `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy;

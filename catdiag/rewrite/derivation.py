@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from catdiag.cost.devices import Spread
     from catdiag.cost.hardware import Hardware
     from catdiag.cost.hierarchy import Hierarchy
     from catdiag.cost.io import IO
@@ -531,6 +532,21 @@ class Derivation:
         from catdiag.cost.plan import fit
 
         return fit(self.diagram, hardware, sizes, **options)
+
+    def spread(self, over: Mapping[str, int | str], **options: Any) -> Spread:
+        """The derived diagram on several devices: what each receives, holds and computes (`catdiag.cost.devices`).
+
+        `over` gives the number of devices, or its symbol, for each spread axis: one that is grouped, or one that is
+        streamed. The options are `held` and `dtype`.
+
+        >>> import catdiag as cd
+        >>> rows = cd.algorithm("a b, b -> a", name="rows")(lambda A, v: cd.sum(A * v, "b")).stream("b").group("a")
+        >>> rows.spread({"a": "P"}).received
+        b*(P - 1)/P
+        """
+        from catdiag.cost.devices import spread
+
+        return spread(self.diagram, over, **options)
 
     def formulas(self) -> StateFormulas:
         """What the loops carry, as formulas: unit, element, repair, step and merge of each state, and the finish.
