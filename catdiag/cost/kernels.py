@@ -122,7 +122,15 @@ def measure(
         if not held.phased:
             saved = Walk(made, kernel_widths, held).kernel_body(body, wires)
             loads = [
-                Transfer(b.name, "load", amount.times(b.width * b.loads), again, _role(b), held.path(_role(b)))
+                Transfer(
+                    b.name,
+                    "load",
+                    amount.times(b.width * b.loads),
+                    again,
+                    _role(b),
+                    held.path(_role(b)),
+                    times=b.loads,
+                )
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None and b.loads
             ]

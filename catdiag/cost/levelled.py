@@ -74,7 +74,8 @@ class Program:
 
     `objective` is what crosses each edge, without rounding; `memory` what a piece of each level holds, a posynomial or
     a `Max` of some; `children` how many pieces of a level run side by side in one of the level above, without rounding
-    (a monomial); `tiles` and `blocks` give, by level, what each is a piece of, which it is at most.
+    (a monomial); `tiles` and `blocks` give, by level, what each is a piece of, which it is at most. Caches have no
+    tiles and are left out, and so are the edges into them.
     """
 
     objective: Mapping[Ends, Expr]
@@ -127,9 +128,10 @@ class LevelsIO:
         """
         import sympy
 
+        tiled = {name: self.memory[name] for name in self.groups}
         return Program(
-            {ends: edge.relaxed for ends, edge in self.edges.items()},
-            dict(self.memory),
+            {ends: edge.relaxed for ends, edge in self.edges.items() if ends[1] in tiled},
+            tiled,
             {name: sympy.Mul(*(whole / tile for tile, whole in tiles.items())) for name, tiles in self.groups.items()},
             self.groups,
             self.streams,
@@ -177,8 +179,10 @@ class LevelsIO:
         for name, formula in self.memory.items():
             stages = self.places.stages.get(name, 1)
             buffers = f"  ({stages} buffers of a streamed block)" if stages > 1 else ""
-            lines.append(f"{name}{buffers}")
-            lines.append(f"  memory     {formula}")
+            lines += [f"{name}{buffers}", f"  memory     {formula}"]
+            if name not in self.residents:
+                lines[-2] += " (a cache)"
+                continue
             width = max((len(r.array) for r in self.residents[name]), default=0)
             lines += [f"    hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.residents[name]]
             lines.append(f"  children   {self.children[name]}")

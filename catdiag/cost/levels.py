@@ -28,6 +28,11 @@ those of `io`.
   itself an output. They take room above only at levels that `placement["output"]` names. What crosses is what the
   pieces of the level where it is made write.
 - **Writing over** an input is for copies where the result is made; copies elsewhere stay to the end of the box.
+- **Caches** come directly below L0, and have no tiles: the first level with tiles is the scratchpad under them. `wave`
+  groups run at a time, in launch order (row-major over the grid of groups, in the stored order of tiles). A cache
+  fetches each distinct piece that a wave loads once, where they fit it together; otherwise, and below it, every load
+  crosses. What it holds is counted as the most that a wave's pieces take. Saves pass. Capacities are in bytes, so a
+  dtype is needed to compare them.
 - **Work** is that of the pieces and blocks of the temporaries' level.
 """
 
@@ -39,6 +44,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.amounts import Amount, symbol
+from catdiag.cost.fetches import Fetches
 from catdiag.cost.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.io import Resident, frontier, order_of, peak_of, told_of
 from catdiag.cost.kernels import Account, Dtype, measure
@@ -65,13 +71,15 @@ def levels_io(
     dtype: Dtype = None,
     fused: bool = True,
     within: Mapping[str, Names] | None = None,
+    wave: int | None = None,
 ) -> LevelsIO:
     """Transfers of each edge and memory of each level of a chain, exactly, by the rules above.
 
     `levels` are names, slowest first, or a `Hierarchy` that is a chain. `placement` gives the levels of `operand`,
     `streamed` and `output`, and the level of `state` and `temporary`; `stages` the buffers of a streamed block by level
-    (a number: at the first level that streamed arrays pass); `within` the grouped axes that a level cuts. `dtype` and
-    `fused` are those of `io`: values without a dtype, else bytes.
+    (a number: at the first level that streamed arrays pass); `within` the grouped axes that a level cuts; `wave` how
+    many groups run at a time where there is a cache (left out, a symbol `wave`). `dtype` and `fused` are those of `io`:
+    values without a dtype, else bytes.
     Raises CatdiagError for fewer than two levels, names that are not known, and what the rules leave out.
 
     >>> from catdiag.boxes import einsum_box
@@ -83,9 +91,21 @@ def levels_io(
     (a*b + a*c + b*c, a*b + a*c + b*c)
     """
     chain = chain_of(levels)
-    places = _places([level.name for level in chain], placement or {}, stages)
+    caches = [level for level in chain if level.kind == CACHE]
+    if dtype is None and any(level.capacity is not None for level in caches):
+        raise CatdiagError(
+            f"{caches[0].name} holds {caches[0].capacity} bytes: say how wide values are, as in dtype='bf16'"
+        )
+    if wave is not None and (isinstance(wave, bool) or not isinstance(wave, int) or wave < 1):
+        raise CatdiagError(f"wave is {wave!r}: expected how many groups run at a time, 1 or more")
+    places = _places([level.name for level in chain if level.kind != CACHE], placement or {}, stages)
+    if caches and any(p[0] != places.names[0] for p in (places.operand, places.streamed)):
+        raise CatdiagError(
+            f"placement lets arrays pass by {places.names[0]}, which is under the cache {caches[-1].name}: expected "
+            f"paths that begin with {places.names[0]}"
+        )
     account = measure(diagram, dtype, fused=fused, places=places)
-    return _Count(chain, places, account, within or {}).report("values" if dtype is None else "bytes")
+    return _Count(chain, places, account, within or {}, wave).report("values" if dtype is None else "bytes")
 
 
 def chain_of(levels: Sequence[str] | Hierarchy) -> tuple[Level, ...]:
@@ -105,11 +125,14 @@ def chain_of(levels: Sequence[str] | Hierarchy) -> tuple[Level, ...]:
         if len(set(levels)) != len(levels):
             raise CatdiagError(f"levels is {', '.join(levels)}: expected each level once")
         found = tuple(Level(name, None) for name in levels)
-    if len(found) < 2 or all(level.kind == CACHE for level in found[1:]):
+    kinds = [level.kind == CACHE for level in found]
+    if len(found) < 2 or all(kinds[1:]):
         raise CatdiagError("expected two levels or more: one that holds whole arrays, and a scratchpad under it")
-    if any(level.kind == CACHE for level in found):
+    if kinds[0] or sorted(kinds[1:], reverse=True) != kinds[1:]:
         cached = ", ".join(level.name for level in found if level.kind == CACHE)
-        raise CatdiagError(f"{cached} is a cache: what it keeps is not counted; leave it out of the levels")
+        raise CatdiagError(
+            f"{cached} is a cache: expected caches directly below {found[0].name}, which holds whole arrays"
+        )
     return found
 
 
@@ -173,13 +196,25 @@ def level_symbol(base: str, level: int, taken: Collection[str] = ()) -> str:
 class _Count:
     """The kernels of a diagram at several levels: what their tiles are called and what is cut where."""
 
-    def __init__(self, chain: tuple[Level, ...], places: Places, account: Account, within: Mapping[str, Names]) -> None:
+    def __init__(
+        self,
+        chain: tuple[Level, ...],
+        places: Places,
+        account: Account,
+        within: Mapping[str, Names],
+        wave: int | None,
+    ) -> None:
         self.chain, self.places, self.account = chain, places, account
         self.single, self.told = told_of(account)
         tiles: dict[str, str] = {t: k.axes[t] for k in account.kernels for t in k.tiles}
         blocks = dict.fromkeys(block for k in account.kernels for block, _ in k.loops)
         cut = self._within(tiles, within)
         taken = {*account.sizes, *account.inner, *tiles, *blocks}
+        name = "wave"
+        while name in taken:
+            name += "_"
+        self.wave: Expr = symbol(name) if wave is None else wave
+        self.caches = [level for level in chain if level.kind == CACHE]
         self.symbols: dict[str, dict[str, Expr]] = {}
         for number, name in enumerate(places.names, 1):
             own: dict[str, Expr] = {}
@@ -240,10 +275,17 @@ class _Count:
         import sympy
 
         names = [level.name for level in self.chain]
+        root, first, cached = names[0], self.places.names[0], [level.name for level in self.caches]
         edges = {ends: EdgeIO(*ends) for ends in pairwise(names)}
+
+        def carry(ends: tuple[str, str], moved: Transfer, exact: Expr, relaxed: Expr) -> None:
+            edge = edges.get(ends) or EdgeIO(*ends)
+            edges[ends] = edge.carrying(moved.array, moved.direction, exact, sympy.expand(relaxed))
+
         for kernel in self.account.kernels:
+            fetched = Fetches(self.wave, self.grid(kernel), kernel) if cached else None
             for moved in kernel.transfers:
-                path = [name or names[0] for name in moved.path]
+                path = [name or root for name in moved.path]
                 self._check(moved, kernel, path)
                 for ends in pairwise(path):
                     straight = moved.direction == "save" and moved.turn is None
@@ -251,9 +293,21 @@ class _Count:
                     if moved.turn is not None:
                         turns, about = self.turns(moved.turn, names[names.index(ends[1]) - 1])
                         exact, relaxed = exact * turns, relaxed * about
-                    edge = edges.get(ends) or EdgeIO(*ends)
-                    edges[ends] = edge.carrying(moved.array, moved.direction, exact, sympy.expand(relaxed))
+                    if ends[0] != root or fetched is None:
+                        carry(ends, moved, exact, relaxed)
+                        continue
+                    carry((cached[-1], first), moved, exact, relaxed)
+                    for pair, cache in zip(pairwise([root, *cached]), self.caches, strict=True):
+                        if moved.direction == "save":
+                            carry(pair, moved, exact, relaxed)
+                        elif (found := fetched.of(moved, cache.capacity)) is not None:
+                            carry(pair, moved, *map(self.told, found))
         return edges
+
+    def grid(self, kernel: Kernel) -> list[tuple[str, Expr, Expr]]:
+        """The tiles of a kernel's groups, with the axis and the piece of the first level."""
+        first = self.places.names[0]
+        return [(tile, whole.expr(), self.local(tile, whole, first)) for tile, whole in kernel.tiles.items()]
 
     def turns(self, loop: Loop, place: str) -> tuple[Expr, Expr]:
         """How many blocks a level cuts a loop's axis in: exactly, and without rounding."""
@@ -272,6 +326,13 @@ class _Count:
                     f"update it one after the other; keep states at {self.places.names[-1]}, or cut the axis above "
                     f"{place} only, with within="
                 )
+
+    def distinct(self) -> Expr:
+        """The most that a wave's pieces take together."""
+        import sympy
+
+        found = dict.fromkeys(self.told(Fetches(self.wave, self.grid(k), k).held()) for k in self.account.kernels)
+        return sympy.Max(*found, evaluate=False) if len(found) > 1 else next(iter(found), sympy.S.Zero)
 
     def children(self, place: str) -> Expr:
         """How many pieces of a level run side by side within one of the level above."""
@@ -322,7 +383,10 @@ class _Count:
         return LevelsIO(
             levels=self.chain,
             edges=self.edges(),
-            memory={place: self.at(peak_of(moments), place) for place, moments in fullest.items()},
+            memory={
+                **{cache.name: self.distinct() for cache in self.caches},
+                **{place: self.at(peak_of(moments), place) for place, moments in fullest.items()},
+            },
             residents={
                 place: tuple(Resident(n, r, self.at(a.expr(), place)) for m in moments[:1] for n, r, a in m.residents)
                 for place, moments in fullest.items()

@@ -93,6 +93,7 @@ class Transfer:
     `role` is that of a load, operand or streamed, and of a save what is saved: the state of a loop (accumulator), what
     a box makes (output), an operand as it is, or what is computed on the spot (spot). `path` lists the places that it
     passes, the slow memory (`""`) first. With a `turn`, it crosses once for each block of that loop of the place above.
+    `times` is how often a group loads it, which `amount` has as a factor.
     """
 
     array: str
@@ -102,6 +103,7 @@ class Transfer:
     role: str = "output"
     path: tuple[str, ...] = ()
     turn: Loop | None = None
+    times: int = 1
 
 
 @dataclass

@@ -168,7 +168,8 @@ class Phases:
             times = loads[w] if buffer.streamed_only else int(bool(loads.get(w)))
             whole = self.places.path(role)
             if times:
-                upper.append(Transfer(buffer.name, "load", amount.times(buffer.width * times), again, role, path))
+                moved = amount.times(buffer.width * times)
+                upper.append(Transfer(buffer.name, "load", moved, again, role, path, times=times))
             if w in copied:
                 upper.append(Transfer(buffer.name, "load", amount.times(buffer.width), again, role, whole))
         return [*upper, *self.transfers], [self._role(w) for w in self.graph.outputs]

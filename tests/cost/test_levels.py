@@ -167,6 +167,7 @@ def test_what_is_written_is_readable(derived):
         ({"stages": {"L2": 2}}, "stages names 'L2'"),
         ({"stages": 0}, "1 or more"),
         ({"within": {"L2": "q"}}, "within names level 'L2'"),
+        ({"wave": 0}, "how many groups run at a time"),
     ],
 )
 def test_what_is_refused(derived, options, words):
@@ -203,3 +204,54 @@ def test_a_state_that_lacks_what_is_cut_below_its_home_is_refused():
     assert streamed.io(levels=CHAIN, placement={"state": "SMEM"}, within={"registers": ()}).memory["SMEM"]
     with pytest.raises(CatdiagError, match="temporaries are expected there"):
         streamed.io(levels=CHAIN, placement={"state": "SMEM", "temporary": "SMEM"})
+
+
+def cached(capacity):
+    levels = Level("HBM", None), Level("L2", capacity, "cache"), Level("SMEM", None)
+    return Hierarchy("cached", levels, (Edge("HBM", "L2", None), Edge("L2", "SMEM", None)))
+
+
+@pytest.mark.parametrize("capacity", [None, 60, 200])
+def test_a_cache_fetches_what_a_wave_touches_once_if_it_fits(derived, capacity):
+    found = derived["product"].io(levels=cached(capacity), dtype="fp8")
+    edge, most = found.edges["HBM", "L2"], found.memory["L2"]
+    for a, b, c, tall, wide, wave in ((7, 3, 9, 2, 4, 3), (5, 8, 6, 2, 5, 2), (9, 4, 9, 1, 2, 7), (3, 2, 2, 9, 9, 5)):
+        values = {"a": a, "b": b, "c": c, "g_a": tall, "g_c": wide, "wave": wave}
+        rows, columns = lengths(a, [tall]), lengths(c, [wide])
+        groups = [(r, s) for r in range(len(rows)) for s in range(len(columns))]
+        total = fullest = 0
+        for start in range(0, len(groups), wave):
+            members = groups[start : start + wave]
+            touched = sum(rows[r] for r in {r for r, _ in members}) + sum(columns[s] for s in {s for _, s in members})
+            every = sum(rows[r] + columns[s] for r, s in members)
+            total += b * (touched if capacity is None or b * touched <= capacity else every)
+            fullest = max(fullest, b * touched)
+        assert at(edge.load, values) == total
+        assert at(most, values) == fullest
+        assert at(edge.save, values) == a * c
+    below = found.edges["L2", "SMEM"]
+    assert below.transfers == derived["product"].io(dtype="fp8").transfers
+
+
+def test_about_what_a_cache_fetches_where_waves_are_blocks_of_the_grid(derived):
+    edge = derived["product"].io(levels=cached(None)).edges["HBM", "L2"]
+    values = {"a": 32, "b": 5, "c": 24, "g_a": 4, "g_c": 4, "wave": 12}  # 8 × 6 groups, two rows of them at a time
+    assert at(edge.load, values) == at(edge.relaxed - edge.save, values) == 5 * (32 + 4 * 24)
+
+
+def test_what_is_refused_of_caches(derived):
+    with pytest.raises(CatdiagError, match="L2 holds 60 bytes: say how wide values are"):
+        derived["product"].io(levels=cached(60))
+    levels = Level("HBM", None), Level("SMEM", None), Level("L1", None, "cache"), Level("registers", None)
+    under = Hierarchy("under", levels, tuple(Edge(a.name, b.name, None) for a, b in pairwise(levels)))
+    with pytest.raises(CatdiagError, match="caches directly below HBM"):
+        derived["product"].io(levels=under)
+    names = ("HBM", "L2", "SMEM", "registers")
+    whole = Hierarchy(
+        "whole",
+        tuple(Level(n, None, "cache" if n == "L2" else "scratchpad") for n in names),
+        tuple(Edge(a, b, None) for a, b in pairwise(names)),
+    )
+    with pytest.raises(CatdiagError, match="pass by SMEM, which is under the cache L2"):
+        derived["product"].io(levels=whole, placement={"streamed": "registers"})
+    assert "L2 (a cache)" in str(derived["product"].io(levels=whole))

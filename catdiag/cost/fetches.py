@@ -1,0 +1,51 @@
+"""What the groups of a kernel load through caches: the arrays, each once (see `catdiag.cost.caches`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from catdiag.cost.live import Kernel, Transfer
+
+Expr = Any
+
+
+class Fetches:
+    """The loads of a kernel's groups; `grid` gives the tile, the axis and its piece, slowest first."""
+
+    def __init__(self, wave: Expr, grid: Sequence[tuple[str, Expr, Expr]], kernel: Kernel) -> None:
+        from catdiag.cost.caches import Fetched
+
+        self.wave = wave
+        self.grid = [(whole, piece) for _, whole, piece in grid]
+        found: dict[tuple[str, tuple[bool, ...]], Fetched] = {}
+        for moved in kernel.transfers:
+            if moved.direction != "load" or moved.path[0]:
+                continue
+            has = tuple(tile not in moved.again for tile, _, _ in grid)
+            known = found.get((moved.array, has))
+            times = moved.times + (known.times if known else 0)
+            found[moved.array, has] = Fetched(moved.array, moved.amount.expr() / moved.times, times, has)
+        self.tiles = [tile for tile, _, _ in grid]
+        self.found = found
+        self.told: set[tuple[tuple[str, tuple[bool, ...]], int | None]] = set()
+
+    def of(self, moved: Transfer, capacity: int | None) -> tuple[Expr, Expr] | None:
+        """What a cache of that capacity fetches of an array, exactly and without rounding; None if told before."""
+        from catdiag.cost.caches import about, fetched
+
+        key = moved.array, tuple(tile not in moved.again for tile in self.tiles)
+        if (key, capacity) in self.told:
+            return None
+        self.told.add((key, capacity))
+        which, arrays = list(self.found).index(key), list(self.found.values())
+        return (
+            fetched(which, self.wave, capacity, self.grid, arrays),
+            about(which, self.wave, capacity, self.grid, arrays),
+        )
+
+    def held(self) -> Expr:
+        """The most that a wave's pieces take together."""
+        from catdiag.cost.caches import held
+
+        return held(self.wave, self.grid, list(self.found.values()))
