@@ -139,13 +139,16 @@ def io(
 
 @app.command()
 def hardware(
-    name: Annotated[str | None, typer.Argument(help="One chip, with the source of each number.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """List the chips that tiles can be chosen for."""
+    """List the chips that tiles can be chosen for, or describe one of them, or one of a TOML file."""
     with guarded():
         from catdiag.cli.tables import run_hardware
 
-        run_hardware(name)
+        run_hardware(name, json)
 
 
 @app.command()

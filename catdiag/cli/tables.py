@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 
-def run_hardware(name: str | None) -> None:
-    """`catdiag hardware`: the chips in short, or one of them with the source of each number."""
+def run_hardware(name: str | None, as_json: bool = False) -> None:
+    """`catdiag hardware`: the chips in short, or one of them: levels, edges, and the source of each number.
+
+    Raises CatdiagError for an unknown name, and for a file that describes no chip.
+    """
     from catdiag.cost import hardware
 
+    if as_json:
+        import json
+
+        chips = [hardware.get(n) for n in (hardware.names() if name is None else [name])]
+        plain = [{**chip.as_dict(), "hierarchy": chip.hierarchy.as_dict()} for chip in chips]
+        print(json.dumps(plain if name is None else plain[0], ensure_ascii=False, indent=1))
+        return
     if name is not None:
-        print(hardware.get(name))
+        chip = hardware.get(name)
+        print(f"{chip}\n\n{chip.hierarchy}")
         return
     for known in hardware.names():
         chip = hardware.get(known)
         rates = ", ".join(f"{dtype} {rate / 1e12:.0f}" for dtype, rate in chip.tensor.items())
+        cache = f"L2 {chip.l2_bytes * chip.l2_count // 2**20} MiB, " if chip.l2_bytes else "no cache, "
         print(
-            f"{chip.name}: {chip.sms} SMs, {chip.smem_per_block // 1024} KiB of SMEM a thread block, "
-            f"L2 {chip.l2_bytes // 2**20} MiB, HBM {chip.hbm_bytes_per_s / 1e12:.2f} TB/s; in TFLOP/s {rates}"
+            f"{chip.name}: {chip.sms} {chip.word('core')}s, {chip.smem_per_block // 1024} KiB of {chip.word('SMEM')} "
+            f"a group, {cache}HBM {chip.hbm_bytes_per_s / 1e12:.2f} TB/s; in TFLOP/s {rates}"
         )
-    print("catdiag hardware NAME gives every number with its source")
+    print("catdiag hardware NAME gives every number with its source; NAME may be a TOML file of your own")
 
 
 def run_library(alone: bool = True) -> None:

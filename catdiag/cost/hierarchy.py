@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from catdiag.errors import CatdiagError
 
@@ -182,6 +183,30 @@ class Hierarchy:
                 count *= self.level(e.lower).count
             kept.append(replace(lower, count=count))
         return Hierarchy(self.name, tuple(kept), tuple(edges))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name,
+            "levels": [dict(vars(level)) for level in self.levels],
+            "edges": [dict(vars(edge)) for edge in self.edges],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"levels of {self.name}"]
+        for level in self.levels:
+            name = level.name + (f" ({level.called})" if level.called else "")
+            held = "holds anything" if level.capacity is None else f"{level.capacity:,} bytes"
+            above = [e.upper for e in self.edges if e.lower == level.name]
+            under = f", {level.count} under each {' or '.join(above)}" if above else ""
+            lines.append(f"  {name:22} {held:>22}  {level.kind}{under}")
+        lines.append("edges")
+        for edge in self.edges:
+            rate = "unknown" if edge.bytes_per_s is None else f"{edge.bytes_per_s / 1e12:,.2f} TB/s"
+            spent = "" if edge.pj_per_byte is None else f", {edge.pj_per_byte:g} pJ a byte"
+            ways = "" if edge.both_ways else ", down only"
+            lines.append(f"  {edge.upper + ' to ' + edge.lower:22} {rate:>22}{spent}{ways}")
+        return "\n".join(lines)
 
     def _edges(self, way: tuple[str, ...]) -> Iterator[Edge]:
         return (self.edge(a, b) for a, b in pairwise(way))

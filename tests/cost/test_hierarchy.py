@@ -6,7 +6,6 @@ import pickle
 import pytest
 
 import catdiag as cd
-from catdiag.cost import hardware
 from catdiag.cost.hierarchy import Edge, Hierarchy, Level
 
 TOP, NEAR, FAST = Level("HBM", None), Level("SMEM", 1024, count=4), Level("registers", 256, count=2)
@@ -55,10 +54,3 @@ def test_what_is_unknown_stays_unknown():
 def test_what_is_wrong_is_said(make, message):
     with pytest.raises(cd.CatdiagError, match=message):
         make()
-
-
-def test_chips_have_one():
-    for name in hardware.names():
-        found = hardware.get(name).hierarchy
-        assert found.root.name == "HBM" and found.level("L2").kind == "cache"
-        assert found.paths("HBM", "registers") == (("HBM", "L2", "SMEM", "registers"),)

@@ -1,0 +1,68 @@
+"""Numbers with units, as people write them: "228 KiB", "3.35 TB/s", "989.4 TFLOP/s".
+
+>>> quantity("228 KiB", "B"), quantity("3.35 TB/s", "B/s"), quantity("0.5 us", "s"), quantity(7, "B")
+(233472, 3350000000000.0, 5e-07, 7)
+>>> quantity("50 GB/s", "B")
+Traceback (most recent call last):
+ValueError: '50 GB/s' is in B/s: expected B, such as 65536 or "64 KiB"
+
+Decimal prefixes are powers of 1,000 (kB, MB), those with an i powers of 1,024 (KiB, MiB).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_DECIMAL = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "m": -1, "u": -2, "µ": -2, "n": -3, "p": -4}
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4}
+_UNITS = ("FLOP/s", "FLOPS", "flop/s", "B/s", "pJ/B", "Hz", "B", "s")
+_SAME = {"FLOPS": "FLOP/s", "flop/s": "FLOP/s"}
+_EXAMPLES = {
+    "B": '65536 or "64 KiB"',
+    "B/s": '3.35e12 or "3.35 TB/s"',
+    "FLOP/s": '312e12 or "312 TFLOP/s"',
+    "Hz": '1.41e9 or "1410 MHz"',
+    "s": '5e-7 or "0.5 us"',
+    "pJ/B": '31.2 or "31.2 pJ/B"',
+    "": "128",
+}
+_TEXT = re.compile(r"\s*([+-]?[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*")
+
+
+def expected(unit: str) -> str:
+    """What a value in this unit looks like, in words."""
+    return f"expected {unit or 'a plain number'}, such as {_EXAMPLES[unit]}"
+
+
+def quantity(value: object, unit: str) -> int | float:
+    """A number in the base unit, from a number (already in it) or a text. Whole where it is exactly so and the unit
+    is bytes or none. Raises ValueError for other types, other units and texts that are no number."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError(f"{value!r} is no finite number: {expected(unit)}")
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is a {type(value).__name__}: {expected(unit)}")
+    found = _TEXT.fullmatch(value)
+    if found is None:
+        raise ValueError(f"{value!r} is no number: {expected(unit)}")
+    exact, given = Fraction(found[1].replace(",", "").replace("_", "")), found[2]
+    if given:
+        exact *= _scale(value, given, unit)
+    if unit in ("B", "") and exact.denominator == 1:
+        return int(exact)
+    return float(exact)
+
+
+def _scale(value: str, given: str, unit: str) -> Fraction:
+    for known in _UNITS:
+        prefix = given.removesuffix(known)
+        if prefix == given or (prefix not in _DECIMAL and prefix not in _BINARY):
+            continue
+        if known == "pJ/B" and prefix:
+            break
+        if _SAME.get(known, known) != unit:
+            raise ValueError(f"{value!r} is in {_SAME.get(known, known)}: {expected(unit)}")
+        return Fraction(1024) ** _BINARY[prefix] if prefix in _BINARY else Fraction(1000) ** _DECIMAL[prefix]
+    raise ValueError(f"{value!r} has unit {given!r}, which is not known: {expected(unit)}")
