@@ -8,8 +8,10 @@
   signs decided in `signs`;
 - `least`: the least transfers at given sizes, over all integer tiles;
 - `devices`: a diagram spread over several devices, as one more level;
-- `hierarchy`: memories as graphs; `hardware`: chips;
+- `hierarchy`: memories as graphs; `hardware`: chips, `chipfile`, `units`: as TOML files;
 - `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit;
+- `request`, `search`, `pieces`, `report`, `planned`: what is asked of a plan, tried, wanted, reckoned and shown;
+- `turns`: which pipelines run at once in a plan;
 - `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy;
 - `column_reader`: the arrays of a kernel with registers and matrix units, in `columns`; `configuration`: how many
   warpgroups fit and what a turn takes them; `schedule`: when they use what.

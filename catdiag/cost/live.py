@@ -297,6 +297,13 @@ class Walk:
         self.present: dict[Buffer, None] = {}
         self.sums = dict.fromkeys(places.names, ZERO)
         self.seen: set[tuple[str, Amount]] = set()
+        self.products: set[frozenset[str]] = set()
+
+    def held(self, role: str, ty: ArrayType) -> tuple[str, ...]:
+        """The places of what is made on chip."""
+        if self.places.matrix and frozenset(ty.names) in self.products:
+            return (self.places.matrix,)
+        return self.places.of(role)
 
     # -- what is live ------------------------------------------------------------------------
 
@@ -361,6 +368,8 @@ class Walk:
 
     def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
         """The same where it is known which inputs are only streamed."""
+        if self.places.matrix:
+            self.products = _products(graph)
         free = spots(graph, [b is None for b in wires])
         made = self.sequence(graph, wires, lives(graph, free, 0, False), free, ())
         for w in graph.outputs:
@@ -408,7 +417,7 @@ class Walk:
                 for k, ty in enumerate(box.cod):
                     ends = found.last[first + k] == len(graph.nodes)
                     role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
-                    held = self.places.of(role)
+                    held = self.held(role, ty)
                     taken = self._overwritten(node.inputs, box, buffers, found, place, held[-1])
                     if taken is not None and (over := buffers[taken]) is not None and self.leave(over, held[-1]):
                         buffers[taken] = None
@@ -480,7 +489,7 @@ class Walk:
         for k, ty in enumerate(step.dom.arrays[:states]):
             name = op.components[k] if k < len(op.components) else f"state {k}"
             size, width = Amount.elements(ty.axes), self.widths.on_chip(ty, name)
-            carried.append(Buffer(name, "accumulator", size, width, self.places.of("accumulator")))
+            carried.append(Buffer(name, "accumulator", size, width, self.held("accumulator", ty)))
         for state in carried:
             self.add(state)
         self.note(f"start of the loop over {op.axis}")
@@ -532,6 +541,20 @@ class Walk:
     def _work(self, pipeline: str, amount: Amount, loops: tuple[Loop, ...]) -> None:
         key = (pipeline, loops)
         self.kernel.work[key] = self.kernel.work.get(key, ZERO) + amount
+
+
+def _products(graph: Graph) -> set[frozenset[str]]:
+    """The axes of the results of contractions of several arrays, loops included."""
+    found: set[frozenset[str]] = set()
+    todo = [graph]
+    while todo:
+        for node in todo.pop().nodes:
+            op = node.box.op
+            if isinstance(op, Fold):
+                todo.append(inline(op.step).graph)
+            elif isinstance(op, Einsum) and len(node.box.dom) > 1 and contracts(node.box):
+                found.add(frozenset(node.box.cod[0].names))
+    return found
 
 
 def _contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:

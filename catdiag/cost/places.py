@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from catdiag.errors import CatdiagError
 
-LEVEL, REGISTERS = "level", "registers"
+LEVEL, REGISTERS, MATRIX = "level", "registers", "matrix"
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Places:
 
     `operand` and `streamed` are the places with a copy of what is loaded, whole or block by block; `state` is where
     the states of loops are, `temporary` where everything else is made, `output` which places hold outputs beside that.
-    `stages` are the buffers of a streamed block, by place (1 where left out).
+    `stages` are the buffers of a streamed block, by place (1 where left out). With `matrix`, what is made on chip with
+    the axes of the result of some contraction is there, whatever its role: the memory of the matrix units.
 
     >>> two(2, registers=True).streamed, two(2, registers=True).state
     (('level',), 'registers')
@@ -31,6 +32,7 @@ class Places:
     stages: Mapping[str, int] = field(default_factory=dict)
     phased: bool = False
     """Whether the places after the states' take their pieces one after the other, loading the states each time."""
+    matrix: str = ""
 
     def of(self, role: str) -> tuple[str, ...]:
         """The places of what is made on chip: an accumulator, an output or a temporary."""
@@ -51,14 +53,16 @@ class Places:
         return ("", *self.names[: self.names.index(last) + 1])
 
 
-def two(stages: int = 1, registers: bool = False) -> Places:
-    """One fast level; with `registers`, a second place for all but the operands' tiles and blocks.
+def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Places:
+    """One fast level; with `registers`, a second place for all but the operands' tiles and blocks; with `matrix`, a
+    third for what has the axes of the result of a contraction.
 
     Raises CatdiagError for a number of stages that is no positive whole number.
     """
     check_stages(stages)
     inner = REGISTERS if registers else LEVEL
-    return Places((LEVEL, REGISTERS), (LEVEL,), (LEVEL,), inner, inner, (), {LEVEL: stages})
+    names = (LEVEL, REGISTERS, *([MATRIX] if matrix else []))
+    return Places(names, (LEVEL,), (LEVEL,), inner, inner, (), {LEVEL: stages}, matrix=MATRIX if matrix else "")
 
 
 def check_stages(stages: object) -> None:

@@ -58,14 +58,24 @@ from catdiag.cost.amounts import ONE, Amount
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.kernels import width
 from catdiag.cost.live import LEVEL, REGISTERS, Contraction, Kernel, Loop
+from catdiag.cost.places import MATRIX
 
 Values = Mapping[str, Any]
 Numbers = Any
 """An array of numbers, or a number that stands for equal ones."""
+Overlap = str | tuple[str, ...]
+"""What runs at once: "queue" (the model above), "add" (nothing), "max" (all), or the pipelines that do."""
 
 OVERHEAD = 40
 """Registers a thread needs beside arrays, for addresses, counters and what the compiler keeps: an assumption."""
-WARPS = (4, 8, 16)
+OVERHEAD_FED = 36
+"""The same where other warps do the loading: an assumption, in the range (31 to 38) in which the largest blocks that
+fit are those that FlashAttention-3 takes where registers end them: 192 x 176 (d = 64) and 192 x 144 (d = 96) without,
+128 x 176 (d = 128) with a turn ahead."""
+LOADER = 24
+"""Registers of a thread that only loads, the least that PTX's setmaxnreg gives."""
+PIPELINES = ("tensor", "exp", "alu", "SMEM", "L2", "HBM")
+"""What may run at once: matrix units, special functions, ALUs, reading of shared memory, loads, and HBM."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class Timing:
 
     smem: Numbers
     registers: Numbers
+    matrix: Numbers
     per_thread: Numbers
     resident: Numbers
     groups: Numbers
@@ -83,6 +94,8 @@ class Timing:
     load: Numbers
     save: Numbers
     hbm: Numbers
+    edges: Mapping[str, Numbers]
+    touched: Mapping[str, Numbers]
     parts: Mapping[str, Numbers]
     waits: Numbers
     alone: Numbers
@@ -101,7 +114,7 @@ def ceil_div(a: Numbers, b: Numbers) -> Numbers:
 def peak(kernel: Kernel, place: str, values: Values) -> Numbers:
     """The most bytes that a place ever holds."""
     most: Numbers = 0
-    for moment in kernel.moments[place]:
+    for moment in kernel.moments.get(place, []):
         most = np.maximum(most, moment.total.value(values))
     return most
 
@@ -111,34 +124,58 @@ def smem_bytes(kernel: Kernel, values: Values) -> Numbers:
     return peak(kernel, LEVEL, values)
 
 
-def registers_per_thread(kernel: Kernel, values: Values, warps: int) -> Numbers:
+def registers_per_thread(kernel: Kernel, hardware: Hardware, values: Values, warps: int, producers: int = 0) -> Numbers:
     """Registers a thread needs, of 4 bytes."""
-    return ceil_div(peak(kernel, REGISTERS, values), 4 * 32 * warps) + OVERHEAD
+    return ceil_div(peak(kernel, REGISTERS, values), 4 * hardware.warp * warps) + overhead(producers)
 
 
-def fits(kernel: Kernel, hardware: Hardware, values: Values, warps: int) -> Numbers:
-    """Whether a block's shared memory, registers and threads are within what one may have."""
-    registers = registers_per_thread(kernel, values, warps)
+def overhead(producers: int) -> int:
+    """Registers a thread needs beside arrays, less where other warps load."""
+    return OVERHEAD_FED if producers else OVERHEAD
+
+
+def fits(kernel: Kernel, hardware: Hardware, values: Values, warps: int, producers: int = 0) -> Numbers:
+    """Whether a block's shared memory, registers, matrix memory and threads are within what one may have."""
+    registers, threads = registers_per_thread(kernel, hardware, values, warps, producers), hardware.warp * warps
     return (
         (smem_bytes(kernel, values) <= hardware.smem_per_block)
         & (registers <= hardware.registers_per_thread)
-        & (_allocated(registers) * 32 * warps <= hardware.registers_per_sm)
-        & (32 * warps <= hardware.threads_per_block)
+        & (_allocated(registers, hardware) * threads + loading(hardware, producers) <= hardware.registers_per_sm)
+        & (peak(kernel, MATRIX, values) <= hardware.tmem_per_sm)
+        & (threads + hardware.warp * producers <= hardware.threads_per_block)
     )
 
 
-def _allocated(registers: Numbers) -> Numbers:
-    return ceil_div(registers, 8) * 8  # registers are given out in eights
+def loading(hardware: Hardware, producers: int) -> int:
+    """Registers of the warps that only load."""
+    return LOADER * hardware.warp * producers
 
 
-def predict(kernel: Kernel, hardware: Hardware, values: Values, dtype: str, stages: int, warps: int) -> Timing:
+def _allocated(registers: Numbers, hardware: Hardware) -> Numbers:
+    return ceil_div(registers, hardware.register_step) * hardware.register_step
+
+
+def predict(
+    kernel: Kernel,
+    hardware: Hardware,
+    values: Values,
+    dtype: str,
+    stages: int,
+    warps: int,
+    overlap: Overlap = "queue",
+    producers: int = 0,
+) -> Timing:
     """The model above for candidates that fit; `values` gives every size, tile and block."""
-    threads = 32 * warps
-    smem, registers = smem_bytes(kernel, values), peak(kernel, REGISTERS, values)
-    per_thread = registers_per_thread(kernel, values, warps)
-    resident = np.minimum(hardware.smem_per_sm // (smem + hardware.smem_reserved), hardware.blocks_per_sm)
-    resident = np.minimum(resident, hardware.registers_per_sm // (_allocated(per_thread) * threads))
-    resident = np.maximum(np.minimum(resident, hardware.threads_per_sm // threads), 1)
+    threads = hardware.warp * warps
+    smem, registers, matrix = (peak(kernel, place, values) for place in (LEVEL, REGISTERS, MATRIX))
+    per_thread = registers_per_thread(kernel, hardware, values, warps, producers)
+    resident = np.minimum(hardware.smem_per_sm // np.maximum(smem + hardware.smem_reserved, 1), hardware.blocks_per_sm)
+    taken = _allocated(per_thread, hardware) * threads + loading(hardware, producers)
+    resident = np.minimum(resident, hardware.registers_per_sm // taken)
+    if hardware.tmem_per_sm:
+        resident = np.minimum(resident, hardware.tmem_per_sm // np.maximum(matrix, 1))
+    at_most = hardware.threads_per_sm // (threads + hardware.warp * producers)
+    resident = np.maximum(np.minimum(resident, at_most), 1)
     counts = {tile: ceil_div(whole.value(values), values[tile]) for tile, whole in kernel.tiles.items()}
     groups: Numbers = 1
     for number in counts.values():
@@ -156,22 +193,24 @@ def predict(kernel: Kernel, hardware: Hardware, values: Values, dtype: str, stag
     turns: Numbers = 0
     for block, whole in kernel.loops:
         turns = turns + ceil_div(whole.value(values), values[block])
-    alu, tensor, filled = _work(kernel, "alu", values), 0.0, 1.0
+    alu, tensor, read, filled = _work(kernel, "alu", values), 0.0, 0.0, 1.0
     for contraction in kernel.contractions:
         if rate is None:
             alu = alu + _once(contraction, values)
             continue
-        taken, rows = _matrix(contraction, hardware, values, warps, rate, width(dtype))
-        tensor, filled = tensor + taken, np.maximum(filled, rows)
+        spent, reading, rows = _matrix(contraction, hardware, values, warps, rate, width(dtype))
+        tensor, read, filled = tensor + spent, read + reading, np.maximum(filled, rows)
     alu = alu * filled
     parts = {
         "tensor": tensor,
         "exp": _work(kernel, "exp", values) * filled / (hardware.special_per_clock * clock),
         "alu": (alu / hardware.alu_per_clock + turns * hardware.turn_clocks * warps / 4) / clock,
+        "SMEM": read,
         "L2": (load + save) / groups * hardware.sms / hardware.l2_bytes_per_s,
     }
     steps = sum(((length + bool(nest)) * _turns(nest, values) for nest, length in kernel.chains.items()), 0)
-    waits = steps * hardware.wait_clocks / clock + hardware.latency_s + parts["L2"] / np.maximum(turns, 1)
+    pauses = steps * hardware.wait_clocks / clock
+    waits = pauses + hardware.latency_s + parts["L2"] / np.maximum(turns, 1)
     if stages == 1:
         waits = waits + np.maximum(turns - 1, 0) * (hardware.latency_s + parts["L2"] / np.maximum(turns, 1))
 
@@ -179,39 +218,69 @@ def predict(kernel: Kernel, hardware: Hardware, values: Values, dtype: str, stag
     full, rest = groups // at_once, groups % at_once
     fullest = np.minimum(resident, ceil_div(groups, hardware.sms))
     last = np.minimum(fullest, ceil_div(rest, hardware.sms))
-    # Turns that wait for no sums overlap: beside the buffer being loaded, each of the others is in some step.
-    free = bool(kernel.loops) and not any(length for nest, length in kernel.chains.items() if nest)
-    at_work = max(1, stages - 1) if free else 1
-    demands = [parts[name] / at_work for name in ("tensor", "exp", "alu")]
-    computing, ending, alone = _circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
+    edges, touched = _edges(kernel, hardware, values, counts, np.minimum(groups, at_once), load + save)
+    rates = {"HBM": hardware.hbm_bytes_per_s * hardware.sustained["hbm"], "LLC": hardware.llc_bytes_per_s}
+    outer: Numbers = 0.0
+    for name, crossed in edges.items():
+        if name.split("-")[0] in rates:
+            outer = np.maximum(outer, crossed / rates[name.split("-")[0]])
 
-    def loading(blocks: Numbers, used: Numbers) -> Numbers:
+    def arriving(blocks: Numbers, used: Numbers) -> Numbers:
         ring = (turns * hardware.latency_s + parts["L2"] + used) / stages if stages > 1 else 0.0
         return np.maximum(ring, blocks * parts["L2"])
 
-    wave = np.maximum(computing, loading(fullest, computing))
-    ends = np.where(rest > 0, np.maximum(ending, loading(last, ending)), 0.0)
-    hbm = _hbm(kernel, hardware, values, counts, np.minimum(groups, at_once))
-    seconds = full * wave + ends
+    if overlap == "queue":
+        # Turns that wait for no sums overlap: beside the buffer being loaded, each of the others is in some step.
+        free = bool(kernel.loops) and not any(length for nest, length in kernel.chains.items() if nest)
+        at_work = max(1, stages - 1) if free else 1
+        demands = [parts[name] / at_work for name in ("tensor", "exp", "alu")]
+        computing, ending, alone = _circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
+        wave = np.maximum(computing, arriving(fullest, computing))
+        ends = np.where(rest > 0, np.maximum(ending, arriving(last, ending)), 0.0)
+        alone = np.maximum(alone, arriving(1, alone))
+        seconds = np.maximum(full * wave + ends, outer)
+    else:
+        together = set(PIPELINES if overlap == "max" else () if overlap == "add" else overlap)
+        alone = _combined({n: s for n, s in parts.items() if n != "SMEM"}, together)
+        if overlap != "max":
+            alone = alone + pauses + hardware.latency_s * (np.maximum(turns, 1) if stages == 1 else 1)
+        computing = wave = fullest * alone
+        seconds = full * wave + last * alone
+        seconds = np.maximum(seconds, outer) if "HBM" in together else seconds + outer
     return Timing(
         smem=smem,
         registers=registers,
+        matrix=matrix,
         per_thread=per_thread,
         resident=resident,
         groups=groups,
         waves=ceil_div(groups, at_once),
         load=load,
         save=save,
-        hbm=hbm,
+        hbm=edges.get("HBM-LLC", edges.get("HBM-L2", load + save)),
+        edges=edges,
+        touched=touched,
         parts=parts,
         waits=waits,
-        alone=np.maximum(alone, loading(1, alone)),
+        alone=alone,
         computing=computing,
-        loading=loading(fullest, computing),
+        loading=arriving(fullest, computing),
         wave=wave,
         turns=turns,
-        seconds=np.maximum(seconds, hbm / (hardware.hbm_bytes_per_s * hardware.sustained["hbm"])),
+        seconds=seconds,
     )
+
+
+def _combined(parts: Mapping[str, Numbers], together: set[str]) -> Numbers:
+    """Seconds where some parts run at once, and the others before or after them."""
+    most: Numbers = 0.0
+    total: Numbers = 0.0
+    for name, seconds in parts.items():
+        if name in together:
+            most = np.maximum(most, seconds)
+        else:
+            total = total + seconds
+    return most + total
 
 
 def _circulate(demands: list[Numbers], waits: Numbers, customers: list[Numbers]) -> list[Numbers]:
@@ -253,19 +322,20 @@ def _once(contraction: Contraction, values: Values) -> Numbers:
 
 def _matrix(
     contraction: Contraction, hardware: Hardware, values: Values, warps: int, rate: float, element: int
-) -> tuple[Numbers, Numbers]:
-    """Seconds of one full group on the matrix units of an SM, and how many times its rows the filled pieces have;
-    rows are what carries a grouped axis."""
-    c, workers = contraction, max(1, warps // hardware.matrix_warps)
-    batch, depth = c.batch.value(values), ceil_div(c.depth.value(values), 16) * 16
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Seconds of one full group on the matrix units of a core, those of them that read shared memory, and how many
+    times its rows the filled pieces have; rows are what carries a grouped axis."""
+    c, workers, piece = contraction, max(1, warps // hardware.matrix_warps), hardware.depth_piece(element)
+    batch, depth = c.batch.value(values), ceil_div(c.depth.value(values), piece) * piece
     found: Numbers = None
     filled: Numbers = 1.0
+    spent: Numbers = 0.0
     for side, tall, columns in ((c.sides[0], c.rows, c.columns), (c.sides[1], c.columns, c.rows)):
         if any(c.sides) and not side:
             continue
         rows = tall.value(values)
         pieces = ceil_div(batch * ceil_div(rows, hardware.matrix_rows), workers) * workers
-        height, breadth = pieces * hardware.matrix_rows, ceil_div(columns.value(values), 8) * 8
+        height, breadth = pieces * hardware.matrix_rows, _pieces(columns, hardware.matrix_columns, values)
         work = 2.0 * height * breadth * depth * hardware.sms / (rate * hardware.sustained["tensor"])
         # Workers form a grid over the result: each row is read once for each column of workers, and so on.
         grids = [1 << k for k in range(workers.bit_length())]
@@ -275,24 +345,48 @@ def _matrix(
         reading = read * depth * float(element) / (hardware.smem_bytes_per_clock * hardware.clock_hz)
         taken, more = np.maximum(work, reading), height / (batch * rows)
         if found is None:
-            found, filled = taken, more
+            found, filled, spent = taken, more, reading
         else:
-            filled = np.where(taken < found, more, filled)
+            filled, spent = np.where(taken < found, more, filled), np.where(taken < found, reading, spent)
             found = np.minimum(found, taken)
-    return found * _turns(c.loops, values), filled
+    turns = _turns(c.loops, values)
+    return found * turns, spent * turns, filled
 
 
-def _hbm(
-    kernel: Kernel, hardware: Hardware, values: Values, counts: Mapping[str, Numbers], at_once: Numbers
-) -> Numbers:
-    """Bytes of HBM in the whole run."""
+def _pieces(size: Amount, piece: int, values: Values) -> Numbers:
+    return ceil_div(size.value(values), piece) * piece
+
+
+def _edges(
+    kernel: Kernel, hardware: Hardware, values: Values, counts: Mapping[str, Numbers], at_once: Numbers, below: Numbers
+) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
+    """Bytes that cross each edge above SMEM in the whole run, the one to HBM first (`below` are those at SMEM), and
+    what a wave touches in each cache."""
+    chip = hardware
+    if not chip.l2_bytes:
+        return {"HBM-SMEM": below}, {}
+    near, touched = _filled(kernel, values, counts, at_once, chip.l2_bytes, chip.l2_count)
+    near = np.minimum(near, below)
+    if not chip.llc_bytes:
+        return {"HBM-L2": near, "L2-SMEM": below}, {"L2": touched}
+    far, all_touched = _filled(kernel, values, counts, at_once, chip.llc_bytes, 1)
+    edges = {"HBM-LLC": np.minimum(far, near), "LLC-L2": near, "L2-SMEM": below}
+    return edges, {"LLC": all_touched, "L2": touched}
+
+
+def _filled(
+    kernel: Kernel, values: Values, counts: Mapping[str, Numbers], at_once: Numbers, capacity: int, copies: int
+) -> tuple[Numbers, Numbers]:
+    """Bytes that go into and out of a cache, or `copies` equal ones that share the groups, in the whole run, and those
+    that a wave touches in one.
+
+    Where what a wave touches in one of them fits, each array crosses once for each copy that needs it.
+    """
     loads = [t for t in kernel.transfers if t.direction == "load"]
-    compulsory: Numbers = 0
-    for moved in kernel.transfers:
-        compulsory = compulsory + moved.amount.value(values)
+    under = np.maximum(at_once // copies, 1)
     shared = [t for t in counts if any(t in moved.again for moved in loads)]
     extent: dict[str, Numbers] = {}
-    left = at_once
+    left = under
     for place, tile in enumerate(shared):  # about square where arrays are shared between groups
         side = np.maximum(1, np.floor(left ** (1.0 / (len(shared) - place)) + 1e-9))
         extent[tile] = np.minimum(counts[tile], side)
@@ -301,6 +395,10 @@ def _hbm(
         grown = np.minimum(counts[tile], extent.get(tile, 1) * left)
         left = np.maximum(1, left * extent.get(tile, 1) // grown)
         extent[tile] = grown
+    least: Numbers = 0
+    for moved in kernel.transfers:
+        if moved.direction == "save":
+            least = least + moved.amount.value(values)
     touched: Numbers = 0
     anew: Numbers = 0
     groups: Numbers = 1
@@ -314,9 +412,12 @@ def _hbm(
             else:
                 share = share * extent[tile] / number
         whole = moved.amount.value(values)
+        once = whole * np.minimum(repeated, copies)
         touched = touched + whole * share
-        anew = anew + np.maximum(whole, np.minimum(whole * repeated, ceil_div(groups, at_once) * whole * share)) - whole
-    return compulsory + np.where(touched > hardware.l2_bytes, anew, 0)
+        waves = ceil_div(groups, at_once) * copies
+        anew = anew + np.maximum(once, np.minimum(whole * repeated, waves * whole * share)) - once
+        least = least + once
+    return least + np.where(touched > capacity, anew, 0), touched
 
 
 def flops(kernel: Kernel, values: Values) -> int:
