@@ -9,8 +9,8 @@ from catdiag.cost.live import LEVEL, REGISTERS
 from catdiag.cost.places import MATRIX
 from catdiag.cost.planned import WORDS, Alternative, EdgeUse, LeastTraffic, LevelUse, Plan, several
 from catdiag.cost.proof import Proof, prove_bound
-from catdiag.cost.turns import Schedule, schedule, turn_steps
 from catdiag.cost.timing import ceil_div, flops, overhead
+from catdiag.cost.turns import Schedule, schedule, turn_steps
 
 if TYPE_CHECKING:
     from catdiag.cost.search import Choice, Search
