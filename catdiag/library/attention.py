@@ -74,6 +74,19 @@ grouped_query_attention = _entries.add(
 )
 
 
+@_entries.algorithm("b k r d, b k x d, b k x d -> b k r d")
+def decoding_attention(Q: Traced, K: Traced, V: Traced) -> Traced:
+    """A step of decoding: one query in each head, and the cached keys x; r query heads share a key-value head k.
+
+    Grouped-query attention of a single query, the form that reads the cache once (Pope et al. 2022, section 3.3).
+
+    S[b,k,r,x] = (Σ_d Q[b,k,r,d] · K[b,k,x,d]) / √d
+    O[b,k,r,d] = Σ_x softmax_x(S)[b,k,r,x] · V[b,k,x,d]
+    """
+    S = build.einsum("b k r d, b k x d -> b k r x", Q, K) / sqrt(build.size("d"))
+    return build.einsum("b k r x, b k x d -> b k r d", build.softmax(S, "x"), V)
+
+
 @_entries.algorithm("q d, x d, x d -> q d, q")
 def attention_with_log_sum_exp(Q: Traced, K: Traced, V: Traced) -> tuple[Traced, Traced]:
     """Attention and the logarithm of its normaliser, which is what parts of it are merged by.

@@ -42,6 +42,20 @@ def multi_head_latent_attention(Q: Traced, R: Traced, C: Traced, P: Traced, W: T
     return build.einsum("q h x, x h v -> q h v", build.softmax(S, "x"), V)
 
 
+@_entries.algorithm("q h c, q h r, x c, x r, -> q h c")
+def latent_attention(Q: Traced, R: Traced, C: Traced, P: Traced, s: Traced) -> Traced:
+    """Attention in the space of the latents C, which are keys and values at once (DeepSeek-V2, 2024, section 2.1.2).
+
+    `multi_head_latent_attention` with the matrices that make keys and values moved to the queries and the result, as
+    one decodes: Q[q,h,c] = Σ_d W[c,h,d] · (the query)[q,h,d]; s is the scale 1/√(d + r) of the scores.
+
+    S[q,h,x] = s · (Σ_c Q[q,h,c] · C[x,c] + Σ_r R[q,h,r] · P[x,r])
+    O[q,h,c] = Σ_x softmax_x(S)[q,h,x] · C[x,c]
+    """
+    S = (build.einsum("q h c, x c -> q h x", Q, C) + build.einsum("q h r, x r -> q h x", R, P)) * s
+    return build.einsum("q h x, x c -> q h c", build.softmax(S, "x"), C)
+
+
 def turned(a: Traced, b: Traced, cos: Traced, sin: Traced) -> tuple[Traced, Traced]:
     """The complex numbers a + ib, turned by an angle."""
     return a * cos - b * sin, b * cos + a * sin

@@ -69,6 +69,18 @@ def mixture_of_experts(X: Traced, R: Traced, U: Traced, W: Traced) -> Traced:
     return build.einsum("t e, t e f, e f o -> t o", P, H, W)
 
 
+@_entries.algorithm("e t d, e d f, e f o -> e t o")
+def expert_mlps(X: Traced, U: Traced, W: Traced) -> Traced:
+    """Experts e, each on the t tokens that a router sent to it (Lepikhin et al. 2020, "GShard", section 2.2).
+
+    With k of e experts for each of T tokens, evenly, t = T·k/e.
+
+    Y[e,t,o] = Σ_f max(Σ_d X[e,t,d] · U[e,d,f], 0) · W[e,f,o]
+    """
+    H = relu(build.einsum("e t d, e d f -> e t f", X, U))
+    return build.einsum("e t f, e f o -> e t o", H, W)
+
+
 @_entries.algorithm("t d, d o, d r, r o, -> t o")
 def lora(X: Traced, W: Traced, A: Traced, B: Traced, s: Traced) -> Traced:
     """A linear layer with a change of low rank r (Hu et al. 2021, section 4.1).

@@ -125,6 +125,11 @@ def latent(Q: Near, R: Near, C: Near, P: Near, W: Near, U: Near) -> Near:
     return ein("qhx,xhv->qhv", softmax(S), V)
 
 
+def in_latents(Q: Near, R: Near, C: Near, P: Near, s: Near) -> Near:
+    S = s * (ein("qhc,xc->qhx", Q, C) + ein("qhr,xr->qhx", R, P))
+    return ein("qhx,xc->qhc", softmax(S), C)
+
+
 def rotary(Q: Near, R: Near, K: Near, L: Near, V: Near, c: Near, s: Near, cx: Near, sx: Near) -> Near:
     left = [Q * c - R * s, R * c + Q * s]
     right = [K * cx - L * sx, L * cx + K * sx]
@@ -357,6 +362,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "soft_capped_attention": soft_capped,
     "soft_capped_window_attention": soft_capped_window,
     "multi_head_latent_attention": latent,
+    "latent_attention": in_latents,
     "rotary_attention": rotary,
     "differential_attention": differential,
     "gated_attention": lambda Q, K, V, B, G: sigmoid(G) * attend(scores(Q, K) + B, V),
@@ -397,6 +403,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "gated_mlp": gated(silu),
     "gelu_gated_mlp": gated(gelu),
     "mixture_of_experts": experts,
+    "expert_mlps": lambda X, U, W: ein("etf,efo->eto", maximum(ein("etd,edf->etf", X, U), 0.0), W),
     "lora": lora,
     "covariance": covariance,
     "correlation": correlation,
