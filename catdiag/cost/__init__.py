@@ -11,7 +11,7 @@
 - `hierarchy`: memories as graphs; `hardware`: chips, `chipfile`, `units`: as TOML files;
 - `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit;
 - `request`, `search`, `pieces`, `report`, `planned`: what is asked of a plan, tried, wanted, reckoned and shown;
-- `turns`: which pipelines run at once in a plan;
+- `turns`: which pipelines run at once in a plan; `capacity`: whether all tiles in ranges fit, or none can;
 - `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy;
 - `column_reader`: the arrays of a kernel with registers and matrix units, in `columns`; `configuration`: how many
   warpgroups fit and what a turn takes them; `schedule`: when they use what.
@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "catdiag.cost.capacity": "fits possible",
     "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain",
     "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),
     "catdiag.cost.joules": "energy",

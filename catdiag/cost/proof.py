@@ -27,8 +27,10 @@ class Proof:
     seconds: float
 
 
-def prove_bound(amounts: Sequence[Amount], limit: int, tops: Mapping[str, int]) -> Proof:
-    """Proves that each amount is at most `limit` when every symbol lies between 1 and its top.
+def prove_bound(
+    amounts: Sequence[Amount], limit: int, tops: Mapping[str, int], bottoms: Mapping[str, int] | None = None
+) -> Proof:
+    """Proves that each amount is at most `limit` when every symbol lies between 1 (or its bottom) and its top.
 
     It is decided here and not in a child process, whose start would take longer than these small problems do.
     Symbols are real in the proof, which proves it for whole ones. Sizes that the amounts do not mention are
@@ -38,26 +40,28 @@ def prove_bound(amounts: Sequence[Amount], limit: int, tops: Mapping[str, int]) 
 
     start = time.perf_counter()
     used = sorted({s for amount in amounts for s in amount.symbols()})
+    least = {name: (bottoms or {}).get(name, 1) for name in used}
     context = z3.Context()
     unknowns = {name: z3.Real(name, context) for name in used}
-    bounds = [c for name, v in unknowns.items() for c in (v >= 1, v <= tops[name])]
+    bounds = [c for name, v in unknowns.items() for c in (v >= least[name], v <= tops[name])]
     for amount in amounts:
         # QF_NRA on its own: the default strategy tries slower ones first.
         solver = z3.SolverFor("QF_NRA", context)
         solver.set("rlimit", _RLIMIT)
-        solver.add(*bounds, _term(amount, unknowns, context) > limit)
+        solver.add(*bounds, polynomial(amount, unknowns, context) > limit)
         answer = solver.check()
         # While z3 works, Ctrl-C is its own: it stops, answers "unknown", and nobody else hears of it.
         if answer == z3.unknown and "interrupted" in solver.reason_unknown():
             raise KeyboardInterrupt
         if answer != z3.unsat:
             raise CatdiagError(f"could not prove {amount} ≤ {limit} ({answer}): the tile may not fit")
-    ranges = ", ".join(f"1 ≤ {name} ≤ {tops[name]}" for name in used)
+    ranges = ", ".join(f"{least[name]} ≤ {name} ≤ {tops[name]}" for name in used)
     shown = " and ".join(f"{amount} ≤ {limit}" for amount in amounts) or f"0 ≤ {limit}"
     return Proof(f"for all {ranges}: {shown}" if used else shown, time.perf_counter() - start)
 
 
-def _term(amount: Amount, unknowns: Mapping[str, Any], context: Any) -> Any:
+def polynomial(amount: Amount, unknowns: Mapping[str, Any], context: Any) -> Any:
+    """An amount as a z3 term in the given unknowns."""
     import z3
 
     total = z3.RealVal(0, context)
