@@ -371,6 +371,7 @@ def least_memory_whole(
     import numpy as np
 
     account = io.account
+    account.runs_all("the tiles that are best whole are sought for loops that run all")
     if len(account.kernels) != 1 or account.parted is not None:
         raise CatdiagError(f"the smallest memory is that of one kernel, and the diagram has {len(account.kernels)}")
     missing = [name for name in account.sizes if name not in sizes]

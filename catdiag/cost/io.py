@@ -13,6 +13,8 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
 - **Parts.** A loop in `p_x` parts is two kernels: of each group one block a part, which saves its states, and one
   that loads those of all parts and merges them, with a buffer for those of one. What the first kernel keeps resident
   is loaded by each part. Formulas are exact where the parts are of one length.
+- **Blocks left out.** A loop that leaves blocks out loads those that it runs; arrays that it reads to ask what is left
+  in a block come for each that it asks about. See `catdiag.cost.density`.
 - **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
@@ -47,6 +49,7 @@ from catdiag.cost.nested import summed
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
+    from catdiag.cost.density import Density, Shares
     from catdiag.cost.optimum import Optimum
     from catdiag.diagram import Diagram
 
@@ -81,7 +84,9 @@ class IO:
     `load`, `save`, `transfers` are exact for the whole run; `relaxed` is `transfers` without rounding up;
     `memory` (and `registers`) is the peak of a level; `residents` lists what is held at the peak (where two
     moments can be the peak, at the first), `work` the scalar operations by pipeline, `order` the stored order.
-    `groups` and `streams` give the whole axis for each tile and block.
+    `groups` and `streams` give the whole axis for each tile and block. `assumptions` says, of loops that leave blocks
+    out, what share of them is taken to be run where data decides, and under which conditions `relaxed` is no more
+    than `transfers`.
     """
 
     load: Expr
@@ -100,6 +105,7 @@ class IO:
     stages: int
     accumulators: str
     account: Account = field(repr=False, compare=False)
+    assumptions: tuple[str, ...] = ()
 
     @property
     def capacity(self) -> Expr:
@@ -135,6 +141,7 @@ class IO:
             "groups": {str(tile): str(axis) for tile, axis in self.groups.items()},
             "streams": {str(block): str(axis) for block, axis in self.streams.items()},
             "order": self.order,
+            "assumptions": list(self.assumptions),
         }
 
     def __str__(self) -> str:
@@ -154,11 +161,18 @@ class IO:
         lines += [f"  hold {r.array:{width}}  {r.values}  ({r.role})" for r in self.residents]
         lines += [f"work       {name}: {expr}" for name, expr in self.work.items()]
         lines.append(f"order      {self.order}")
+        lines += [f"assumed    {words}" for words in self.assumptions]
         return "\n".join(lines)
 
 
 def io(
-    diagram: Diagram, *, dtype: Dtype = None, stages: int = 1, accumulators: str = "level", fused: bool = True
+    diagram: Diagram,
+    *,
+    dtype: Dtype = None,
+    stages: int = 1,
+    accumulators: str = "level",
+    fused: bool = True,
+    density: Density = None,
 ) -> IO:
     """Transfers and memory of a diagram, exactly (the rules are above).
 
@@ -167,7 +181,9 @@ def io(
     states that are not named take 4. What `cd.cast` makes takes the bytes of its type. Truth
     values take 1 byte, integers 4. `accumulators="registers"` counts
     all but the operands' tiles apart, as `.registers`. `fused=False` runs each box outside groups alone.
-    Raises CatdiagError for unknown dtypes, arrays, stages or places of accumulators.
+    `density` is the share of the blocks that are run, among those that a loop asks what is left in them: a number from
+    0 to 1, or one by axis; a symbol `rho_x` where left out. That is an assumption about data, listed as such.
+    Raises CatdiagError for unknown dtypes, arrays, stages, densities or places of accumulators.
 
     >>> from catdiag.boxes import einsum_box
     >>> from catdiag.diagram import of_box
@@ -183,6 +199,11 @@ def io(
 
     account = measure(diagram, dtype, stages, accumulators == REGISTERS, fused)
     single, told = told_of(account)
+    shares: Shares | None = None
+    if any(kernel.extents for kernel in account.kernels):
+        from catdiag.cost.density import Shares
+
+        shares = Shares(density, account)
     traffic: list[Traffic] = []
     work = {"tensor": sympy.S.Zero, "exp": sympy.S.Zero, "alu": sympy.S.Zero}
     groups: dict[Expr, Expr] = {}
@@ -191,13 +212,16 @@ def io(
         groups.update({symbol(t): axis.expr() for t, axis in kernel.tiles.items() if t not in single})
         streams.update({symbol(s): told(axis.expr()) for s, axis in kernel.loops if s not in single})
         for moved in kernel.transfers:
-            exact = relaxed = moved.amount.expr()
-            for tile in moved.again:
-                ratio = kernel.tiles[tile].expr() / symbol(tile)
-                exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
+            if moved.extent is not None and shares is not None:
+                exact, relaxed = shares.moved(moved, kernel)
+            else:
+                exact = relaxed = moved.amount.expr()
+                for tile in moved.again:
+                    ratio = kernel.tiles[tile].expr() / symbol(tile)
+                    exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
             traffic.append(Traffic(moved.array, moved.direction, told(exact), sympy.expand(told(relaxed))))
         for (pipeline, loops), amount in kernel.work.items():
-            work[pipeline] += told(whole_run(amount, kernel, loops))
+            work[pipeline] += told(whole_run(amount, kernel, loops, shares))
     load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
     save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
     level, registers = (frontier(account, place) for place in (LEVEL, REGISTERS))
@@ -219,6 +243,7 @@ def io(
         stages=stages,
         accumulators=accumulators,
         account=account,
+        assumptions=() if shares is None else shares.assumptions(),
     )
 
 
@@ -242,8 +267,16 @@ def frontier(account: Account, place: str) -> list[Moment]:
     return kept
 
 
-def whole_run(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...]) -> Expr:
-    """A local amount summed over all groups and blocks (see `catdiag.cost.nested`)."""
+def whole_run(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], shares: Shares | None = None) -> Expr:
+    """A local amount summed over all groups and blocks (see `catdiag.cost.nested`); of a loop that leaves blocks out
+    over those that it runs (`catdiag.cost.density`), of those that it asks over the share that is given, or all."""
+    import sympy
+
+    extent = next((kernel.extents[loop] for loop in loops if loop in kernel.extents), None)
+    if extent is not None:
+        from catdiag.cost.density import exactly
+
+        return exactly(amount, kernel, loops, extent, sympy.S.One if shares is None else shares.of(extent))
     ranges = {**kernel.tiles, **dict(loops)}
     return summed(amount, {name: (axis.expr(), (symbol(name),)) for name, axis in ranges.items()})
 

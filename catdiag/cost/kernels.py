@@ -17,6 +17,7 @@ from itertools import count as count_from
 
 from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.amounts import Amount
+from catdiag.cost.extents import Bound, known
 from catdiag.cost.live import Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
 from catdiag.cost.phases import Phases, part
 from catdiag.cost.places import Places, two
@@ -42,6 +43,17 @@ class Account:
     def inner(self) -> set[str]:
         """The symbols of all sizes on chip."""
         return {s for k in self.kernels for ms in k.moments.values() for m in ms for s in m.total.symbols()}
+
+    def runs_all(self, what: str) -> None:
+        """Raises CatdiagError where a loop leaves blocks out, of which `what` is not known."""
+        left = next((e.axis for k in self.kernels for e in k.extents.values()), None)
+        if left is not None:
+            raise CatdiagError(f"the loop over {left!r} leaves blocks out: {what}; ask before .skip({left!r})")
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The scalar inputs on whose values it depends how often loops turn, in order of name."""
+        return tuple(sorted({name for k in self.kernels for e in k.extents.values() for name in e.scalars()}))
 
 
 def width(dtype: str) -> int:
@@ -120,7 +132,7 @@ def measure(
         body, wires, kernel_widths, made = kernel
         made.moments = {name: [] for name in held.names}
         if not held.phased:
-            saved = Walk(made, kernel_widths, held).kernel_body(body, wires)
+            saved = Walk(made, kernel_widths, held).kernel_body(body, wires, outer.given)
             loads = [
                 Transfer(
                     b.name,
@@ -133,6 +145,22 @@ def measure(
                 )
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None and b.loads
+            ]
+            loads += [
+                Transfer(
+                    b.name,
+                    "load",
+                    amount.times(b.width),
+                    again,
+                    _role(b),
+                    held.path(_role(b)),
+                    local=local.times(b.width),
+                    extent=extent,
+                    loops=loops,
+                )
+                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                if b is not None
+                for local, extent, loops in b.partly
             ]
         else:
             loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held).run()
@@ -186,6 +214,10 @@ class _Outer:
         self.names.update(self.ends)
         self.incoming: list[tuple[Amount, tuple[str, ...]]] = []
         self.leaving: list[int] = []
+        self.given: list[Bound | None] = []
+        inputs = zip(self.diagram.input_names, self.diagram.dom, strict=True)
+        scalars = [("of", name) if ty.element == "int" and not ty.axes else None for name, ty in inputs]
+        self.known = known(self.graph, scalars)
         self.crossing: set[int] = set(self.ends)
 
     def width(self, w: int) -> int:
@@ -235,6 +267,7 @@ class _Outer:
         body = _read_once(body, kept)
         wires: list[Buffer | None] = []
         self.incoming, self.leaving = [], []
+        self.given = [self.known[w] for w in node.inputs]
         for w, local in zip(node.inputs, body.dom, strict=True):
             wires.append(self._operand(self.root[w], local))
             self.incoming.append((Amount.elements(self.types[w].axes), _lacking(tiles, local)))
@@ -253,7 +286,7 @@ class _Outer:
         for w in ends:
             amount = Amount.elements(self.types[w].axes).times(self.width(w))
             kernel.transfers.append(Transfer(self.names[w], "save", amount, ()))
-        self.leaving = list(range(len(ends)))
+        self.leaving, self.given = list(range(len(ends))), [self.known[w] for w in outside]
         self.incoming = [(Amount.elements(ty.axes), ()) for ty in body.dom]
         wires = [self._operand(w, self.types[w]) for w in outside]
         return body, wires, self.widths, kernel

@@ -51,6 +51,7 @@ def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
     import numpy as np
 
     account = io.account
+    account.runs_all("the tiles that are best whole are sought for loops that run all")
     if account.parted is not None:
         raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .fit()")
     if io.accumulators == REGISTERS:

@@ -105,6 +105,7 @@ def levels_io(
             f"paths that begin with {places.names[0]}"
         )
     account = measure(diagram, dtype, fused=fused, places=places)
+    account.runs_all("what crosses several levels is counted of loops that run all")
     return _Count(chain, places, account, within or {}, wave).report("values" if dtype is None else "bytes")
 
 

@@ -27,6 +27,8 @@ from catdiag.boxes import (
 )
 from catdiag.cost.amounts import ONE, ZERO, Amount
 from catdiag.cost.places import LEVEL, REGISTERS, Places
+from catdiag.cost.extents import Bound, Extent, extent_of
+from catdiag.cost.extents import known as known_values
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
 from catdiag.types import BYTES, ArrayType, union
@@ -55,6 +57,8 @@ class Buffer:
     loaded: bool = True
     streamed_only: bool = False
     loads: int = 0
+    partly: list[tuple[Amount, Extent, tuple[Loop, ...]]] = field(default_factory=list)
+    """For each loop that leaves blocks out and streams it: a block of it, and which blocks are run."""
     stages: Mapping[str, int] = field(default_factory=dict)
 
     def at(self, place: str) -> Amount:
@@ -94,6 +98,8 @@ class Transfer:
     a box makes (output), an operand as it is, or what is computed on the spot (spot). `path` lists the places that it
     passes, the slow memory (`""`) first. With a `turn`, it crosses once for each block of that loop of the place above.
     `times` is how often a group loads it, which `amount` has as a factor.
+
+    Of an array with an `extent` only the blocks that the loop in `loops` runs are loaded, each as `local` says.
     """
 
     array: str
@@ -104,6 +110,9 @@ class Transfer:
     path: tuple[str, ...] = ()
     turn: Loop | None = None
     times: int = 1
+    local: Amount = ZERO
+    extent: Extent | None = None
+    loops: tuple[Loop, ...] = ()
 
 
 @dataclass
@@ -159,6 +168,8 @@ class Kernel:
     moments: dict[str, list[Moment]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
     work: dict[tuple[str, tuple[Loop, ...]], Amount] = field(default_factory=dict)
     contractions: list[Contraction] = field(default_factory=list)
+    extents: dict[Loop, Extent] = field(default_factory=dict)
+    """Of loops that leave blocks out, which they run."""
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
     """For each nest of loops, how often a turn waits for sums (see `chain`)."""
     order: list[str] = field(default_factory=list)
@@ -297,6 +308,7 @@ class Walk:
         self.present: dict[Buffer, None] = {}
         self.sums = dict.fromkeys(places.names, ZERO)
         self.seen: set[tuple[str, Amount]] = set()
+        self.values: list[Bound | None] = []
         self.products: set[frozenset[str]] = set()
 
     def held(self, role: str, ty: ArrayType) -> tuple[str, ...]:
@@ -355,11 +367,27 @@ class Walk:
 
     # -- boxes in order -----------------------------------------------------------------------
 
-    def kernel_body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
+    def _extent(
+        self, box: Box, op: Fold, inputs: Sequence[Bound | None], loop: Loop, loops: tuple[Loop, ...]
+    ) -> Extent | None:
+        """Which blocks the loop runs, where it leaves some out."""
+        extent = extent_of(box, inputs, self.kernel.tiles)
+        if extent is not None and loops:
+            raise CatdiagError(f"the loop over {op.axis!r} leaves blocks out inside another loop: that is not counted")
+        if self.kernel.extents.get(loop) != extent and loop in self.kernel.loops:
+            raise CatdiagError(
+                f"two loops over {op.axis!r} leave out other blocks than each other: .skip({op.axis!r}) both, or neither"
+            )
+        if extent is not None:
+            self.kernel.extents[loop] = extent
+        return extent
+
+    def kernel_body(self, graph: Graph, wires: list[Buffer | None], given: Sequence[Bound | None]) -> list[str]:
         """A whole kernel: inputs are loaded at their first use, outputs saved as soon as they are made.
 
         Returns what is saved of each output, as `Transfer.role` says it.
         """
+        self.values = known_values(graph, given)
         root = lives(graph, spots(graph, [b is None for b in wires]), 0, False).root
         for buffer, only in zip(wires, only_streamed(graph, root, wires), strict=True):
             if buffer is not None:
@@ -404,7 +432,8 @@ class Walk:
                 continue
             reads = [found.root[w] for w in node.inputs]
             if isinstance(box.op, Fold):
-                buffers.extend(self.fold(box, box.op, [buffers[w] for w in reads], loops))
+                values = [None if loops or not self.values else self.values[w] for w in node.inputs]
+                buffers.extend(self.fold(box, box.op, [buffers[w] for w in reads], values, loops))
             else:
                 source = graph.nodes[sources[place]] if place in sources else None
                 if source is not None:
@@ -449,13 +478,15 @@ class Walk:
                 return root
         return None
 
-    def fold(self, box: Box, op: Fold, inputs: Sequence[Buffer | None], loops: tuple[Loop, ...]) -> list[Buffer]:
+    def fold(
+        self,
+        box: Box,
+        op: Fold,
+        inputs: Sequence[Buffer | None],
+        known: Sequence[Bound | None],
+        loops: tuple[Loop, ...],
+    ) -> list[Buffer]:
         """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
-        if op.extent is not None or op.live is not None:
-            raise CatdiagError(
-                f"the loop over {op.axis!r} leaves out blocks, and how many depends on positions and data: ask before "
-                ".skip(), which gives an upper bound, or count with catdiag.run.machine.count"
-            )
         step, states = inline(op.step).graph, len(box.cod)
         whole = ZERO
         for ty in box.dom:
@@ -467,14 +498,22 @@ class Walk:
                 f"axis {op.axis!r} is streamed in blocks and grouped in tiles of {', '.join(sorted(clash))}: "
                 "group other axes than the streamed one"
             )
-        if (op.block, whole) not in self.kernel.loops:
-            self.kernel.loops.append((op.block, whole))
+        loop = (op.block, whole)
+        extent = self._extent(box, op, known, loop, loops)
+        if loop not in self.kernel.loops:
+            self.kernel.loops.append(loop)
         staged: dict[Buffer, Buffer] = {}
         inner: list[Buffer | None] = []
+        asked = extent.reads if extent is not None else frozenset[int]()
+        first_asked = {b for k, b in enumerate(inputs) if k in asked and b is not None}
         for b, ty in zip(inputs, step.dom.arrays[states:], strict=True):
             if b is not None and b.streamed_only:
                 if b not in staged:
-                    b.loads += 1
+                    if extent is None:
+                        b.loads += 1
+                    else:  # what is read to ask about a block is loaded for each that is asked about
+                        here = replace(extent, asks=extent.asks and b not in first_asked)
+                        b.partly.append((Amount.elements(ty.axes), here, (*loops, loop)))
                     block, buffers = Amount.elements(ty.axes), self.places.stages
                     staged[b] = Buffer(
                         b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers
@@ -499,7 +538,7 @@ class Walk:
         for w, state in enumerate(carried):
             if found.last[w] == -1:
                 self.drop(state)
-        made = self.sequence(step, wires, found, free, (*loops, (op.block, whole)))
+        made = self.sequence(step, wires, found, free, (*loops, loop))
         ends: dict[Buffer, None] = {}
         copies: list[Buffer] = []
         for k, w in enumerate(step.outputs):

@@ -335,6 +335,11 @@ class _Loop:
         self.blocks = [self.total]
         for level in range(1, self.chain.last + 1):
             self.blocks.append(self.chain.length(level, op.block, self.blocks[-1]))
+        self.reads: set[int] = set()  # the inputs that are read to ask about a block
+        if op.asked is not None:
+            guide = inline(op.asked).graph
+            used = {w for node in guide.nodes for w in node.inputs} | set(guide.outputs)
+            self.reads = {k for k in range(len(guide.dom)) if k in used}
         self.rings: dict[Cell, int] = {}
         self.carried: dict[Piece, list[Wire]] = {}
 
@@ -368,17 +373,21 @@ class _Loop:
     def turns(self, level: int, start: int, stop: int) -> None:
         """The blocks of a level within one of the level above."""
         # No deeper than there are levels of memory.
-        for begin, end in self.ends(level, start, stop):
+        for begin, end in self.ends(level, start, stop, False) if self.reads else ():
             for piece in self.crew:
                 if piece.level == level:
-                    self.arrive(piece, begin, end)
+                    self.arrive(piece, begin, end, True)
+        for begin, end in self.ends(level, start, stop, True):
+            for piece in self.crew:
+                if piece.level == level:
+                    self.arrive(piece, begin, end, False)
             if level < self.chain.last:
                 self.turns(level + 1, begin, end)
             else:
                 self.turn(begin, end)
 
-    def ends(self, level: int, start: int, stop: int) -> Any:
-        """Where the blocks of a level begin and end."""
+    def ends(self, level: int, start: int, stop: int, run: bool) -> Any:
+        """Where the blocks of a level begin and end: those that are run, or those that are asked about first."""
         op, block = self.op, self.blocks[level]
         if op.extent is None and op.live is None:
             return cut(start, stop, block)
@@ -388,18 +397,20 @@ class _Loop:
             )
         lane = self.lanes[0]
         values = [lane.wires[w].value for w in self.inputs]
-        return self.chip.runner.blocks(op, values, stop, block, lane.sizes)
+        chosen = op if run else replace(op, live=None, asks=False)
+        return self.chip.runner.blocks(chosen, values, stop, block, lane.sizes)
 
-    def arrive(self, piece: Piece, begin: int, end: int) -> None:
-        """A block comes into the rings of a piece."""
+    def arrive(self, piece: Piece, begin: int, end: int, asking: bool) -> None:
+        """A block comes into the rings of a piece: of the arrays read to ask about it, or of the others."""
         axis = self.op.axis
         local = local_sizes(piece.sizes, {axis: (self.op.block, end - begin)})
         seen: set[Cell] = set()
+        asked = {piece.wires[w].cell for k, w in enumerate(self.inputs) if k in self.reads and w in piece.wires}
         for w, ty in zip(self.inputs, self.types, strict=True):
             if w not in piece.wires:
                 continue
             cell, value = piece.wires[w].cell, piece.wires[w].value
-            if cell not in self.rings or cell in seen:
+            if cell not in self.rings or cell in seen or (cell in asked) != asking:
                 continue
             seen.add(cell)
             if cell.room:
