@@ -89,6 +89,13 @@ def check_sizes(diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: sizes[name] for name in known}
 
 
+def integers_of(diagram: Diagram) -> list[str]:
+    """The inputs that are one integer, and that no axis is called: a size may be given for them too."""
+    known = sizes_of(diagram)
+    inputs = zip(diagram.input_names, diagram.dom, strict=True)
+    return [name for name, ty in inputs if ty.element == "int" and not ty.axes and name not in known]
+
+
 def check_writable(*paths: Path | None) -> None:
     """Raises UsageError unless every path can be written to, and no two are one; before any long work is done."""
     seen: set[Path] = set()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catdiag.cli.arguments import check_sizes, check_writable, parse_sizes
+from catdiag.cli.arguments import check_sizes, check_writable, integers_of, parse_sizes
 from catdiag.cli.load import operator
 from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError
 from catdiag.files import write_whole
@@ -53,7 +53,9 @@ def run_derive(
             from catdiag.cost import hardware
 
             chip = hardware.get(on)
-            target = Target(chip, check_sizes(diagram, sizes), _known_dtype(dtype or "bf16"), stages)
+            scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
+            lengths = check_sizes(diagram, sizes)
+            target = Target(chip, lengths, _known_dtype(dtype or "bf16"), stages, scalars)
         elif sizes or dtype is not None or stages is not None:
             given = "--size" if sizes else "--dtype" if dtype is not None else "--stages"
             raise UsageError(f"{given} is for choosing tiles: say for which chip, as in --on h100")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from catdiag.cli.report import Planned, Report
@@ -28,12 +28,16 @@ _PATIENCE = 2.0
 
 @dataclass(frozen=True)
 class Target:
-    """The chip, the sizes and the element type that a plan is for; `stages` None leaves the choice to the plan."""
+    """The chip, the sizes and the element type that a plan is for; `stages` None leaves the choice to the plan.
+
+    `scalars` are the values of scalar inputs, which say how often loops turn that leave blocks out.
+    """
 
     hardware: Hardware
     sizes: Mapping[str, int]
     dtype: str = "bf16"
     stages: int | None = None
+    scalars: Mapping[str, int] = field(default_factory=dict)
 
 
 def derive(
@@ -82,12 +86,18 @@ def derive(
         passes=passes,
     )
     chosen = best(tried)
-    io = chosen.derivation.io()
     derivation = chosen.derivation
     for axis in split:
         derivation = derivation.split(axis)
     for axis in skip:
         derivation = derivation.skip(axis)
+    counted, worth = derivation, chosen.worth
+    try:
+        io = derivation.io()
+        if target is not None and derivation is not chosen.derivation:
+            worth = _planned(derivation, replace(target, sizes={**target.sizes, **target.scalars}))
+    except CatdiagError:  # parts of what leaves blocks out, in loops of several kernels
+        counted, io = chosen.derivation, chosen.derivation.io()
     return Report(
         source=diagram,
         chosen=chosen,
@@ -97,6 +107,8 @@ def derive(
         others=tuple(attempt for attempt in tried if attempt is not chosen),
         refused=tuple(refused),
         io=io,
+        counted=counted,
+        worth=worth,
         optimum=_optimum(io),
         seconds=time.perf_counter() - start,
         whole=whole,

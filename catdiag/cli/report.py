@@ -45,8 +45,8 @@ class Planned:
 class Report:
     """A derivation with all that was found about it.
 
-    `derivation` is the chosen one, with its loops in parts or without blocks where that was asked for; what is counted
-    and planned is the chosen one as it was before.
+    `derivation` is the chosen one, with its loops in parts or without blocks where that was asked for; `counted` is
+    what is counted and, as `worth` says, planned: the same, or the chosen one as it was before.
     """
 
     source: Diagram
@@ -55,6 +55,8 @@ class Report:
     others: tuple[Attempt[Planned], ...]
     refused: tuple[Refused, ...]
     io: IO
+    counted: Derivation
+    worth: Planned
     optimum: Optimum | str
     stability: Stability
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -65,12 +67,12 @@ class Report:
     @property
     def plan(self) -> Plan | None:
         """Its plan, where a chip was given and something fits."""
-        return self.chosen.worth.plan
+        return self.worth.plan
 
     @property
     def misfit(self) -> DoesNotFit | None:
         """Why there is no plan, where a chip was given and nothing fits."""
-        return self.chosen.worth.misfit
+        return self.worth.misfit
 
     @cached_property
     def formulas(self) -> StateFormulas:
@@ -143,16 +145,17 @@ class Report:
             yield f"  for blocks and tiles of every size: {', '.join(symbols)}"
 
     def _against(self, other: Planned) -> str:
-        if other.misfit is not None and self.plan is not None:
+        mine = self.chosen.worth.plan
+        if other.misfit is not None and mine is not None:
             return ", and does not fit"
-        if other.plan is not None and self.plan is not None:
-            return f", in {other.plan.time_s / self.plan.time_s:.2f} times the time"
+        if other.plan is not None and mine is not None:
+            return f", in {other.plan.time_s / mine.time_s:.2f} times the time"
         return ""
 
     def _io(self) -> Iterator[str]:
         io = self.io
-        if self.derivation is not self.chosen.derivation:
-            yield f"of {self.chosen.derivation.diagram.title}: parts and blocks left out are not counted"
+        if self.derivation is not self.counted:
+            yield f"of {self.counted.diagram.title}: parts and blocks left out are not counted"
         yield f"H = {io.transfers}"
         yield f"    load {io.load}, save {io.save}"
         if io.relaxed != io.transfers:
@@ -161,6 +164,7 @@ class Report:
         width = max((len(r.array) for r in io.residents), default=0)
         yield from (f"    {r.array:{width}}  {r.values} ({r.role})" for r in io.residents)
         yield f"in the order: {io.order}"
+        yield from (f"assumed: {words}" for words in io.assumptions)
 
     def _optimum(self) -> Iterator[str]:
         if isinstance(self.optimum, str):
