@@ -163,7 +163,8 @@ def direction(e: Bound, axis: str) -> int | None:
         ways = {a[0], b[0]} - {0}
         return (ways.pop() if len(ways) == 1 else None if ways else 0), sign
 
-    return read_off(e, leaf, join)[0]
+    way: int | None = read_off(e, leaf, join)[0]
+    return way
 
 
 def ends(e: Bound, least: bool) -> Bound | None:
@@ -222,8 +223,8 @@ def extent_of(box: Box, inputs: Sequence[Bound | None], tiles: Collection[str]) 
 def number(e: Bound, values: Mapping[Any, Any]) -> Any:
     """The value of a bound, given those of its leaves: numbers, or NumPy arrays of them.
 
-    >>> number(("min", ("+", ("last", "q"), 1), "x"), {("last", "q"): 4, "x": 9})
-    5
+    >>> number(("+", ("*", 2, ("last", "q")), "x"), {("last", "q"): 4, "x": 9})
+    17
     """
     import numpy as np
 

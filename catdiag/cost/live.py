@@ -26,9 +26,9 @@ from catdiag.boxes import (
     array_name,
 )
 from catdiag.cost.amounts import ONE, ZERO, Amount
-from catdiag.cost.places import LEVEL, REGISTERS, Places
 from catdiag.cost.extents import Bound, Extent, extent_of
 from catdiag.cost.extents import known as known_values
+from catdiag.cost.places import LEVEL, REGISTERS, Places
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
 from catdiag.types import BYTES, ArrayType, union
@@ -376,7 +376,7 @@ class Walk:
             raise CatdiagError(f"the loop over {op.axis!r} leaves blocks out inside another loop: that is not counted")
         if self.kernel.extents.get(loop) != extent and loop in self.kernel.loops:
             raise CatdiagError(
-                f"two loops over {op.axis!r} leave out other blocks than each other: .skip({op.axis!r}) both, or neither"
+                f"two loops over {op.axis!r} leave out other blocks than each other: leave out the same, or none"
             )
         if extent is not None:
             self.kernel.extents[loop] = extent
