@@ -21,6 +21,7 @@ then one that leaves no tenth of the cores without a group, then fewer turns of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost import hardware as chips
@@ -60,6 +61,7 @@ def fit(
     producers: int = 0,
     ahead: bool = False,
     passed: str = "registers",
+    density: Mapping[str, float] | float = 1.0,
 ) -> Plan:
     """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
 
@@ -72,7 +74,9 @@ def fit(
     (everything) or some of the pipelines "tensor", "exp", "alu", "L2", "HBM". `producers` warps beside the others do
     nothing but load, with few registers. With `ahead`, a warp begins the products of the next turn before it uses up
     this turn's, and holds both. `passed` says where contractions read what was made on chip: "registers", or "SMEM",
-    to which it is copied at `dtype`.
+    to which it is copied at `dtype`. Where loops leave blocks out, `sizes` gives the scalar inputs too that say how
+    often they turn (the width of a window), and `density` the share of the blocks that are run where data decides: a
+    number or one by axis, 1 if left out, which is the most.
 
     Raises SizeError for sizes that are missing, unknown or not positive, DoesNotFit with what each array of
     the smallest tile takes, and CatdiagError for an unknown chip, dtype, tile or objective and for several kernels.
@@ -102,7 +106,20 @@ def fit(
     if stages is None and kernel.moments[LEVEL] == accounts[max(accounts)].kernels[0].moments[LEVEL]:
         accounts = {1: account}  # nothing is streamed
     request = asked(account, chip, tiles, multiples, at_least, threads, objective, overlap, producers)
+    request = replace(request, shares=_shares(account, density))
     return Search(chip, dtype, known, accounts, _unsplit(whole, account, dtype), whole, request).plan()
+
+
+def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tuple[str, str], float]:
+    """The share of blocks that are run, by the block of the loops that ask. Raises CatdiagError as `io` does."""
+    if not any(k.extents for k in account.kernels):
+        return {}
+    from catdiag.cost.density import Shares
+
+    asking = {e.axis: e.block for k in account.kernels for e in k.extents.values() if e.asks}
+    given = density if isinstance(density, Mapping) else dict.fromkeys(asking, density)
+    Shares(given, account)  # which checks it
+    return {("share", asking[axis]): float(share) for axis, share in given.items()}
 
 
 def kernels_on(
@@ -133,7 +150,7 @@ def _unsplit(diagram: Diagram, account: Account, dtype: str) -> Kernel:
 
 
 def _checked(account: Account, sizes: Mapping[str, int]) -> dict[str, int]:
-    needed = account.sizes
+    needed = tuple(sorted({*account.sizes, *account.scalars}))
     listed = ", ".join(needed) or "none"
     for name in sizes:
         if name not in needed:

@@ -75,6 +75,9 @@ class LeastTraffic:
     why: str
 
 
+UNEVEN = "groups differ in length: these are of the average one, and at the end the longest adds"
+
+
 @dataclass(frozen=True)
 class Plan:
     """Tiles for a chip, and what they are predicted to do.
@@ -86,7 +89,9 @@ class Plan:
     pipeline, `busy` the part of the run for which each is busy. `levels` and `edges` are the tables; `limits` says for
     each tile and block what stops a larger one, `divisors` which pieces it should come in, by reason, `next_best`
     what the next best choices would do. `objective`, `overlap` and `producers` are as given to `fit`; `threads` are
-    without those of producers. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop.
+    without those of producers. Where loops leave blocks out, `parts_s` are of the average group, and `uneven_s` is
+    what the longest takes more, which `time_s` has once. `schedule` is how the warpgroups on a core share its
+    pipelines in a turn of the loop.
     """
 
     hardware: str
@@ -125,6 +130,7 @@ class Plan:
     producers: int
     schedule: Schedule | None
     candidates: int = field(compare=False)
+    uneven_s: float = 0.0
 
     @property
     def bytes_moved(self) -> int:
@@ -205,6 +211,7 @@ class Plan:
             f"time       {1e6 * self.time_s:.1f} µs predicted{model}, {rate}{100 * self.utilisation:.0f}% of {full}",
             f"bound by   {self.bound}",
             f"           one group needs, in µs: {parts}",
+            *([f"uneven     {UNEVEN} {1e6 * self.uneven_s:.1f} µs"] if self.uneven_s else []),
             *([f"schedule   {self.schedule}"] if self.schedule else []),
             *(f"larger     {why}" for why in self.limits.values() if why != WHOLE),
             *(

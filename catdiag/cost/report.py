@@ -23,7 +23,7 @@ def planned(search: Search, chosen: Choice, fewest: Choice, others: list[Choice]
     chip, timing = search.chip, chosen.timing
     values = {**search.sizes, **chosen.tiles}
     seconds, hbm = chosen.get("seconds"), round(chosen.get("hbm"))
-    work = flops(search.whole, values)
+    work = flops(search.whole, search.full(values))
     moved = round(chosen.moved)
     parts = {name: chosen.part(name) for name in timing.parts}
     limit = chip.tensor.get(search.dtype, 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
@@ -58,6 +58,7 @@ def planned(search: Search, chosen: Choice, fewest: Choice, others: list[Choice]
         edges=edges,
         limits=search.stops(chosen),
         divisors=search.divisors,
+        uneven_s=chosen.get("uneven"),
         next_best=tuple(_alternative(search, other, chosen) for other in others),
         least_traffic=_given_up(search, chosen, fewest),
         proof=_proof(search, chosen, values),

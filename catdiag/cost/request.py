@@ -16,7 +16,8 @@ OBJECTIVES = ("time", "traffic", "largest")
 @dataclass(frozen=True)
 class Request:
     """Tiles by name that are fixed, of what others must be multiples, how large they must be; warps to try, warps
-    beside them that only load; what is optimised, and what is taken to overlap."""
+    beside them that only load; what is optimised, and what is taken to overlap. `shares`, by
+    `("share", block)`, are the parts of their blocks that loops run which ask data about each."""
 
     tiles: Mapping[str, int] = field(default_factory=dict)
     multiples: Mapping[str, int] = field(default_factory=dict)
@@ -25,6 +26,7 @@ class Request:
     objective: str = "time"
     overlap: Overlap = "queue"
     producers: int = 0
+    shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 def asked(

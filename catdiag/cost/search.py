@@ -139,13 +139,14 @@ class Search:
         least = min(asked.at_least.get(name, 1), size)
         return [n for n in found if n >= least] or [size]
 
-    def full(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def full(self, values: Mapping[str, Any]) -> dict[Any, Any]:
         """The values of all symbols, those of a split loop too: a part's length on average, and what is always 1."""
         if self.parted is None:
-            return dict(values)
+            return {**self.request.shares, **values}
         parts = values.get(self.parted.parts, 1)
         length = Amount.of(self.parted.whole).value(values) / parts
-        return {self.parted.parts: parts, self.parted.length: length, **dict.fromkeys(self.parted.single, 1), **values}
+        known = {self.parted.parts: parts, self.parted.length: length, **dict.fromkeys(self.parted.single, 1)}
+        return {**self.request.shares, **known, **values}
 
     def fitting(self, stages: int, values: Mapping[str, Any], warps: int) -> Any:
         """Whether the kernel, and the one that merges its parts, fit."""
@@ -157,11 +158,11 @@ class Search:
         """What a run takes; of a split loop, both kernels after one another, on chip the larger one."""
         import numpy as np
 
-        values, overlap, beside = self.full(values), self.request.overlap, self.request.producers
-        first = predict(self.kernels[stages], self.chip, values, self.dtype, stages, warps, overlap, beside)
+        whole, overlap, beside = self.full(values), self.request.overlap, self.request.producers
+        first = predict(self.kernels[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
         if not self.merging:
             return first
-        then = predict(self.merging[stages], self.chip, values, self.dtype, stages, warps, overlap, beside)
+        then = predict(self.merging[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
         both = {name: getattr(first, name) + getattr(then, name) for name in ("load", "save", "hbm", "seconds")}
         both["edges"] = {name: crossed + then.edges[name] for name, crossed in first.edges.items()}
         larger = {

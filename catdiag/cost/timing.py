@@ -24,6 +24,10 @@ edge to SMEM share the L2's bandwidth. HBM carries each array once if what a wav
 each wave touches anew, its groups forming a block of the grid that is about square. The run takes no less than HBM
 needs.
 
+Where loops leave blocks out, groups differ in length. All of the above is of the average group: an SM takes the next
+group as soon as it is done with one, so that waves even out. At the end the longest group is waited for: what it takes
+more than the average one, alone on its SM, is added once (`uneven`); groups in one wave take what the longest does.
+
 Against one H200: attention, bf16, 8,192 queries and keys, no mask, in plain Triton, whose best of a few tiles by rows
 was measured, in TFLOP/s. `Hardware.wait_clocks` is fitted to these figures, `l2_bytes_per_s` is read off the fourth,
 and that warps run in step was chosen by them: they are a calibration, no test. Keys, stages and warps are those of
@@ -49,7 +53,7 @@ Everything works on NumPy arrays, one entry for each candidate of tiles.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,8 +63,9 @@ from catdiag.cost.hardware import Hardware
 from catdiag.cost.kernels import width
 from catdiag.cost.live import LEVEL, REGISTERS, Contraction, Kernel, Loop
 from catdiag.cost.places import MATRIX
+from catdiag.cost.uneven import counted, whole_run
 
-Values = Mapping[str, Any]
+Values = Mapping[Any, Any]
 Numbers = Any
 """An array of numbers, or a number that stands for equal ones."""
 Overlap = str | tuple[str, ...]
@@ -82,7 +87,8 @@ PIPELINES = ("tensor", "exp", "alu", "SMEM", "L2", "HBM")
 class Timing:
     """Predictions, an entry for each candidate: bytes, counts, seconds. `parts` are seconds of a block by pipeline,
     `waits` those it waits for itself, `alone` those it takes with an SM of its own, `wave` those of a full wave
-    (or of the only one), in which loads are `loading` and what is computed from them `computing`."""
+    (or of the only one), in which loads are `loading` and what is computed from them `computing`. `uneven` are the
+    seconds that the longest group takes more than the average one, where loops leave blocks out."""
 
     smem: Numbers
     registers: Numbers
@@ -104,6 +110,7 @@ class Timing:
     wave: Numbers
     turns: Numbers
     seconds: Numbers
+    uneven: Numbers = 0.0
 
 
 def ceil_div(a: Numbers, b: Numbers) -> Numbers:
@@ -165,7 +172,27 @@ def predict(
     overlap: Overlap = "queue",
     producers: int = 0,
 ) -> Timing:
-    """The model above for candidates that fit; `values` gives every size, tile and block."""
+    """The model above for candidates that fit; `values` gives every size, tile and block, and the scalar inputs on
+    which it depends how often loops turn."""
+    if not kernel.extents:
+        return _predict(kernel, hardware, values, dtype, stages, warps, overlap, producers)
+    average, longest = (
+        _predict(kernel, hardware, v, dtype, stages, warps, overlap, producers) for v in counted(kernel, values)
+    )
+    uneven = np.maximum(longest.alone - average.alone, 0)
+    return replace(average, uneven=uneven, seconds=average.seconds + uneven)
+
+
+def _predict(
+    kernel: Kernel,
+    hardware: Hardware,
+    values: Values,
+    dtype: str,
+    stages: int,
+    warps: int,
+    overlap: Overlap,
+    producers: int,
+) -> Timing:
     threads = hardware.warp * warps
     smem, registers, matrix = (peak(kernel, place, values) for place in (LEVEL, REGISTERS, MATRIX))
     per_thread = registers_per_thread(kernel, hardware, values, warps, producers)
@@ -186,13 +213,14 @@ def predict(
         again: Numbers = moved.amount.value(values)
         for tile in moved.again:
             again = again * counts[tile]
+        again = again if moved.extent is None else values["moved", moved]
         traffic[moved.direction] = traffic[moved.direction] + again
     load, save = traffic["load"], traffic["save"]
 
     clock, rate = hardware.clock_hz, hardware.tensor.get(dtype)
     turns: Numbers = 0
-    for block, whole in kernel.loops:
-        turns = turns + ceil_div(whole.value(values), values[block])
+    for loop in kernel.loops:
+        turns = turns + _turns((loop,), values)
     alu, tensor, read, filled = _work(kernel, "alu", values), 0.0, 0.0, 1.0
     for contraction in kernel.contractions:
         if rate is None:
@@ -301,7 +329,8 @@ def _circulate(demands: list[Numbers], waits: Numbers, customers: list[Numbers])
 def _turns(loops: tuple[Loop, ...], values: Values) -> Numbers:
     total: Numbers = 1
     for block, whole in loops:
-        total = total * ceil_div(whole.value(values), values[block])
+        known = values.get(("turns", block))
+        total = total * (ceil_div(whole.value(values), values[block]) if known is None else known)
     return total
 
 
@@ -415,17 +444,23 @@ def _filled(
         once = whole * np.minimum(repeated, copies)
         touched = touched + whole * share
         waves = ceil_div(groups, at_once) * copies
-        anew = anew + np.maximum(once, np.minimum(whole * repeated, waves * whole * share)) - once
+        loaded = whole * repeated if moved.extent is None else values["moved", moved]
+        anew = anew + np.maximum(once, np.minimum(loaded, waves * whole * share)) - once
         least = least + once
     return least + np.where(touched > capacity, anew, 0), touched
 
 
 def flops(kernel: Kernel, values: Values) -> int:
-    """FLOPs of contractions in the whole run, each axis counted once, at its size."""
+    """FLOPs of contractions in the whole run, each axis counted once, at its size; of loops that leave blocks out,
+    of the blocks that are run."""
     names = dict(kernel.tiles)
     total = 0
     for (pipeline, loops), amount in kernel.work.items():
         if pipeline != "tensor":
+            continue
+        extent = next((kernel.extents[loop] for loop in loops if loop in kernel.extents), None)
+        if extent is not None:
+            total += round(float(whole_run(amount, loops, extent, kernel, values)))
             continue
         ranges = {**names, **dict(loops)}
         for monomial, coefficient in amount.terms.items():
