@@ -34,6 +34,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.least import tile_sizes
 from catdiag.cost.live import LEVEL
 from catdiag.errors import CatdiagError, SizeError
 
@@ -382,9 +383,7 @@ def least_memory_whole(
     values: dict[str, Any] = {**sizes, **{block: 1 for block, _ in kernel.loops}, **(blocks or {})}
     shared = {tile for moved in kernel.transfers for tile in moved.again}
     whole = {tile: int(axis.value(values)) for tile, axis in kernel.tiles.items()}
-    options = [
-        sorted({-(-size // n) for n in _counts(size)}) if tile in shared else [1] for tile, size in whole.items()
-    ]
+    options = [tile_sizes(size) if tile in shared else [1] for tile, size in whole.items()]
     if math.prod(map(len, options)) > _GRID:
         raise CatdiagError(f"{math.prod(map(len, options)):,} combinations of tiles are too many: group fewer axes")
     grid = np.array(list(product(*options)), dtype=object).reshape(-1, len(options))
@@ -409,9 +408,3 @@ def least_memory_whole(
         **{b: int(values[b]) for b, _ in kernel.loops},
     }
     return WholeTiles(int(held[best]), tiles, int(moved[best]), budget)
-
-
-def _counts(size: int) -> set[int]:
-    """Into how many pieces tiles can cut an axis: there are about 2·√size such numbers."""
-    root = range(1, math.isqrt(size) + 2)
-    return {-(-size // piece) for piece in root} | {-(-size // -(-size // count)) for count in root}

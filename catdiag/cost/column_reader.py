@@ -31,7 +31,20 @@ from typing import Any
 
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, array_name
 from catdiag.cost.amounts import ONE, Amount
-from catdiag.cost.columns import BLOCK, END, GROUP, KERNEL, REGISTERS, SMEM, Columns, Multiple, Place, Work, width_of
+from catdiag.cost.columns import (
+    BLOCK,
+    END,
+    GROUP,
+    KERNEL,
+    REGISTERS,
+    SMEM,
+    Columns,
+    Multiple,
+    Place,
+    Subloop,
+    Work,
+    width_of,
+)
 from catdiag.cost.kernels import Dtype, width, widths_of
 from catdiag.cost.live import SPECIAL, Lives, contracts, elementwise, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
@@ -52,16 +65,20 @@ def read_columns(
     split: str | None = None,
     pieces: str | Sequence[str] = (),
     pipes: bool = True,
+    types: Mapping[str, str] | None = None,
     matrix_rows: int = 64,
     threads: int = 128,
 ) -> Columns:
     """The arrays of a derived kernel by the rules above.
 
     `dtype` is the type of inputs and outputs, or gives it by name (fp32 for those left out); what is made on chip has
-    that of `arithmetic`, or of its cast. `split` is the axis that warpgroups divide, by default the first one grouped.
+    that of `arithmetic`, or of its cast, or that which `types` gives it by the name in the table (a loop leaves out the
+    casts of what depends on its state). `split` is the axis that warpgroups divide, by default the first one grouped.
     `pieces` names those wanted, "u_x u_d v_d". Matrix instructions take `matrix_rows` rows, a warpgroup has so many
-    `threads`. Raises CatdiagError for several kernels, parts or none, AxisError for an axis that is not grouped and
-    for pieces of an unknown one.
+    `threads`.
+
+    Raises CatdiagError for several kernels, parts or none and for names of no array, AxisError for an axis that is not
+    grouped and for pieces of an unknown one.
 
     >>> import catdiag as cd
     >>> product = cd.algorithm("a b, b c")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
@@ -89,8 +106,10 @@ def read_columns(
         if name[:2] not in ("u_", "v_") or name[2:] not in axes:
             listed = ", ".join(sorted(axes))
             raise AxisError(f"pieces {name!r}: expected u_ or v_ and the name of an axis, of {listed}")
-    reader = _Reader(whole, dtype, arithmetic, stages, names, pipes, tiles[axis], "w_" + axis)
+    reader = _Reader(whole, dtype, arithmetic, stages, names, pipes, dict(types or {}), tiles[axis], "w_" + axis)
     reader.body(node, op)
+    if unknown := [name for name in reader.types if name not in reader.told]:
+        raise CatdiagError(f"types names an array {unknown[0]!r} that is not made: {', '.join(reader.told)} are")
     return reader.columns(axis, matrix_rows, threads)
 
 
@@ -125,17 +144,21 @@ class _Reader:
     stages: int
     pieces: list[str]
     pipes: bool
+    types: dict[str, str]
     tile: str
     rows: str
 
     def __post_init__(self) -> None:
         widths_of(self.whole, self.dtype)  # raises for unknown types and arrays
-        width(self.arithmetic)
+        for kind in (self.arithmetic, *self.types.values()):
+            width(kind)
+        self.told: dict[str, None] = {}
         self.cells: list[_Cell] = []
         self.out_pipe: list[_Cell] = []
         self.in_pipe: list[_Cell] = []
         self.work: list[Work] = []
         self.multiples: list[Multiple] = []
+        self.subloops: list[Subloop] = []
 
     # -- types and sizes --------------------------------------------------------------------------
 
@@ -147,6 +170,9 @@ class _Reader:
 
     def made(self, box: Box, ty: ArrayType) -> str:
         """The type of what a box makes."""
+        self.told[array_name(box)] = None
+        if array_name(box) in self.types:
+            return self.types[array_name(box)]
         if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
             return box.op.fn[5:]
         return ty.element if ty.element in ("bool", "int") else self.arithmetic
@@ -220,6 +246,7 @@ class _Reader:
             places.extend([None] * len(box.cod))
             if all(free[first + k] for k in range(len(box.cod))):
                 continue
+            self.made(box, box.cod[0])
             trail = self._trail(box, reads, trails, places)
             if place not in found.into.values() or (trail.products and not _adds_up(box, trail, states)):
                 self.count(box, loop, [places[w] for w in reads], [free[w] for w in node.inputs])
@@ -332,6 +359,10 @@ class _Reader:
         space = self.elements(union((*box.dom, *box.cod)))
         kind = max((c.dtype for c in cells if c is not None), key=width_of, default=self.arithmetic)
         name = array_name(box)
+        kept = {a.name for a in box.cod[0].axes}
+        for axis in union(list(box.dom)) if loop else ():
+            gone = "added" if isinstance(box.op, Einsum) else "carried"
+            self.subloops.append(Subloop(name, axis.name, "beside" if axis.name in kept else gone))
         if is_product(box):
             ahead = all(c is None or c.level == SMEM for c in cells)
             self.work.append(Work(name, "tensor", kind, space.times(len(box.dom)), loop, ahead))
@@ -373,7 +404,7 @@ class _Reader:
             for pipe, cells in (("pipe to arithmetic", self.out_pipe), ("pipe to matrix units", self.in_pipe)):
                 made = (self._place(c) for c in cells)
                 places += [replace(p, level=SMEM, copies=1, shared=(), pipe=pipe) for p in made]
-        return Columns(self.rows, axis, tuple(places), tuple(self.work), tuple(multiples))
+        return Columns(self.rows, axis, tuple(places), tuple(self.work), tuple(multiples), tuple(self.subloops))
 
     def _place(self, c: _Cell) -> Place:
         shape = tuple(self.size(a, c.piece) for a in c.axes)

@@ -66,6 +66,19 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Subloop:
+    """An axis along which a function of a loop's turn may run in pieces, and what becomes of the pieces.
+
+    "beside": they are put side by side; "added": products of a summed axis add up; "carried": a reduction goes on with
+    what it has, as the loop around it does.
+    """
+
+    name: str
+    axis: str
+    pieces: str
+
+
+@dataclass(frozen=True)
 class Multiple:
     """That a size has to be a multiple of a number, and why."""
 
@@ -76,7 +89,7 @@ class Multiple:
 
 @dataclass(frozen=True)
 class Columns:
-    """A kernel's places, its work by turn of its loops, and what sizes have to be multiples of.
+    """A kernel's places, its work by turn of its loops, what sizes have to be multiples of, and what could be split.
 
     `rows` is the symbol of a warpgroup's rows, `whole` what its axis is called.
     """
@@ -86,6 +99,7 @@ class Columns:
     places: tuple[Place, ...]
     work: tuple[Work, ...]
     multiples: tuple[Multiple, ...]
+    subloops: tuple[Subloop, ...] = ()
 
     @property
     def divisors(self) -> dict[str, int]:

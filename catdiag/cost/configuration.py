@@ -188,6 +188,7 @@ def configure(
     stages: int = 2,
     split: str | None = None,
     pipes: bool = True,
+    types: Mapping[str, str] | None = None,
     warpgroups: int | None = None,
     rates: Mapping[str, int] | None = None,
 ) -> Configuration:
@@ -212,6 +213,7 @@ def configure(
         split=split,
         pieces=pieces,
         pipes=pipes,
+        types=types,
         matrix_rows=chip.matrix_rows,
         threads=32 * chip.matrix_warps,
     )

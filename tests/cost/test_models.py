@@ -153,7 +153,7 @@ def test_operations_that_are_none_are_refused(product):
 
 
 @given(forms, numbers, numbers)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_least_memory_is_between_its_ends(terms, constant, more):
     form = form_of(terms, sympy.Rational(str(constant)))
     found = least_memory(form, constant + more)
@@ -169,14 +169,16 @@ def test_the_least_memory_is_between_its_ends(terms, constant, more):
 
 
 @given(st.dictionaries(st.integers(-2, 2), numbers, min_size=1, max_size=3), numbers, st.integers(1, 10**6))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_the_range_of_sizes_is_all_that_does(powers, ratio, memory):
     b = sympy.Symbol("b", positive=True)
     alpha = sympy.Add(*(sympy.Rational(str(c)) * b**k for k, c in powers.items()))
     form = power_form(alpha + b / sympy.sqrt(M), M)
 
+    value = sympy.lambdify(b, form.at(memory), "math")
+
     def fine(size):
-        return float(form.at(memory).subs(b, sympy.Rational(str(size)))) - float(ratio)
+        return value(float(size)) - float(ratio)
 
     tried = [Fraction(n, 8) for n in range(8, 800, 29)]
     try:
