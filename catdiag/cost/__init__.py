@@ -4,6 +4,7 @@
 - `live`: which arrays are on chip when; `kernels`: a diagram cut into GPU kernels; `amounts`: how many;
 - `optimum`: the least transfers for a memory, in closed form; `posynomial`: certificates of that, and their checker;
   `powerform`: transfers as powers of the capacity; `crossover`: where one sum of them begins to be less than another;
+  `cases`: two ways compared in every regime;
 - `closed`: what has a closed form; `regimes`: which constraints bind, with certificates checked in `stationary` and
   signs decided in `signs`;
 - `least`: the least transfers at given sizes, over all integer tiles;

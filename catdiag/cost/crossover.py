@@ -28,9 +28,9 @@ from sympy import Expr, Symbol
 
 from catdiag.cost.posynomial import power
 from catdiag.cost.powerform import power_form
+from catdiag.cost.signs import Signs
 from catdiag.errors import CatdiagError
 
-_RLIMIT = 20_000_000  # z3's own count of steps, so that the outcome is the same on every machine
 _DIGITS = 60
 _HALVINGS = 30
 
@@ -276,7 +276,7 @@ def prove_signs(
     poly: Expr, u: Symbol, roots: Sequence[Expr], signs: Sequence[int], conditions: Sequence[Expr] = ()
 ) -> tuple[bool, str]:
     """Asks z3 whether a polynomial has these signs around these values, for all sizes of at least 1, and vanishes at
-    them. A square root in a value is a new unknown that is not negative and whose square is what is under it.
+    them.
 
     >>> u, d = sympy.symbols("u d", positive=True)
     >>> prove_signs(u**2 - d, u, [sympy.sqrt(d)], [-1, 1])
@@ -284,84 +284,18 @@ def prove_signs(
     >>> prove_signs(u**2 - d, u, [sympy.sqrt(d) * sympy.Rational(1001, 1000)], [-1, 1])[0]
     False
     """
-    import z3
-
-    context = z3.Context()
-    symbols = sorted((poly.free_symbols | {s for r in roots for s in r.free_symbols}) - {u}, key=str)
-    known: dict[Expr, Any] = {s: z3.Real(s.name, context) for s in symbols}
-    facts = [v >= 1 for v in known.values()]
-    known[u] = z3.Real("u'", context)
-    facts.append(known[u] > 0)
-    values = [z3.Real(f"r{k}'", context) for k in range(len(roots))]
-    for value, root in zip(values, roots, strict=True):
-        above, below = sympy.fraction(sympy.together(root))
-        for side in (above, below):
-            facts += _radicals(known, side, context)
-        facts.append(value * _z3(below, known, context) == _z3(above, known, context))
-        facts.append(_z3(below, known, context) != 0)
-    for condition in conditions:
-        facts += _radicals(known, condition.lhs, context)
-        facts.append(_z3(condition.lhs, known, context) > _z3(condition.rhs, known, context))
-    claims = [value > 0 for value in values]
-    claims += [_z3(poly, {**known, u: value}, context) == 0 for value in values]
-    between = [None, *values, None]
-    for sign, (low, high) in zip(signs, pairwise(between), strict=True):
-        inside = [known[u] > low] if low is not None else []
-        inside += [known[u] < high] if high is not None else []
-        value = _z3(poly, known, context)
-        claim = value > 0 if sign > 0 else value < 0 if sign < 0 else value == 0
-        claims.append(z3.Implies(z3.And(*inside), claim) if inside else claim)
+    shown = Signs([u])
+    claims: list[Sequence[Any]] = []
+    for root in roots:
+        claims += [[sympy.Le(root, 0)], [sympy.Ne(poly.subs(u, root), 0)]]
+    for sign, (low, high) in zip(signs, pairwise([None, *roots, None]), strict=True):
+        inside = [*([sympy.Gt(u, low)] if low is not None else []), *([sympy.Lt(u, high)] if high is not None else [])]
+        wrong = sympy.Le(poly, 0) if sign > 0 else sympy.Ge(poly, 0) if sign < 0 else sympy.Ne(poly, 0)
+        claims.append([*inside, wrong])
     for claim in claims:
-        # QF_NRA on its own: the default strategy tries slower ones first.
-        solver = z3.SolverFor("QF_NRA", context)
-        solver.set("rlimit", _RLIMIT)
-        solver.add(*facts, z3.Not(claim))
-        answer = solver.check()
-        if answer == z3.unknown and "interrupted" in solver.reason_unknown():
-            raise KeyboardInterrupt
-        if answer != z3.unsat:
-            return False, "not shown for all sizes: z3 " + ("refutes it" if answer == z3.sat else "gave up")
+        if sympy.false not in claim and not shown.impossible([*conditions, *claim]):
+            return False, "not shown for all sizes"
     return True, "z3: for all sizes"
-
-
-def _radicals(known: dict[Expr, Any], expression: Expr, context: Any) -> list[Any]:
-    """Facts about a new unknown for each square root in an expression, which `known` gets."""
-    import z3
-
-    facts = []
-    found = sorted((p for p in expression.atoms(sympy.Pow) if p.exp.is_Rational and p.exp.q == 2), key=str)
-    for place, part in enumerate(found):
-        root = sympy.sqrt(part.base)
-        if root in known:
-            continue
-        known[root] = z3.Real(f"root{len(known)}.{place}'", context)
-        facts += [known[root] >= 0, known[root] ** 2 == _z3(part.base, known, context)]
-    return facts
-
-
-def _z3(expression: Expr, known: Mapping[Expr, Any], context: Any) -> Any:
-    import z3
-
-    if expression in known:
-        return known[expression]
-    if expression.is_Rational:
-        return z3.RealVal(f"{expression.p}/{expression.q}", context)
-    if expression.is_Add or expression.is_Mul:
-        parts = [_z3(a, known, context) for a in expression.args]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part if expression.is_Add else total * part
-        return total
-    if expression.is_Pow and expression.exp.is_Integer:
-        base = _z3(expression.base, known, context)
-        if expression.exp < 0:
-            return 1 / base ** int(-expression.exp)
-        return base ** int(expression.exp)
-    if expression.is_Pow and expression.exp.is_Rational and expression.exp.q == 2:
-        root = known.get(sympy.sqrt(expression.base))
-        if root is not None:
-            return root ** int(expression.exp.p) if expression.exp.p > 0 else 1 / root ** int(-expression.exp.p)
-    raise CatdiagError(f"{expression} is no algebraic function of sizes that z3 is asked about")
 
 
 @dataclass(frozen=True)

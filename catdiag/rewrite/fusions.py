@@ -30,6 +30,7 @@ from catdiag.rewrite.passes import forms
 from catdiag.rewrite.segments import Row, spans
 
 if TYPE_CHECKING:
+    from catdiag.cost.cases import Case
     from catdiag.cost.crossover import Crossover
     from catdiag.cost.optimum import Optimum
 
@@ -336,6 +337,29 @@ class Fusions:
             if way.leading is None:
                 raise NotFusable(f"no crossover: {str(way).splitlines()[0]}")
         return crossover(first.leading, second.leading, self.capacity, first.long if long else ())
+
+    def cases(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> tuple[Case, ...]:
+        """The two ways, as in `crossover`, compared in every regime of their tiles, at leading order: which never moves
+        more there, or where the one begins to. With `long`, where the axes that the first runs in groups and loops
+        over are at least the capacity.
+
+        Raises NotFusable where one of the ways has no closed form. What z3 did not settle is an `either`.
+        """
+        import sympy
+
+        from catdiag.cost.cases import cases, together
+
+        first = self.fused if first is None else first
+        second = self.rival if second is None else second
+        if second is None or first.leading is None or second.leading is None:
+            raise NotFusable("no cases: there is nothing to cut, or a way has no closed form")
+        axes = first.long if long else frozenset()
+        assumed = [sympy.Ge(axis, self.capacity) for axis in sorted(axes, key=str)]
+        one, other = (
+            together((k.chosen[1].leading_regimes for k in way.kernels if k.chosen), self.capacity, assumed)
+            for way in (first, second)
+        )
+        return cases(one, other, self.capacity, assumed, axes)
 
     @cached_property
     def rival(self) -> Way | None:

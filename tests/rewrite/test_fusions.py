@@ -58,6 +58,32 @@ def test_a_fused_layer_wins_where_the_model_is_narrow(layers: Fusions) -> None:
         layers.saving("Q")
 
 
+def test_the_verdict_of_every_regime(scores: Fusions) -> None:
+    found = scores.cases()
+    # Less than two rows: the loop does not fit. Up to d² values the crossover decides; from there on the loop wins.
+    said = [
+        (case.verdict, case.first == sympy.oo, sympy.Le(sympy.sqrt(M), d) in named(case.conditions)) for case in found
+    ]
+    assert sorted(said) == [
+        ("either", False, True), ("first", False, False), ("second", True, False), ("second", True, True),
+    ]  # fmt: skip
+    (between,) = (case for case in found if case.verdict == "either")
+    assert between.crossover is not None and same(between.crossover.roots[0], 2 * d * (sympy.sqrt(2) - 1))
+    for size, room in ((8, 100), (16, 40), (16, 255), (16, 2000), (3, 5)):
+        put = {"d": size, "q": 4096, "x": 8192, "M": room}
+        for case in found:
+            at = [e.subs({s: put[s.name] for s in e.free_symbols}) for e in (case.first, case.second)]
+            if all(c.subs({s: put[s.name] for s in c.free_symbols}) == sympy.true for c in case.conditions):
+                assert case.verdict == "either" or (at[0] <= at[1]) == (case.verdict == "first")
+
+
+def named(relations: tuple[sympy.Expr, ...]) -> list[sympy.Expr]:
+    return [
+        r.subs({s: sympy.Symbol(s.name, positive=True, integer=s.name != "M") for s in r.free_symbols})
+        for r in relations
+    ]
+
+
 def test_the_crossover_holds_for_integer_tiles(scores: Fusions) -> None:
     sizes = {"q": 2048, "x": 2048, "d": 48}
     [(low, high)] = scores.crossover().at(sizes)
