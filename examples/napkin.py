@@ -31,6 +31,8 @@ INTO_SMEM = 12e12
 H800, H800_CLUSTERS = 2.04, {2: 3.27, 4: 2.65}
 # Its configuration (section 5.6): rows of a warpgroup, blocks, and pieces of keys (u_x), d' (u_d) and d'' (v_d).
 CONFIGURATION = {"w_q": 128, "s_x": 64, "u_x": 64, "u_d": 32, "v_d": 8, "d": 128}
+# The same without limits to memory.
+ENDLESS = {"smem_per_sm": 1 << 30, "smem_per_block": 1 << 29, "registers_per_sm": 1 << 28}
 # Published of FlashAttention-3 (Shah et al. 2024), in TFLOP/s: reached and peak.
 REACHED = {"fp16": (740, 989), "fp8": (1200, 1980)}
 
@@ -121,7 +123,7 @@ def on_hopper(kind: str = "mixed", keys: int = CONFIGURATION["s_x"]) -> Any:
     inputs = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"} if kind == "mixed" else kind
     # In FP8 the weights are rounded too, so that both products run in it, as in FlashAttention-3's.
     types = {"exp [q x]": "fp8"} if kind == "fp8" else {}
-    chip = H100 if keys == CONFIGURATION["s_x"] else replace(H100, smem_per_block=1 << 30, registers_per_sm=1 << 28)
+    chip = H100 if keys == CONFIGURATION["s_x"] else replace(H100, **ENDLESS)
     values = {**CONFIGURATION, "s_x": keys}
     return cd.cost.configure(derived(), chip, values, inputs, arithmetic="fp16", types=types)
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, array_name
+from catdiag.cost import hardware as chips
 from catdiag.cost.amounts import ONE, Amount
 from catdiag.cost.columns import (
     BLOCK,
@@ -45,15 +46,12 @@ from catdiag.cost.columns import (
     Work,
     width_of,
 )
+from catdiag.cost.hardware import Hardware
 from catdiag.cost.kernels import Dtype, width, widths_of
 from catdiag.cost.live import SPECIAL, Lives, contracts, elementwise, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import AxisError, CatdiagError
 from catdiag.types import ArrayType, Axis, union
-
-_COLUMNS, _DEPTH, _LINE = 8, 32, 128
-"""Matrix instructions: columns in eights, depth in pieces of 32 bytes (PTX ISA, wgmma and mma); coalesced loads of
-128 bytes (CUDA C++ programming guide)."""
 
 
 def read_columns(
@@ -66,19 +64,18 @@ def read_columns(
     pieces: str | Sequence[str] = (),
     pipes: bool = True,
     types: Mapping[str, str] | None = None,
-    matrix_rows: int = 64,
-    threads: int = 128,
+    hardware: Hardware | str = "H100",
 ) -> Columns:
     """The arrays of a derived kernel by the rules above.
 
     `dtype` is the type of inputs and outputs, or gives it by name (fp32 for those left out); what is made on chip has
     that of `arithmetic`, or of its cast, or that which `types` gives it by the name in the table (a loop leaves out the
     casts of what depends on its state). `split` is the axis that warpgroups divide, by default the first one grouped.
-    `pieces` names those wanted, "u_x u_d v_d". Matrix instructions take `matrix_rows` rows, a warpgroup has so many
-    `threads`.
+    `pieces` names those wanted, "u_x u_d v_d". The shapes of matrix instructions and of loads, and how many threads a
+    warpgroup has (those that work on one instruction), are those of `hardware`.
 
-    Raises CatdiagError for several kernels, parts or none and for names of no array, AxisError for an axis that is not
-    grouped and for pieces of an unknown one.
+    Raises CatdiagError for several kernels, parts or none, for names of no array and for a chip that does not hold in
+    registers what is made; AxisError for an axis that is not grouped and for pieces of an unknown one.
 
     >>> import catdiag as cd
     >>> product = cd.algorithm("a b, b c")(lambda A, B: cd.einsum("a b, b c -> a c", A, B))
@@ -88,6 +85,12 @@ def read_columns(
     B      s_b^(64) x g_c^(64)   fp16  SMEM       thread block  2       4*g_c*s_b
     sum1   w_a^(128) x g_c^(64)  fp32  registers  warpgroup     1       4*g_c*w_a
     """
+    chip = chips.get(hardware)
+    if chip.accumulators != REGISTERS:
+        raise CatdiagError(
+            f"{chip.name} holds what matrix units make in {chip.accumulators}: these rules are of registers, so take "
+            "a chip with accumulators in registers, or .fit() for this one"
+        )
     whole = inline(getattr(diagram, "diagram", diagram))
     groups = [node for node in whole.graph.nodes if not is_view(node.box)]
     if len(groups) != 1 or not isinstance(groups[0].box.op, Group) or not groups[0].box.op.tiles:
@@ -110,7 +113,7 @@ def read_columns(
     reader.body(node, op)
     if unknown := [name for name in reader.types if name not in reader.told]:
         raise CatdiagError(f"types names an array {unknown[0]!r} that is not made: {', '.join(reader.told)} are")
-    return reader.columns(axis, matrix_rows, threads)
+    return reader.columns(axis, chip)
 
 
 @dataclass(eq=False)
@@ -157,7 +160,7 @@ class _Reader:
         self.out_pipe: list[_Cell] = []
         self.in_pipe: list[_Cell] = []
         self.work: list[Work] = []
-        self.multiples: list[Multiple] = []
+        self.contractions: list[tuple[Box, str]] = []
         self.subloops: list[Subloop] = []
 
     # -- types and sizes --------------------------------------------------------------------------
@@ -366,7 +369,7 @@ class _Reader:
         if is_product(box):
             ahead = all(c is None or c.level == SMEM for c in cells)
             self.work.append(Work(name, "tensor", kind, space.times(len(box.dom)), loop, ahead))
-            self._multiples(box, name, kind)
+            self.contractions.append((box, kind))
         elif isinstance(box.op, Map):
             if box.op.fn == "div" and not free[1]:
                 self.work.append(Work(name, "exp", kind, self.elements(box.dom[1].axes), loop))
@@ -376,29 +379,31 @@ class _Reader:
             times = 1 if isinstance(box.op, Reduce) or len(box.dom) == 1 else len(box.dom) - 1
             self.work.append(Work(name, "alu", self.arithmetic, space.times(times), loop))
 
-    def _multiples(self, box: Box, name: str, kind: str) -> None:
-        kept = {a.name for a in box.cod[0].axes}
+    def _multiples(self, box: Box, kind: str, chip: Hardware) -> list[Multiple]:
+        name, kept = array_name(box), {a.name for a in box.cod[0].axes}
+        found: list[Multiple] = []
         for axis in union(list(box.dom)):
             size = self.size(axis, {})
             if axis.name not in kept:
-                depth = _DEPTH // width_of(kind)
-                self.multiples.append(Multiple(str(size), depth, f"depth of {name} in {kind}: 32 bytes"))
+                found.append(Multiple(str(size), chip.depth_piece(width_of(kind)), f"depth of {name} in {kind}"))
             elif self.rows not in size.symbols():
-                self.multiples.append(Multiple(str(size), _COLUMNS, f"columns of {name}"))
+                found.append(Multiple(str(size), chip.matrix_columns, f"columns of {name}"))
+        return found
 
-    def columns(self, axis: str, matrix_rows: int, threads: int) -> Columns:
+    def columns(self, axis: str, chip: Hardware) -> Columns:
         """All that was read."""
         multiples = [
-            Multiple(self.rows, matrix_rows, "rows of a matrix instruction"),
-            Multiple(self.rows, threads, "threads of a warpgroup, each with whole rows"),
-            *self.multiples,
+            Multiple(self.rows, chip.matrix_rows, "rows of a matrix instruction"),
+            Multiple(self.rows, chip.warp * chip.matrix_warps, "threads of a warpgroup, each with whole rows"),
         ]
+        for box, kind in self.contractions:
+            multiples += self._multiples(box, kind, chip)
         for cell in (c for c in self.cells if c.level == SMEM and c.axes):
             last = str(self.size(cell.axes[-1], {}))
-            multiples.append(Multiple(last, max(1, _LINE // width_of(cell.dtype)), f"loads of {cell.name}: 128 bytes"))
+            multiples.append(Multiple(last, max(1, chip.row_bytes // width_of(cell.dtype)), f"loads of {cell.name}"))
         for cell in self.out_pipe:
             for name, symbol in cell.piece.items():
-                multiples.append(Multiple(symbol, _COLUMNS, f"columns of {cell.name}, in pieces of {name}"))
+                multiples.append(Multiple(symbol, chip.matrix_columns, f"columns of {cell.name}, in pieces of {name}"))
         places = [self._place(c) for c in self.cells]
         if self.pipes:
             for pipe, cells in (("pipe to arithmetic", self.out_pipe), ("pipe to matrix units", self.in_pipe)):

@@ -214,8 +214,7 @@ def configure(
         pieces=pieces,
         pipes=pipes,
         types=types,
-        matrix_rows=chip.matrix_rows,
-        threads=32 * chip.matrix_warps,
+        hardware=chip,
     )
     known = {s for p in columns.places for a in p.shape for s in a.symbols()} | {columns.rows}
     known |= {s for w in columns.work for s in w.operations.symbols()}

@@ -137,6 +137,7 @@ def test_what_is_refused(flash):
         (lambda: read_columns(flash, {"W": "fp8"}), cd.CatdiagError, "'W' that the diagram lacks"),
         (lambda: read_columns(flash, arithmetic="fp7"), cd.CatdiagError, "unknown dtype 'fp7'"),
         (lambda: read_columns(flash, types={"log [q]": "fp8"}), cd.CatdiagError, "names an array .log"),
+        (lambda: read_columns(flash, hardware="B200"), cd.CatdiagError, "matrix units make in TMEM"),
         (lambda: configure(flash, "H100", {"w_q": 128, "d": 128}), cd.SizeError, "'s_x' is missing"),
         (lambda: configure(flash, "H100", {**VALUES, "z": 1}), cd.SizeError, "'z' is given"),
         (lambda: configure(flash, "H100", {**VALUES, "s_x": 4096}, FP8), cd.DoesNotFit, "not one warpgroup fits"),
