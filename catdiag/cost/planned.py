@@ -89,9 +89,9 @@ class Plan:
     pipeline, `busy` the part of the run for which each is busy. `levels` and `edges` are the tables; `limits` says for
     each tile and block what stops a larger one, `divisors` which pieces it should come in, by reason, `next_best`
     what the next best choices would do. `objective`, `overlap` and `producers` are as given to `fit`; `threads` are
-    without those of producers. Where loops leave blocks out, `parts_s` are of the average group, and `uneven_s` is
-    what the longest takes more, which `time_s` has once. `schedule` is how the warpgroups on a core share its
-    pipelines in a turn of the loop.
+    without those of producers, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
+    blocks out, `parts_s` are of the average group, and `uneven_s` is what the longest takes more, which `time_s` has
+    once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop.
     """
 
     hardware: str
@@ -126,6 +126,7 @@ class Plan:
     proof: Proof
     objective: str
     overlap: str | tuple[str, ...]
+    core: str
     warp: int
     producers: int
     schedule: Schedule | None
@@ -187,6 +188,7 @@ class Plan:
             )
         full = "the peak FLOP/s" if self.flops else "the peak HBM bandwidth"
         rate = f"{self.flops / self.time_s / 1e12:.1f} TFLOP/s, " if self.flops else ""
+        shared = next((level.called or level.name for level in self.levels if level.name == "SMEM"), "SMEM")
         asked = "" if self.objective == "time" else f" (asked for: {self.objective})"
         model = {"queue": "", "add": "; transfers and work added", "max": "; everything overlapped"}.get(
             str(self.overlap), f"; at once: {', '.join(self.overlap)}"
@@ -198,16 +200,17 @@ class Plan:
             f"{several(self.threads, 'thread')} ({several(self.threads // self.warp, 'warp')}"
             + (f", and {self.producers} that load" if self.producers else "")
             + f"){asked}",
-            f"on chip    a group takes {self.smem_bytes:,} bytes of SMEM and {self.registers_per_thread} registers "
-            f"a thread, of which arrays fill {self.register_bytes:,} bytes in all"
+            f"on chip    a group takes {self.smem_bytes:,} bytes of {shared}"
+            + (f" and {self.registers_per_thread} registers a thread" if self.threads > 1 else "")
+            + (f", of which arrays fill {self.register_bytes:,} bytes in all" if self.register_bytes else "")
             + (f", and {self.matrix_bytes:,} bytes of TMEM" if self.matrix_bytes else ""),
             f"grid       {several(self.groups, 'group')}, each a thread block, up to {self.resident} at once on "
-            f"an SM; waves: {self.waves:,}",
-            f"traffic    L2 to SMEM {self.load_bytes:,} bytes, results {self.save_bytes:,} bytes; "
+            f"a {self.core}; waves: {self.waves:,}",
+            f"traffic    to {shared} {self.load_bytes:,} bytes, results {self.save_bytes:,} bytes; "
             f"HBM {self.hbm_bytes:,} bytes",
             "levels",
             self.table(),
-            f"work       {self.flops:,} FLOPs of products, {self.intensity:.1f} a byte between L2 and SM",
+            f"work       {self.flops:,} FLOPs of products, {self.intensity:.1f} a byte at the edge to {shared}",
             f"time       {1e6 * self.time_s:.1f} µs predicted{model}, {rate}{100 * self.utilisation:.0f}% of {full}",
             f"bound by   {self.bound}",
             f"           one group needs, in µs: {parts}",

@@ -64,6 +64,7 @@ def planned(search: Search, chosen: Choice, fewest: Choice, others: list[Choice]
         proof=_proof(search, chosen, values),
         objective=search.request.objective,
         overlap=search.request.overlap,
+        core=chip.word("core"),
         warp=chip.warp,
         schedule=_schedule(search, chosen),
         producers=search.request.producers,
@@ -172,7 +173,7 @@ def _given_up(search: Search, chosen: Choice, fewest: Choice) -> LeastTraffic:
             reasons.append(f"only {several(int(fewest.get('groups')), 'group')} for {cores}")
         elif fewest.get("waves") * fewest.get("resident") != chosen.get("waves") * chosen.get("resident"):
             waves = several(int(fewest.get("waves")), "wave")
-            reasons.append(f"{waves} of {int(fewest.get('resident'))} on an SM")
+            reasons.append(f"{waves} of {int(fewest.get('resident'))} on a core")
         reasons.append(f"{several(fewest.stages, 'buffer')}, {chip.warp * fewest.warps} threads")
         verdict = f"it would take {slower:.2f} times as long" if slower > 1.005 else "it is no quicker"
         why = f"{verdict} ({'; '.join(reasons)})"

@@ -18,6 +18,10 @@ pipeline finds the queue of the same network with n - 1. For n = 1 the times add
 is all that counts. Where turns wait for no sums (a matrix product adds up in place), the turns of one block overlap
 too, as many as there are buffers not being loaded.
 
+Other ways to overlap can be asked for: everything added up, or some pipelines at once and the longest of them counted.
+A copy of what several dies share goes into the cache of each, once if it stays; a last-level cache holds what a wave of
+the whole chip touches. Where there is no cache, all that crosses the edge to SMEM comes from HBM.
+
 With one buffer the loads of streamed blocks are waits too. With s of them they go on beside: a buffer is loaded
 (latency and transfer) and used, then loaded again, so that a turn takes at least 1/s of both. Bytes that cross the
 edge to SMEM share the L2's bandwidth. HBM carries each array once if what a wave touches stays in the L2, else what

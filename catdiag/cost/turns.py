@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce
 from catdiag.cost.amounts import Amount
 from catdiag.cost.hardware import Hardware
-from catdiag.cost.live import SPECIAL, Kernel, contracts, is_view, spots
+from catdiag.cost.live import SPECIAL, Kernel, contracts, is_view, lives, spots
 from catdiag.diagram import inline
 from catdiag.errors import CatdiagError
 from catdiag.types import union
@@ -99,7 +99,9 @@ class Schedule:
 
     def __str__(self) -> str:
         idle = ", ".join(f"{name} {100 * part:.0f}%" for name, part in self.slack.items())
-        enough = f"{self.needed} keep" if self.needed else f"no number up to {_MOST} keeps"
+        enough = (
+            f"{self.needed} keep{'s' if self.needed == 1 else ''}" if self.needed else f"no number to {_MOST} keeps"
+        )
         return (
             f"{self.actors} at once, a turn each in {self.period:.0f} clocks; idle: {idle}; blocks in use at once: "
             f"{self.buffers}; {enough} {self.busiest} busy"
@@ -122,7 +124,7 @@ def schedule(steps: Sequence[Step], actors: int) -> Schedule:
     needed = None
     for number in range(1, _MOST + 1):
         idle, name = _slack(steps, number, period if number == actors else _run(steps, number)[0])
-        if idle[name] < 1e-4:
+        if name and idle[name] < 1e-4:
             needed = number
             break
     window = tuple(busy for busy in done if start - 1e-9 <= busy.start < start + period - 1e-9)
@@ -202,9 +204,10 @@ def turn_steps(
     loops = list(_folds(diagram))
     if len(loops) != 1 or len(kernel.loops) != 1:
         return []
-    _, op = loops[0]
+    box, op = loops[0]
     graph = inline(op.step).graph
     free = spots(graph, [False] * len(graph.dom))
+    combining = set(lives(graph, free, len(box.cod), True).into.values())  # done where the sum is made
     rate = chip.tensor.get(dtype)
     found: list[Step] = []
     between: dict[str, float] = {}
@@ -214,10 +217,10 @@ def turn_steps(
         found.extend(Step(name, name, clocks) for name, clocks in between.items() if clocks)
         between.clear()
 
-    for node in graph.nodes:
+    for place, node in enumerate(graph.nodes):
         made = range(count, count + len(node.box.cod))
         count += len(node.box.cod)
-        if is_view(node.box) or (made and all(free[w] for w in made)):
+        if place in combining or is_view(node.box) or (made and all(free[w] for w in made)):
             continue
         pipeline, operations = _operations(node.box)
         clocks = float(operations.value(values)) / actors

@@ -524,10 +524,11 @@ class Derivation:
         found: LevelsIO = diagram.io(levels=levels, within=within, **options)
         return found
 
-    def fit(self, hardware: Hardware, sizes: Mapping[str, int], **options: Any) -> Plan:
+    def fit(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
         """The tiles of least predicted time on a machine, with z3's proof that they fit.
 
-        The options are `dtype` and `stages` of `catdiag.cost.plan.fit`. Raises DoesNotFit, with what each array takes.
+        The options are those of `catdiag.cost.plan.fit`: `dtype`, `stages`, fixed `tiles`, the `objective`, … . Raises
+        DoesNotFit, with what each array takes.
         """
         from catdiag.cost.plan import fit
 
