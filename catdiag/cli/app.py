@@ -129,12 +129,23 @@ def io(
     group: Annotated[str | None, typer.Option(help="Group these axes first, such as 'r q'.")] = None,
     on_chip: Annotated[str | None, typer.Option(help="Keep these arrays on chip, save the others: 'S, P'.")] = None,
     saved: Annotated[str | None, typer.Option(help="Save these arrays between kernels: 'S, P'.")] = None,
+    levels: Annotated[
+        str | None, typer.Option(help="Count at each of these memories, slowest first: HBM,SMEM,registers.")
+    ] = None,
+    on: Annotated[str | None, typer.Option(help="The chip whose memories these are, such as h100.")] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(help="Where arrays of a role are: operand=SMEM, streamed=SMEM+registers, state=registers, …"),
+    ] = None,
+    wave: Annotated[int | None, typer.Option(help="Groups that run at a time, under a cache.")] = None,
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, with the optimum.")] = False,
 ) -> None:
     """Count the transfers and the memory of an operator, as formulas."""
     with guarded():
         from catdiag.cli.commands import run_io
 
-        run_io(op, dtype, stages, unfused, stream, group, on_chip, saved)
+        run_io(op, dtype, stages, unfused, stream, group, on_chip, saved, levels, on, place or [], wave, latex, json)
 
 
 @app.command()

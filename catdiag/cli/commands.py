@@ -16,6 +16,8 @@ from catdiag.files import write_whole
 from catdiag.signature import axis_names
 
 if TYPE_CHECKING:
+    from catdiag.cost.io import IO
+    from catdiag.cost.levelled import LevelsIO
     from catdiag.prove.api import Theorem
 
 
@@ -136,34 +138,60 @@ def run_io(
     group: str | None,
     on_chip: str | None = None,
     saved: str | None = None,
+    levels: str | None = None,
+    on: str | None = None,
+    place: Sequence[str] = (),
+    wave: int | None = None,
+    latex: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """`catdiag io`: the counts of an operator as it stands, or streamed, grouped and put into kernels as asked."""
-    from catdiag.cli.report import type_of
+    """`catdiag io`: the counts of an operator as it stands, or streamed, grouped and put into kernels as asked.
+
+    With levels, or a chip's, it is streamed and grouped as is best where nothing is asked.
+    """
+    from catdiag.cli.costs import Costs, best_of, chain_of, placement_of
     from catdiag.cost.io import io
 
     _check_stages(stages)
     chosen = on_chip is not None or saved is not None
-    if unfused and (stream is not None or group is not None or chosen):
+    derived = stream is not None or group is not None or chosen
+    if unfused and derived:
         raise UsageError("--unfused counts the operator as it stands: leave out the other options")
-    element = None if dtype is None else _known_dtype(dtype)
+    if latex and as_json:
+        raise UsageError("--latex and --json are two ways to print the same: give one")
+    chain = chain_of(levels, on)
+    if chain is None and (place or wave is not None):
+        given = "--place" if place else "--wave"
+        raise UsageError(f"{given} is for several levels: say which, as in --levels HBM,SMEM,registers, or --on h100")
+    element = "bf16" if dtype is None and on is not None else dtype
+    if element is not None:
+        _known_dtype(element)
     diagram = operator(op)
-    subject = diagram
-    if stream is not None or group is not None or chosen:
+    subject, steps = diagram, tuple[str, ...]()
+    if derived or (chain is not None and not unfused):
         from catdiag.rewrite.derivation import Derivation
         from catdiag.solvers.z3 import Z3
 
         with Z3() as ask, _working("deriving"):
-            derivation = Derivation.start(diagram, ask)
-            if stream is not None:
-                derivation = derivation.stream(stream)
-            if group is not None:
-                derivation = derivation.group(group)
-            if chosen:
-                derivation = derivation.fuse(on_chip, saved=saved or ())
-            subject = derivation.diagram
-    counted = io(subject, dtype=element, stages=stages, fused=not unfused)
-    print(type_of(diagram))
-    print(counted)
+            if derived:
+                derivation = Derivation.start(diagram, ask)
+                if stream is not None:
+                    derivation = derivation.stream(stream)
+                if group is not None:
+                    derivation = derivation.group(group)
+                if chosen:
+                    derivation = derivation.fuse(on_chip, saved=saved or ())
+            else:
+                derivation = best_of(diagram, ask)
+            subject, steps = derivation.diagram, tuple(step.name for step in derivation.steps)
+    counted: IO | LevelsIO
+    if chain is None:
+        counted = io(subject, dtype=element, stages=stages, fused=not unfused)
+    else:
+        counted = subject.io(
+            levels=chain, dtype=element, stages=stages, fused=not unfused, placement=placement_of(place), wave=wave
+        )
+    print(Costs(diagram, steps, counted).text(latex, as_json))
 
 
 def _check_stages(stages: int | None) -> None:

@@ -57,9 +57,11 @@ class Wave(sympy.Expr):  # type: ignore[misc]
         return f"{name}({printer.doprint(wave)}; {groups or '1'}{within})"
 
     def _latex(self, printer: Any) -> str:
+        from catdiag.cost.latex import text
+
         what, names, wave, _, grid, _ = self.args
         groups = ", ".join(f"\\tfrac{{{printer.doprint(n)}}}{{{printer.doprint(g)}}}" for n, g in grid)
-        name = f"fetched}}_{{\\text{{{names[int(what)]}}}}}" if what >= 0 else "distinct}"
+        name = "fetched}_{" + text(str(names[int(what)])) + "}" if what >= 0 else "distinct}"
         return f"\\operatorname{{{name}\\left({printer.doprint(wave)}; {groups or '1'}\\right)"
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.hierarchy import Level
 from catdiag.cost.io import Resident, Traffic
 from catdiag.cost.kernels import Account
 from catdiag.cost.places import Places
 from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.cost.optimum import Optimum
+    from catdiag.cost.regimes import Regimes
 
 Expr = Any
 Ends = tuple[str, str]
@@ -116,6 +120,101 @@ class LevelsIO:
             raise CatdiagError(f"there is no edge down to {lower!r}: expected one of {', '.join(names[1:])}")
         return self.edges[names[names.index(lower) - 1], lower]
 
+    def capacity(self, level: str) -> Expr:
+        """How much a level holds: a number where it is known, in bytes, else a symbol `M_SMEM`.
+
+        Underscores are added where a size is called that.
+        """
+        import sympy
+
+        found = next((lv.capacity for lv in self.levels if lv.name == level), None)
+        if found is not None and self.unit == "bytes":
+            return sympy.Integer(found)
+        used = {str(s) for formula in self.memory.values() for s in formula.free_symbols} | set(self.account.sizes)
+        name = "M_" + "".join(c if c.isalnum() else "_" for c in level)
+        while name in used:
+            name += "_"
+        return sympy.Symbol(name, positive=True)
+
+    def optimum(self, lower: str, capacity: Expr | None = None) -> Optimum:
+        """The least that can cross the edge into a scratchpad, without rounding, if its memory is at most a capacity.
+
+        Each edge is taken by itself, with its tiles up to the whole axes: together edges may do worse, since tiles of a
+        level are pieces of those above, and since side by side there may be too few of them. Blocks of levels above
+        stay as they are. Raises CatdiagError for the first level, a cache, and one that is none of these.
+
+        >>> import catdiag as cd
+        >>> product = cd.library.get("matmul").stream("b").group("a c")
+        >>> product.io(levels=("HBM", "SMEM", "registers")).optimum("registers").leading
+        a*c + 2*a*b*c/sqrt(M_registers)
+        """
+        from catdiag.cost.optimum import minimise
+
+        tiles = self._wholes(lower)
+        limit = self.capacity(lower) if capacity is None else capacity
+        return minimise(
+            self.edge(lower).relaxed, self.memory[lower], list(tiles), list(self.streams[lower]), limit, tiles
+        )
+
+    def regimes(self, lower: str, children: Expr | None = None) -> Regimes:
+        """The regimes of that optimum, each with its certificate; with `children`, under the memory of the home too.
+
+        Where the states' home is further down, a piece of `lower` is as large as all pieces of the home together that
+        run side by side in it: at most `children` (Abbott and Zardini, arXiv 2412.03317, theorem 2; derived here for
+        exact memories). That is counted where what the home holds is a multiple of the product of its tiles, so that
+        it does not matter how the children are arranged. Raises CatdiagError where it is not.
+
+        >>> import catdiag as cd
+        >>> import sympy
+        >>> product = cd.library.get("matmul").stream("b").group("a c")
+        >>> there = {"operand": "SMEM", "streamed": "SMEM"}
+        >>> N = sympy.Symbol("N", positive=True)
+        >>> found = product.io(levels=("HBM", "SMEM", "registers"), placement=there).regimes("SMEM", N)
+        >>> [str(regime.value) for regime in found if regime.binding == "M_registers full"]
+        ['a*c + 2*a*b*c/(sqrt(M_registers)*sqrt(N))']
+        """
+        from catdiag.cost.posynomial import posynomial
+        from catdiag.cost.regimes import regimes
+        from catdiag.cost.stationary import Program as Limits
+
+        if children is None:
+            return self.optimum(lower).regimes
+        tiles = self._wholes(lower)
+        home = self.places.state
+        memory = [(self.memory[lower], self.capacity(lower)), (self._shared(lower, children), self.capacity(home))]
+        limits = tuple((posynomial(branch, list(tiles)), limit) for m, limit in memory for branch in _branches(m))
+        return regimes(Limits(posynomial(self.edge(lower).relaxed, list(tiles)), limits, tuple(tiles.items())))
+
+    def _wholes(self, lower: str) -> dict[Expr, Expr]:
+        """The tiles of a level with the whole axes."""
+        if lower not in self.groups:
+            raise CatdiagError(f"tiles cannot be chosen for {lower!r}: expected one of {', '.join(self.groups)}")
+        wholes: dict[Expr, Expr] = {}
+        for found in self.groups.values():
+            wholes.update({tile: wholes.get(above, above) for tile, above in found.items()})
+        return {tile: wholes[tile] for tile in self.groups[lower]}
+
+    def _shared(self, lower: str, children: Expr) -> Expr:
+        """What each of so many pieces of the home holds, if together they are a piece of `lower`."""
+        import sympy
+
+        home, names = self.places.state, list(self.groups)
+        if names.index(lower) >= names.index(home):
+            raise CatdiagError(f"children are pieces of {home}, where states are: {lower!r} is not above it")
+        here, there = self.tiles[lower], self.tiles[home]
+        bases = [base for base in there if there[base] in self.groups[home]]
+        if any(base not in here for base in bases):
+            raise CatdiagError(f"{home} cuts axes that {lower} does not: its children are no piece of {lower}")
+        inner = sympy.Mul(*(there[base] for base in bases))
+        held = [sympy.expand(branch) for branch in _branches(self.memory[home])]
+        if any((term / inner).free_symbols & inner.free_symbols for b in held for term in sympy.Add.make_args(b)):
+            raise CatdiagError(
+                f"{home} holds {self.memory[home]}, which is no multiple of {inner}: how its pieces are arranged "
+                "matters; place operands and streamed arrays above it"
+            )
+        outer = sympy.Mul(*(here[base] for base in bases)) / children
+        return sympy.Max(*(sympy.expand(b / inner) * outer for b in held), evaluate=False)
+
     def programs(self) -> Program:
         """Posynomials to minimise: each edge's transfers, each level's memory, the children, and what tiles are of.
 
@@ -190,3 +289,10 @@ class LevelsIO:
         lines += [f"work  {name}: {expr}" for name, expr in self.work.items()]
         lines.append(f"order {self.order}")
         return "\n".join(lines)
+
+
+def _branches(formula: Expr) -> tuple[Expr, ...]:
+    from catdiag.cost.optimum import branches
+
+    found: tuple[Expr, ...] = branches(formula)
+    return found

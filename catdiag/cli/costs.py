@@ -1,0 +1,151 @@
+"""`catdiag io`: transfers and memory, the least transfers that a memory allows; as text, LaTeX or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cli.outcome import UsageError
+from catdiag.cli.report import type_of
+from catdiag.cost.io import IO
+from catdiag.cost.levelled import LevelsIO
+
+if TYPE_CHECKING:
+    from catdiag.cost.hierarchy import Hierarchy
+    from catdiag.cost.optimum import Optimum
+    from catdiag.diagram import Diagram
+    from catdiag.rewrite.derivation import Derivation
+    from catdiag.solvers.z3 import Z3
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What `catdiag io` says: the operator, the steps from it to what is counted, and the counts."""
+
+    operator: Diagram
+    steps: tuple[str, ...]
+    counted: IO | LevelsIO
+
+    def optima(self) -> Iterator[tuple[str, Optimum | str]]:
+        """The least transfers by the level that is filled, or the reason why there is no formula."""
+        if isinstance(self.counted, IO):
+            yield "memory", _attempt(self.counted.optimum)
+            return
+        for level in self.counted.groups:
+            if self.counted.groups[level]:
+                yield level, _attempt(self.counted.optimum, level)
+
+    def lines(self) -> Iterator[str]:
+        """As text."""
+        yield type_of(self.operator)
+        if self.steps and isinstance(self.counted, LevelsIO):
+            yield ", ".join(self.steps)
+        yield str(self.counted)
+        if isinstance(self.counted, IO):
+            return
+        for level, optimum in self.optima():
+            upper = self.counted.edge(level).upper
+            yield f"least from {upper} to {level}, by itself, without rounding"
+            yield from (f"  {line}" for line in str(optimum).splitlines())
+            if not isinstance(optimum, str) and optimum.program is not None:
+                yield "  regimes"
+                yield from (f"    {line}" for line in str(optimum.regimes).splitlines())
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values, formulas as text."""
+        return {
+            "operator": self.operator.title or "",
+            "type": type_of(self.operator),
+            "steps": list(self.steps),
+            "io": self.counted.as_dict(),
+            "optimum": {level: optimum_as_dict(found) for level, found in self.optima()},
+        }
+
+    def text(self, latex: bool, as_json: bool) -> str:
+        """As asked for."""
+        if as_json:
+            return json.dumps(self.as_dict(), ensure_ascii=False, indent=1)
+        if latex:
+            from catdiag.cost.latex import latex as written
+
+            return written(self.counted)
+        return "\n".join(self.lines())
+
+
+def _attempt(optimum: Callable[..., Optimum], *level: str) -> Optimum | str:
+    try:
+        return optimum(*level)
+    except ValueError as error:  # transfers or memory are no posynomials
+        return f"no formula: {error}"
+
+
+def optimum_as_dict(optimum: Optimum | str) -> dict[str, Any]:
+    """The least transfers as plain values; `regimes` are those of the exact form."""
+    if isinstance(optimum, str):
+        return {"leading": None, "exact": None, "reason": optimum, "regimes": [], "covers": False}
+
+    def sizes(tiles: Mapping[Any, Any]) -> dict[str, str]:
+        return {str(tile): str(size) for tile, size in tiles.items()}
+
+    found: dict[str, Any] = {
+        "leading": None if optimum.leading is None else str(optimum.leading),
+        "leading_tiles": sizes(optimum.leading_tiles),
+        "leading_conditions": [str(c) for c in optimum.leading_conditions],
+        "exact": None if optimum.exact is None else str(optimum.exact),
+        "tiles": sizes(optimum.tiles),
+        "conditions": [str(c) for c in optimum.conditions],
+        "reason": optimum.reason,
+        "regimes": [],
+        "covers": False,
+    }
+    if optimum.program is not None:
+        regimes = optimum.regimes
+        found["covers"] = regimes.covers
+        found["regimes"] = [
+            {
+                "value": str(r.value) if r.feasible else None,
+                "binding": r.binding,
+                "tiles": sizes(r.tiles),
+                "conditions": [str(c) for c in r.conditions],
+            }
+            for r in regimes
+        ]
+    return found
+
+
+def chain_of(levels: str | None, on: str | None) -> tuple[str, ...] | Hierarchy | None:
+    """The levels asked for: of a chip, of which all or those named, or by name only. Raises CatdiagError."""
+    names = None if levels is None else tuple(n for part in levels.split(",") if (n := part.strip()))
+    if on is None:
+        return names
+    from catdiag.cost import hardware
+
+    found = hardware.get(on).hierarchy
+    return found if names is None else found.chain(*names)
+
+
+def placement_of(texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
+    """Where arrays of a role are, from texts such as `operand=SMEM` or `streamed=SMEM+registers`.
+
+    >>> placement_of(["operand=SMEM", "streamed=SMEM+registers"])
+    {'operand': ('SMEM',), 'streamed': ('SMEM', 'registers')}
+    """
+    found: dict[str, str | tuple[str, ...]] = {}
+    for text in texts:
+        role, equals, places = (part.strip() for part in text.partition("="))
+        if not role or not equals or not places:
+            raise UsageError(f"cannot read the placement {text!r}: expected role=levels, as in --place operand=SMEM")
+        if role in found:
+            raise UsageError(f"the placement of {role} is given twice: give it once, as in streamed=SMEM+registers")
+        found[role] = tuple(p.strip() for p in places.split("+"))
+    return found
+
+
+def best_of(diagram: Diagram, ask: Z3) -> Derivation:
+    """The operator streamed and grouped as is best where nothing is said: least memory, as `catdiag derive` does."""
+    from catdiag.rewrite.strategy import attempts, best, memory
+
+    tried, _ = attempts(diagram, ask, memory)
+    return best(tried).derivation

@@ -1,0 +1,71 @@
+"""Costs in LaTeX: H of each edge and M of each level, as an `align*`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cost.levelled import LevelsIO
+
+if TYPE_CHECKING:
+    from catdiag.cost.io import IO
+
+Expr = Any
+
+
+def latex(cost: IO | LevelsIO) -> str:
+    """The formulas of `io` in LaTeX, exact and without rounding.
+
+    >>> import catdiag as cd
+    >>> print(latex(cd.algorithm("q x")(lambda A: cd.sum(A, "x")).stream("x").group("q").io()))
+    \\begin{align*}
+    H &= q x + q \\\\
+    H^{\\text{relaxed}} &= q x + q \\\\
+    M &= g_{q} s_{x} + g_{q}
+    \\end{align*}
+    """
+    rows: list[tuple[str, Expr]] = []
+    if isinstance(cost, LevelsIO):
+        for (upper, lower), edge in cost.edges.items():
+            ends = rf"_{{{text(upper)} \to {text(lower)}}}"
+            rows += [(f"H{ends}", edge.transfers), (rf"H{ends}^{{\text{{relaxed}}}}", edge.relaxed)]
+        rows += [(f"M_{{{text(name)}}}", held) for name, held in cost.memory.items()]
+        rows += [(f"N_{{{text(name)}}}", number) for name, number in cost.children.items()]
+    else:
+        rows = [("H", cost.transfers), (r"H^{\text{relaxed}}", cost.relaxed), ("M", cost.memory)]
+        if cost.accumulators == "registers":
+            rows.append((r"M_{\text{registers}}", cost.registers))
+    lines = [f"{name} &= {formula(expr)}" for name, expr in rows]
+    return "\\begin{align*}\n" + " \\\\\n".join(lines) + "\n\\end{align*}"
+
+
+def formula(expr: Expr) -> str:
+    """A formula in LaTeX: tiles and blocks of further levels as `g^{(2)}_{q}`.
+
+    >>> from catdiag.cost.amounts import symbol
+    >>> formula(symbol("g2_q") * symbol("d"))
+    'd g^{(2)}_{q}'
+    """
+    import sympy
+
+    names = {s: _name(s.name) for s in expr.free_symbols}
+    written: str = sympy.latex(expr, symbol_names={s: name for s, name in names.items() if name})
+    return written
+
+
+def _name(name: str) -> str:
+    found = re.fullmatch(r"([gsM])(\d*)_(\w+)", name)
+    if not found:
+        return ""
+    level = f"^{{({found[2]})}}" if found[2] else ""
+    below = found[3] if len(found[3]) == 1 else text(found[3])
+    return f"{found[1]}{level}_{{{below}}}"
+
+
+def text(words: str) -> str:
+    """Words within a formula.
+
+    >>> text("in_0")
+    '\\\\text{in\\\\_0}'
+    """
+    return r"\text{" + words.replace("_", r"\_") + "}"

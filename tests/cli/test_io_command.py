@@ -1,0 +1,70 @@
+"""`catdiag io` at several levels: text, LaTeX and JSON."""
+
+import json
+
+import pytest
+
+
+def test_every_level_with_the_optimum_and_its_regimes(run):
+    done = run("io", "matmul", "--levels", "HBM,SMEM,registers", "--place", "operand=SMEM", "--place", "streamed=SMEM")
+    assert done.status == 0
+    for said in (
+        "stream b, group a c",
+        "HBM to SMEM",
+        "SMEM to registers",
+        "memory     g_a*s_b + g_c*s_b",
+        "least from HBM to SMEM, by itself, without rounding",
+        "M_SMEM full: a*c + 4*a*b*c*s_b/M_SMEM",
+    ):
+        assert said in done.out, said
+
+
+def test_json_has_stable_keys(run):
+    done = run("io", "attention", "--levels", "HBM, SMEM", "--stream", "x", "--group", "q", "--json")
+    found = json.loads(done.out)
+    assert set(found) == {"operator", "type", "steps", "io", "optimum"}
+    assert found["steps"] == ["stream x", "group q"]
+    assert set(found["io"]) == {
+        "unit", "levels", "placement", "stages", "edges", "memory", "residents", "children", "groups", "streams",
+        "work", "order",
+    }  # fmt: skip
+    (edge,) = found["io"]["edges"]
+    assert edge["transfers"] == "2*d*q + 2*d*x*ceiling(q/g_q)"
+    assert set(edge) == {"upper", "lower", "load", "save", "transfers", "relaxed", "traffic"}
+    best = found["optimum"]["SMEM"]
+    assert best["leading"] == "2*d*q + 4*d**2*q*x/M_SMEM"
+    assert {"value", "binding", "tiles", "conditions"} == set(best["regimes"][0])
+    assert best["covers"] is True
+    two = json.loads(run("io", "attention", "--stream", "x", "--group", "q", "--json").out)
+    assert two["io"]["transfers"] == edge["transfers"]
+    assert two["optimum"]["memory"]["leading"] == "2*d*q + 4*d**2*q*x/M"
+
+
+def test_latex(run):
+    done = run("io", "attention", "--on", "h100", "--latex", "--stream", "x", "--group", "q")
+    assert done.out.startswith("\\begin{align*}")
+    assert r"M_{\text{SMEM}} &= 2 d g_{q} + 4 d s_{x} \\" in done.out
+    assert r"\operatorname{fetched}_{\text{K}}" in done.out
+    assert "&= 4 d q + 4 d x" in done.out
+    assert "H &= 2 d q + 2 d x" in run("io", "attention", "--latex").out
+
+
+def test_the_memories_of_a_chip(run):
+    done = run("io", "attention", "--on", "h100", "--levels", "HBM,SMEM", "--stream", "x", "--group", "q")
+    assert "in bytes" in done.out and "HBM to SMEM" in done.out and "L2" not in done.out
+    assert "232448" in done.out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("--levels", "HBM"), "two levels or more"),
+        (("--place", "operand=SMEM"), "say which"),
+        (("--levels", "HBM,SMEM", "--place", "SMEM"), "expected role=levels"),
+        (("--latex", "--json"), "give one"),
+        (("--on", "h100", "--wave", "0"), "how many groups run at a time"),
+        (("--on", "h100", "--levels", "HBM,DRAM"), "has no level 'DRAM'"),
+    ],
+)
+def test_what_is_wrong_is_said(run, wrong, words):
+    run("io", "attention", "--stream", "x", *wrong).one_message(2, words)
