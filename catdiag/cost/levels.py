@@ -33,6 +33,7 @@ those of `io`.
   fetches each distinct piece that a wave loads once, where they fit it together; otherwise, and below it, every load
   crosses. What it holds is counted as the most that a wave's pieces take. Saves pass. Capacities are in bytes, so a
   dtype is needed to compare them.
+- **Loops that leave blocks out** are counted at two levels only (`io`).
 - **Work** is that of the pieces and blocks of the temporaries' level.
 """
 
@@ -105,6 +106,7 @@ def levels_io(
             f"paths that begin with {places.names[0]}"
         )
     account = measure(diagram, dtype, fused=fused, places=places)
+    account.runs_all("which are run at each level is not counted")
     account.runs_all("what crosses several levels is counted of loops that run all")
     return _Count(chain, places, account, within or {}, wave).report("values" if dtype is None else "bytes")
 

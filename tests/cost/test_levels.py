@@ -255,3 +255,20 @@ def test_what_is_refused_of_caches(derived):
     with pytest.raises(CatdiagError, match="pass by SMEM, which is under the cache L2"):
         derived["product"].io(levels=whole, placement={"streamed": "registers"})
     assert "L2 (a cache)" in str(derived["product"].io(levels=whole))
+
+
+def test_loops_that_leave_blocks_out_are_refused():
+    causal = cd.library.get("causal_attention").stream("x").group("q").skip("x")
+    with pytest.raises(CatdiagError, match="leaves blocks out: which are run at each level is not counted"):
+        causal.io(levels=CHAIN)
+
+
+def test_children_that_hold_the_accumulators_bound_the_tile_above(derived):
+    found = derived["product"].io(levels=CHAIN, placement=READ_THERE)
+    count = sympy.Symbol("N", positive=True)
+    (full,) = [r for r in found.regimes("SMEM", count) if r.binding == "M_registers full"]
+    assert str(full.value) == "a*c + 2*a*b*c/(sqrt(M_registers)*sqrt(N))"
+    with pytest.raises(CatdiagError, match="how its pieces are arranged matters"):
+        derived["product"].io(levels=CHAIN).regimes("SMEM", count)
+    with pytest.raises(CatdiagError, match="'registers' is not above it"):
+        found.regimes("registers", count)
