@@ -36,6 +36,7 @@ from catdiag.errors import AxisError, TypeMismatch
 from catdiag.types import ArrayType, Axis, Ty
 
 if TYPE_CHECKING:
+    from catdiag.cost.bounds import LowerBound
     from catdiag.cost.hierarchy import Hierarchy
     from catdiag.cost.io import IO
     from catdiag.cost.levelled import LevelsIO
@@ -294,6 +295,12 @@ class Diagram:
         from catdiag.cost.io import io
 
         return io(self, **options)
+
+    def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
+        """What any schedule of the diagram's own scalar operations moves at least; see `catdiag.cost.bounds`."""
+        from catdiag.cost.bounds import lower_bound
+
+        return lower_bound(self, capacity, **options)
 
     def pseudocode(self) -> str:
         """What the diagram loads, computes and saves, as formulas; its loops and groups as loops."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from catdiag.cost.bounds import LowerBound
     from catdiag.cost.devices import Spread
     from catdiag.cost.hardware import Hardware
     from catdiag.cost.hierarchy import Hierarchy
@@ -523,6 +524,12 @@ class Derivation:
         diagram, within = cut(self, levels, options.pop("within", None))
         found: LevelsIO = diagram.io(levels=levels, within=within, **options)
         return found
+
+    def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
+        """What any schedule of the derived diagram's scalar operations moves at least; see `catdiag.cost.bounds`."""
+        from catdiag.cost.bounds import lower_bound
+
+        return lower_bound(self.diagram, capacity, **options)
 
     def fit(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
         """The tiles of least predicted time on a machine, with z3's proof that they fit.

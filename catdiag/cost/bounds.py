@@ -1,0 +1,339 @@
+"""Lower bounds on transfers: of all schedules of a diagram's own scalar operations, at any tiles and in any order.
+
+What a schedule is, the theorems and their proofs are in `docs/lower_bounds.md`. In short: a fast memory of M values, a
+slow one without limit in which the inputs are and the results have to be; values are loaded, saved and computed; each
+scalar operation of the diagram is done at least once, with its operands in fast memory; sums go in any order, and
+partial sums may be saved.
+
+It is no bound on what an equal diagram may cost: another diagram that gives the same may have fewer operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cost.amounts import Amount, symbol
+from catdiag.cost.flow import flow_of
+from catdiag.cost.kernels import Dtype, output_names, widths_of
+from catdiag.cost.needed import Needed, needed
+from catdiag.cost.segments import BoundError, Case, Claim, Monomial, approximate, check, derive, evaluate
+from catdiag.cost.sources import Candidate, Reader, vertices
+from catdiag.diagram import inline
+from catdiag.errors import CatdiagError, SizeError
+from catdiag.types import Size, size_symbols, size_value
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+
+Expr = Any
+
+COMPULSORY, CONTRACTION, CHAIN = "compulsory", "contraction", "chain"
+_SAMPLES = 160
+_GAIN = 1.07
+
+
+@dataclass(frozen=True)
+class Term:
+    """One bound that is shown: its `kind`, the box whose points it counts, what it rests on, and its certificate."""
+
+    kind: str
+    box: str
+    value: Expr
+    case: Case
+    sizes: Mapping[str, Size]
+
+    def check(self) -> None:
+        """Checks the certificate in exact arithmetic. Raises BoundError if it does not show what it claims."""
+        check(self.case)
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """No schedule of the diagram's scalar operations moves less than `bound` (values, or bytes where `unit` says so).
+
+    `compulsory` is what has to be loaded and saved once at least, `terms` what else is shown, each with a certificate;
+    `bound` is the largest of them. `conditions` are those under which it holds, `assumptions` say in words what a
+    schedule is. `kind` says what the bound is made of; it is "compulsory" where nothing else is shown.
+    """
+
+    bound: Expr
+    compulsory: Expr
+    terms: tuple[Term, ...]
+    arrays: tuple[Needed, ...]
+    conditions: tuple[Expr, ...]
+    assumptions: tuple[str, ...]
+    kind: str
+    unit: str
+    capacity: Expr
+    recompute: bool
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    limit: Fraction | None = field(default=None, repr=False)
+
+    @property
+    def certificate(self) -> tuple[Case, ...]:
+        """The certificates of the terms, which `catdiag.cost.segments.check` checks."""
+        return tuple(term.case for term in self.terms)
+
+    def check(self) -> None:
+        """Checks all certificates. Raises BoundError if one does not show what it claims."""
+        for term in self.terms:
+            term.check()
+
+    def at(self, sizes: Mapping[str, int] | None = None, capacity: float | None = None) -> int | Fraction | float:
+        """The bound at these sizes and this capacity, in `unit`; 0 where an axis is empty. Floats are rounded down.
+
+        Raises SizeError for a size, or the capacity, that is missing.
+        """
+        given = {**self.sizes, **(sizes or {})}
+        limit = self.limit if capacity is None else Fraction(capacity)
+        missing = sorted({s for n in self.arrays for s in n.elements.symbols()} - set(given))
+        missing += sorted({s for t in self.terms for e in t.sizes.values() for s in size_symbols(e)} - set(given))
+        if limit is None and self.terms:
+            missing.append(str(self.capacity))
+        if missing:
+            raise SizeError(f"the bound is in {', '.join(dict.fromkeys(missing))} too: give a number for it")
+        if any(n == 0 for n in given.values()):
+            return 0
+        found: list[int | Fraction | float] = [sum(n.elements.value(given) * n.width for n in self.arrays)]
+        found += [evaluate(t.case, {n: size_value(e, given) for n, e in t.sizes.items()}, limit or Fraction(1))
+                  for t in self.terms]  # fmt: skip
+        best = max(found)
+        return int(best) if best == int(best) else best
+
+    def ratio(self, optimum: Any) -> Expr:
+        """How far above the bound something is: an `Optimum`'s leading order, a formula or a number, over the bound.
+
+        An expression; a number where sizes and capacity were given.
+        """
+        above = getattr(optimum, "leading", optimum)
+        if above is None:
+            above = optimum.exact
+        if above is None:
+            raise CatdiagError("the optimum has no closed form: give a number or a formula to compare with the bound")
+        return above / self.bound
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; expressions as text."""
+        return {
+            "bound": str(self.bound),
+            "compulsory": str(self.compulsory),
+            "kind": self.kind,
+            "unit": self.unit,
+            "recompute": self.recompute,
+            "terms": [{"kind": t.kind, "box": t.box, "bound": str(t.value)} for t in self.terms],
+            "arrays": [{"array": n.array, "direction": n.direction, "elements": str(n.elements)} for n in self.arrays],
+            "conditions": [str(c) for c in self.conditions],
+            "assumptions": list(self.assumptions),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"at least    {self.compulsory}  ({COMPULSORY}: each input and result once)"]
+        lines += [f"and         {t.value}  ({t.kind}, {t.box})" for t in self.terms]
+        if not self.terms:
+            lines.append("nothing beyond what has to be moved once is shown")
+        lines.append(f"  in {self.unit}, if " + ", ".join(map(str, self.conditions)))
+        lines += [f"  {text}" for text in self.assumptions]
+        return "\n".join(lines)
+
+
+def assumptions(recompute: bool) -> tuple[str, ...]:
+    """What a schedule is, in words."""
+    again = "anything may be computed again" if recompute else "nothing is computed twice"
+    return (
+        "a schedule: a fast memory of M, a slow one without limit; values are loaded, saved, computed and dropped",
+        "each scalar operation of this diagram is done at each index of its box, with its operands in fast memory",
+        "sums go in any order and partial sums may be saved; a sum is used by other boxes only when it is complete",
+        f"a product of the same elements may be shared, and {again}",
+        "no bound on equal diagrams: one that computes the same from fewer operations may move less",
+    )
+
+
+def lower_bound(
+    diagram: Diagram,
+    capacity: Expr | None = None,
+    *,
+    recompute: bool = True,
+    sizes: Mapping[str, int] | None = None,
+    dtype: Dtype = None,
+) -> LowerBound:
+    """The least that any schedule of a diagram's scalar operations moves between slow and fast memory, as far as shown.
+
+    The fast memory holds `capacity` (by default the symbol `M`), in values, or in bytes with `dtype` (as for `io`).
+    With `sizes`, they are put in. `recompute=False` is of schedules that compute nothing twice. Raises CatdiagError for
+    unknown dtypes and arrays.
+
+    >>> from catdiag.boxes import einsum_box
+    >>> from catdiag.diagram import of_box
+    >>> from catdiag.types import ArrayType, Axis
+    >>> a, b, c = Axis("a"), Axis("b"), Axis("c")
+    >>> found = lower_bound(of_box(einsum_box([ArrayType((a, b)), ArrayType((b, c))], ["a", "c"])))
+    >>> found.bound
+    Max(2*a*b*c/sqrt(M), a*b + a*c + b*c)
+    >>> found.at({"a": 1000, "b": 1000, "c": 1000}, 10_000)
+    20000000
+    """
+    import sympy
+
+    flow = flow_of(diagram)
+    widths = widths_of(inline(diagram), dtype)
+    names = output_names(diagram)
+    arrays = needed(flow, widths.inputs, widths.outputs, names)
+    compulsory = sympy.Add(*(n.elements.expr() * n.width for n in arrays))
+    limit = _capacity(flow_sizes(flow)) if capacity is None else sympy.sympify(capacity)
+    exact = sympy.nsimplify(limit, rational=True)
+    known_limit = Fraction(int(exact.p), int(exact.q)) if exact.is_Rational else None
+    reader = Reader(flow, widths, names)
+    cases = [(c, case) for c in reader.candidates() for case in _cases(c)]
+    chosen = _chosen(cases, arrays)
+    terms = tuple(_term(candidate, case, limit) for candidate, case in chosen)
+    put = {symbol(name): n for name, n in (sizes or {}).items()}
+    if put:
+        compulsory = compulsory.subs(put, simultaneous=True)
+        terms = tuple(Term(t.kind, t.box, t.value.subs(put, simultaneous=True), t.case, t.sizes) for t in terms)
+    bound = sympy.Max(compulsory, *(t.value for t in terms), evaluate=False) if terms else compulsory
+    known = sorted(flow_sizes(flow) - set(sizes or {}))
+    conditions = tuple(sympy.Ge(symbol(n), 1, evaluate=False) for n in known)
+    kinds = [t.kind for t in terms]
+    kind = CHAIN if CHAIN in kinds else CONTRACTION if kinds else COMPULSORY
+    unit = "values" if dtype is None else "bytes"
+    return LowerBound(bound, compulsory, terms, arrays, conditions, assumptions(recompute), kind, unit, limit, recompute,
+                      dict(sizes or {}), known_limit)  # fmt: skip
+
+
+def flow_sizes(flow: Any) -> set[str]:
+    """The sizes that the arrays of a flow mention."""
+    return {s for array in flow.arrays for e in array.axes.values() for s in Amount.of(e.size).symbols()}
+
+
+def _capacity(used: set[str]) -> Expr:
+    import sympy
+
+    name = "M"
+    while name in used:
+        name += "_"
+    return sympy.Symbol(name, positive=True)
+
+
+# -- certificates --------------------------------------------------------------------------------------------------
+
+
+def _cases(candidate: Candidate) -> Iterator[Case]:
+    """The cases of a candidate: exponents at the corners of what covers its indices, and steps that suit their cuts."""
+    corners = vertices(candidate.indices, [s.covers for s in candidate.sources])
+    middles: dict[tuple[Fraction, Any], list[tuple[Fraction, ...]]] = {}
+    for powers, boxes in corners:
+        middles.setdefault((sum(powers, Fraction(0)), boxes), []).append(powers)
+    points = [(powers, boxes) for powers, boxes in corners]
+    for (_, boxes), several in middles.items():
+        if len(several) > 1:
+            mean = tuple(sum(column, Fraction(0)) / len(several) for column in zip(*several, strict=True))
+            points.append((mean, boxes))
+    for powers, boxes in points:
+        if candidate.begins == 2 and not powers[-1]:
+            continue
+        kept = [(s, p) for s, p in zip(candidate.sources, powers, strict=True) if p]
+        if not kept:
+            continue
+        trial = Case(
+            candidate.box,
+            candidate.indices,
+            tuple(s for s, _ in kept),
+            tuple(p for _, p in kept),
+            boxes,
+            candidate.begins,
+            Fraction(1),
+            Claim("least", ()),
+            candidate.alike,
+            candidate.apart,
+        )
+        try:
+            shown = derive(trial)
+        except BoundError:
+            continue
+        degrees = sorted({1 - m.capacity for m in shown.monomials})
+        if degrees[-1] <= 1:
+            continue  # what has to be moved once is as much
+        steps: list[Fraction | None] = [candidate.begins / (degree - 1) for degree in degrees if degree > 1]
+        if shown.kind == "least" and len(shown.monomials) == 2 and len(degrees) == 2:
+            steps.append(None)
+        for step in steps:
+            found = replace(trial, step=step)
+            yield replace(found, claim=derive(found))
+
+
+def _term(candidate: Candidate, case: Case, capacity: Expr) -> Term:
+    import sympy
+
+    check(case)
+    values = [_expression(m, candidate.sizes, capacity) for m in case.claim.monomials]
+    if case.claim.kind == "least":
+        value = sympy.Min(*values, evaluate=False) if len(values) > 1 else values[0]
+    elif case.claim.kind == "together":
+        value = 1 / sympy.Add(*(1 / v for v in values))
+    else:
+        value = values[0] - values[1]
+    if case.apart:
+        value = value * (1 - sympy.Add(*(1 / Amount.of(candidate.sizes[n]).expr() for n in case.apart)))
+    kind = CHAIN if any(s.parts for s in case.sources) else CONTRACTION
+    return Term(kind, candidate.box, value, case, dict(candidate.sizes))
+
+
+def _expression(monomial: Monomial, sizes: Mapping[str, Size], capacity: Expr) -> Expr:
+    import sympy
+
+    def number(f: Fraction) -> Expr:
+        return sympy.Rational(f.numerator, f.denominator)
+
+    factors = [number(base) ** number(e) for base, e in monomial.coefficient]
+    factors += [Amount.of(sizes[n]).expr() ** number(e) for n, e in monomial.sizes]
+    return sympy.Mul(*factors, capacity ** number(monomial.capacity))
+
+
+# -- which to show -------------------------------------------------------------------------------------------------
+
+
+def _chosen(cases: Sequence[tuple[Candidate, Case]], arrays: Sequence[Needed]) -> list[tuple[Candidate, Case]]:
+    """Few of the cases: at sizes drawn at random, the largest of them are nearly as large as the largest of all.
+
+    Leaving one out makes the bound smaller, never wrong.
+    """
+    random = Random(0)
+    names = sorted({s for c, _ in cases for size in c.sizes.values() for s in Amount.of(size).symbols()}
+                   | {s for n in arrays for s in n.elements.symbols()})  # fmt: skip
+    widest = max((n.width for n in arrays), default=1)
+    draws = []
+    for _ in range(_SAMPLES if cases else 0):
+        sizes = {name: max(1, round(2 ** random.uniform(0, 13))) for name in names}
+        draws.append((sizes, widest * 2 ** random.uniform(2, 22)))
+    tables = []
+    for candidate, case in cases:
+        logs = [(math.log(approximate(m.coefficient)), float(m.capacity), [(n, float(e)) for n, e in m.sizes])
+                for m in case.claim.monomials]  # fmt: skip
+        row = []
+        for sizes, capacity in draws:
+            at = {n: math.log(size_value(s, sizes)) for n, s in candidate.sizes.items()}
+            values = [math.exp(c + e * math.log(capacity) + sum(f * at[n] for n, f in powers)) for c, e, powers in logs]
+            kind = case.claim.kind
+            value = (
+                min(values)
+                if kind == "least"
+                else 1 / sum(1 / v for v in values)
+                if kind == "together"
+                else values[0] - values[1]
+            )
+            row.append(value * (1 - sum(math.exp(-at[n]) for n in case.apart)))
+        tables.append(row)
+    best = [float(sum(n.elements.value(sizes) * n.width for n in arrays)) for sizes, _ in draws]
+    chosen: list[int] = []
+    while True:
+        gains = [(sum(v > b * _GAIN for v, b in zip(row, best, strict=True)), -k) for k, row in enumerate(tables)]
+        most = max(gains, default=(0, 0))
+        if not most[0]:
+            return [cases[k] for k in sorted(chosen)]
+        chosen.append(-most[1])
+        best = [max(v, b) for v, b in zip(tables[-most[1]], best, strict=True)]

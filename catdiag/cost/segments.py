@@ -1,0 +1,362 @@
+"""Certificates of lower bounds by segments, and their checker, which does not know who found them.
+
+A *case* says of one box what `docs/lower_bounds.md` calls its points and its sources: the box is run at each point of
+a space of indices, and each point takes, of each source, the element that some of its indices name. In a segment of a
+schedule in which `T` enters fast memory, at most `begins * M + T` of elements are at hand, all sources together. So
+many points can be run as a product of powers of the amounts at hand allows (Hölder, Brascamp and Lieb, for
+projections; Loomis and Whitney are the case of one half each). From `points <= F(begins * M + T)`, F convex, follows
+
+    Q >= points * T / F(begins * M + T)         for every T > 0     (derived in docs/lower_bounds.md)
+
+A source may be *made*: an array that is no input, whose elements are held over from before the segment, or loaded, or
+made within it, for which whole rows of what it is made of are at hand. Each way of choosing is a *cut*, with a monomial
+of its own. `check` derives these in rational arithmetic, and compares what is claimed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+Powers = tuple[tuple[Fraction, Fraction], ...]
+"""A positive number as a product of rational powers of positive rationals: (base, exponent)."""
+Exponents = tuple[tuple[str, Fraction], ...]
+
+
+class BoundError(ValueError):
+    """A certificate does not show what it claims; the message says where it fails."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a point takes: of an array, the element that the indices `covers` name.
+
+    `group` is the same for sources that have values in common; `weight` is the least that an element takes (1, or
+    bytes). `whole` are further indices of the array: an element of what is made of it takes all along them; `other` are
+    those left over. An array that is made in the segment is made of `parts`, each covering indices of this one, with
+    exponents `powers` (and sizes of indices that they leave out, `boxes`). `alike` says how many elements of it are one
+    value, by symmetry.
+    """
+
+    name: str
+    covers: tuple[str, ...]
+    group: int
+    weight: int = 1
+    whole: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
+    parts: tuple[Source, ...] = ()
+    powers: tuple[Fraction, ...] = ()
+    boxes: Exponents = ()
+    alike: int = 1
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """`coefficient * M**capacity * product of sizes of indices to their exponents`."""
+
+    coefficient: Powers
+    capacity: Fraction
+    sizes: Exponents
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A lower bound: the least of its `monomials` (`least`), one over the sum of their reciprocals (`together`), or the
+    first less the second (`difference`)."""
+
+    kind: str
+    monomials: tuple[Monomial, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A box's points and sources, the exponents that bound the first by the second, and what is claimed.
+
+    `begins` is how many times the capacity may be at hand beside what enters: once, or twice where the elements of the
+    result that are held at a segment's end are counted too. `step` is T in units of the capacity, or None for the T at
+    which the two cuts are equal. `alike` is how many points are one product, by symmetry (see `Source.alike`), and
+    `apart` the indices in pairs that have to differ for that.
+    """
+
+    box: str
+    indices: tuple[str, ...]
+    sources: tuple[Source, ...]
+    powers: tuple[Fraction, ...]
+    boxes: Exponents
+    begins: int
+    step: Fraction | None
+    claim: Claim
+    alike: int = 1
+    apart: tuple[str, ...] = ()
+
+
+# -- numbers that are products of rational powers ------------------------------------------------------------------
+
+
+def times(*factors: tuple[Powers, Fraction | int]) -> Powers:
+    """The product of such numbers, each raised to an exponent.
+
+    >>> times((((Fraction(2), Fraction(1, 2)),), 2), (((Fraction(3), Fraction(1)),), -1))
+    ((Fraction(2, 1), Fraction(1, 1)), (Fraction(3, 1), Fraction(-1, 1)))
+    """
+    total: dict[Fraction, Fraction] = {}
+    for powers, exponent in factors:
+        for base, e in powers:
+            total[base] = total.get(base, Fraction(0)) + e * exponent
+    return tuple(sorted((b, e) for b, e in total.items() if e and b != 1))
+
+
+def rational(value: Fraction | int) -> Powers:
+    """A positive rational as such a number."""
+    return ((Fraction(value), Fraction(1)),) if value != 1 else ()
+
+
+def at_most(left: Powers, right: Powers) -> bool:
+    """Whether one such number is at most another, exactly.
+
+    >>> at_most(((Fraction(2), Fraction(1, 2)),), rational(Fraction(3, 2)))
+    True
+    """
+    ratio = times((left, 1), (right, -1))
+    common = math.lcm(*(e.denominator for _, e in ratio))
+    value = Fraction(1)
+    for base, e in ratio:
+        value *= base ** int(e * common)
+    return value <= 1
+
+
+def approximate(powers: Powers) -> float:
+    """Such a number in floating point."""
+    return math.exp(sum(float(e) * math.log(base) for base, e in powers))
+
+
+def _sizes(*factors: tuple[Exponents, Fraction | int]) -> Exponents:
+    total: dict[str, Fraction] = {}
+    for exponents, by in factors:
+        for name, e in exponents:
+            total[name] = total.get(name, Fraction(0)) + e * by
+    return tuple(sorted((n, e) for n, e in total.items() if e))
+
+
+# -- cuts ----------------------------------------------------------------------------------------------------------
+
+Amount = tuple[Mapping[int, Fraction], Powers, Exponents]
+"""A product of powers of what is at hand of each group, times a number and sizes."""
+
+
+def _cuts(source: Source) -> Iterator[Amount]:
+    """How many elements of a source are at hand: one for each cut through what it is made of."""
+    yield {source.group: Fraction(1)}, rational(source.alike), ()
+    if not source.parts:
+        return
+    for choice in product(*(list(_cuts(part)) for part in source.parts)):
+        groups: dict[int, Fraction] = {}
+        number, sizes = rational(1), source.boxes
+        for part, power, (inner, factor, extents) in zip(source.parts, source.powers, choice, strict=True):
+            if not power:
+                continue
+            for group, e in inner.items():
+                groups[group] = groups.get(group, Fraction(0)) + e * power
+            number = times((number, 1), (factor, power))
+            rows: Exponents = tuple((index, Fraction(-1)) for index in part.whole)
+            sizes = _sizes((sizes, 1), (extents, power), (rows, power))
+        yield groups, number, sizes
+
+
+def _groups(source: Source) -> Iterator[int]:
+    yield source.group
+    for part in source.parts:
+        yield from _groups(part)
+
+
+def _monomials(case: Case) -> list[tuple[Fraction, Powers, Exponents]]:
+    """F of each cut, `number * sizes * X**degree`: its degree, number and sizes. Raises BoundError."""
+    weights: dict[int, int] = {}
+    todo = list(case.sources)
+    while todo:
+        source = todo.pop()
+        if source.weight < 1 or source.alike < 1:
+            raise BoundError(f"{source.name}: expected a weight and a symmetry of at least 1")
+        weights[source.group] = min(source.weight, weights.get(source.group, source.weight))
+        todo.extend(source.parts)
+    found = []
+    for choice in product(*(list(_cuts(source)) for source in case.sources)):
+        exponents: dict[int, Fraction] = {}
+        number: Powers = ()
+        sizes = case.boxes
+        for power, (groups, factor, extents) in zip(case.powers, choice, strict=True):
+            for group, e in groups.items():
+                exponents[group] = exponents.get(group, Fraction(0)) + e * power
+            number = times((number, 1), (factor, power))
+            sizes = _sizes((sizes, 1), (extents, power))
+        exponents = {g: e for g, e in exponents.items() if e}
+        degree = sum(exponents.values(), Fraction(0))
+        if degree < 1:
+            raise BoundError(f"{case.box}: a cut of degree {degree} is not convex: expected at least 1")
+        # The most of prod x_g**e_g where sum w_g x_g <= X: x_g = e_g X / (degree w_g), by weighted means.
+        peaks = [(((e / (degree * weights[g])), e),) for g, e in exponents.items()]
+        found.append((degree, times((number, 1), *((p, 1) for p in peaks)), sizes))
+    return found
+
+
+def _covered(
+    what: str, indices: tuple[str, ...], covers: list[tuple[tuple[str, ...], Fraction]], boxes: Exponents
+) -> None:
+    box = dict(boxes)
+    for _, power in (*covers, *boxes):
+        if power < 0:
+            raise BoundError(f"{what}: a negative exponent")
+    for index in indices:
+        if sum((p for names, p in covers if index in names), box.get(index, Fraction(0))) < 1:
+            raise BoundError(f"{what}: index {index} is not covered: expected exponents that add up to 1")
+    for names, _ in covers:
+        if not set(names) <= set(indices):
+            raise BoundError(f"{what}: a source covers what is no index of it")
+
+
+def _sound(case: Case) -> bool:
+    """Checks covers and exponents; whether the greatest cut bounds the points (else only their sum does)."""
+    pairs = [(s.covers, p) for s, p in zip(case.sources, case.powers, strict=True)]
+    _covered(case.box, case.indices, pairs, case.boxes)
+    seen = [g for s, p in zip(case.sources, case.powers, strict=True) if p for g in _groups(s)]
+    best = True
+    todo = [(s, p) for s, p in zip(case.sources, case.powers, strict=True) if p]
+    while todo:
+        source, outer = todo.pop()
+        if not source.parts:
+            continue
+        indices = (*source.covers, *source.whole, *source.other)
+        _covered(source.name, indices, [(p.covers, e) for p, e in zip(source.parts, source.powers, strict=True)],
+                 source.boxes)  # fmt: skip
+        # What is held and what is made trade against each other along a straight line on which the bound is convex, if
+        # either has something of its own: then one end of the line is at least as good.
+        own = seen.count(source.group) == 1
+        trades = any(
+            not p.parts and e >= 1 and seen.count(p.group) == 1
+            for p, e in zip(source.parts, source.powers, strict=True)
+        )
+        best &= own and trades
+        if outer > 1 and not (own and trades):
+            raise BoundError(f"{source.name}: its cuts cannot be told apart")
+        todo.extend((p, outer * e) for p, e in zip(source.parts, source.powers, strict=True) if e)
+    return best
+
+
+def derive(case: Case) -> Claim:
+    """The bound that a case's points, sources and exponents show, whatever it claims. Raises BoundError where they
+    show none.
+
+    >>> sides = (Source("A", ("i", "k"), 0), Source("B", ("k", "j"), 1), Source("C", ("i", "j"), 2))
+    >>> half, none = Fraction(1, 2), Claim("least", ())
+    >>> case = Case("product", ("i", "j", "k"), sides, (half,) * 3, (), 1, Fraction(2), none)
+    >>> found = derive(case).monomials[0]
+    >>> approximate(found.coefficient), found.capacity, [n for n, e in found.sizes if e == 1]
+    (2.0, Fraction(-1, 2), ['i', 'j', 'k'])
+    """
+    if case.begins not in (1, 2) or case.alike < 1 or len(case.powers) != len(case.sources):
+        raise BoundError(f"{case.box}: not a case: {case.begins}, {case.alike}, {len(case.powers)} exponents")
+    best = _sound(case)
+    cuts = _monomials(case)
+    points: Exponents = tuple((i, Fraction(1)) for i in case.indices)
+    share = rational(Fraction(1, case.alike))
+    if case.step is None:
+        return Claim("difference", _crossing(case, cuts, points, best))
+    if case.step <= 0:
+        raise BoundError(f"{case.box}: a step of {case.step}: expected a positive one")
+    found = []
+    for degree, number, sizes in cuts:
+        reach = rational(case.begins + case.step)
+        coefficient = times((share, 1), (rational(case.step), 1), (number, -1), (reach, -degree))
+        found.append(Monomial(coefficient, 1 - degree, _sizes((points, 1), (sizes, -1))))
+    return Claim("least" if best or len(found) == 1 else "together", tuple(found))
+
+
+def _crossing(
+    case: Case, cuts: list[tuple[Fraction, Powers, Exponents]], points: Exponents, best: bool
+) -> tuple[Monomial, Monomial]:
+    """The bound for the T at which two cuts are equal: X = (F1/F2 without X)**(1/(degree2 - degree1)), T = X - M."""
+    if len(cuts) != 2 or not best or cuts[0][0] == cuts[1][0]:
+        raise BoundError(f"{case.box}: expected two cuts of different degrees")
+    (low, first, small), (high, second, large) = sorted(cuts, key=lambda cut: cut[0])
+    power = 1 / (high - low)
+    number, sizes = times((first, power), (second, -power)), _sizes((small, power), (large, -power))
+    share = rational(Fraction(1, case.alike))
+    gain = Monomial(
+        times((share, 1), (first, -1), (number, 1 - low)),
+        Fraction(0),
+        _sizes((points, 1), (small, -1), (sizes, 1 - low)),
+    )
+    loss = Monomial(
+        times((share, 1), (rational(case.begins), 1), (first, -1), (number, -low)),
+        Fraction(1),
+        _sizes((points, 1), (small, -1), (sizes, -low)),
+    )
+    return gain, loss
+
+
+def check(case: Case) -> None:
+    """Raises BoundError unless the case shows at least what it claims."""
+    shown = derive(case)
+    claimed = case.claim
+    if claimed.kind != shown.kind or len(claimed.monomials) != len(shown.monomials):
+        raise BoundError(f"{case.box}: claims {claimed.kind} of {len(claimed.monomials)}, shown is {shown.kind}")
+    for k, (mine, theirs) in enumerate(zip(claimed.monomials, shown.monomials, strict=True)):
+        if (mine.capacity, mine.sizes) != (theirs.capacity, theirs.sizes):
+            raise BoundError(f"{case.box}: claims other exponents than are shown")
+        left, right = mine.coefficient, theirs.coefficient
+        if not (at_most(right, left) if claimed.kind == "difference" and k else at_most(left, right)):
+            raise BoundError(f"{case.box}: claims {approximate(left):.6g} where {approximate(right):.6g} is shown")
+
+
+# -- numbers -------------------------------------------------------------------------------------------------------
+
+
+def evaluate(case: Case, sizes: Mapping[str, int], capacity: Fraction) -> Fraction | float:
+    """What a case claims at these sizes of its indices; a fraction where that is exact, else a float rounded down."""
+    values = [_value(m, sizes, capacity) for m in case.claim.monomials]
+    result: Fraction | float
+    if case.claim.kind == "least":
+        result = min(values)
+    elif case.claim.kind == "together":
+        result = _down(1 / sum(1 / float(v) for v in values))
+    else:
+        result = _down(float(values[0])) - float(values[1]) * (1 + _SLACK)
+    left = 1 - sum((Fraction(1, sizes[n]) for n in case.apart), Fraction(0))
+    if isinstance(result, Fraction) or left == 1:
+        return result * left if isinstance(result, Fraction) else result
+    return _down(float(result) * float(left)) if left > 0 else Fraction(0)
+
+
+_SLACK = 1e-12
+
+
+def _down(value: float) -> float:
+    return value * (1 - _SLACK)
+
+
+def _value(monomial: Monomial, sizes: Mapping[str, int], capacity: Fraction) -> Fraction | float:
+    factors = [*monomial.coefficient, (capacity, monomial.capacity)]
+    factors += [(Fraction(sizes[n]), e) for n, e in monomial.sizes]
+    common = math.lcm(*(e.denominator for _, e in factors))
+    value = Fraction(1)
+    for base, e in factors:
+        value *= base ** int(e * common)
+    top, bottom = _root(value.numerator, common), _root(value.denominator, common)
+    if top is not None and bottom is not None:
+        return Fraction(top, bottom)
+    return _down(math.exp((math.log(value.numerator) - math.log(value.denominator)) / common))
+
+
+def _root(value: int, degree: int) -> int | None:
+    """The root of a natural number, where it is one."""
+    low, high = 0, 1 << (value.bit_length() // degree + 1)
+    while low < high:
+        middle = (low + high) // 2
+        if middle**degree < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low**degree == value else None
