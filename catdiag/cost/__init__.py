@@ -6,7 +6,8 @@
   `powerform`: transfers as powers of the capacity; `crossover`: where one sum of them begins to be less than another;
   `cases`: two ways compared in every regime;
 - `closed`: what has a closed form; `regimes`: which constraints bind, with certificates checked in `stationary` and
-  signs decided in `signs`;
+  signs decided in `signs`; `dual`: optima without a closed form between two fractions (`convex` finds them,
+  `enclosure` bounds logarithms and roots), `slowest`: the greatest of several edges;
 - `least`: the least transfers at given sizes, over all integer tiles;
 - `devices`: a diagram spread over several devices, as one more level;
 - `hierarchy`: memories as graphs; `hardware`: chips, `chipfile`, `units`: as TOML files;

@@ -22,6 +22,7 @@ from catdiag.cost.posynomial import (
     Posynomial,
     Problem,
     Shifted,
+    Term,
     Tiles,
     Weights,
     combination,
@@ -50,30 +51,46 @@ def nothing_left(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
 
 
 def by_weights(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
-    """Zero degree of difficulty: weights from one linear system, tiles from the share of each term.
+    """Zero degree of difficulty under one memory."""
+    if len(problem.memory) != 1:
+        return None
+    memory = problem.memory[0]
+    found = weighted(problem.transfers.varying, [(memory, problem.capacity - memory.constant)], groups)
+    if found is None:
+        return None
+    varying, tiles, transfers, (held,) = found
+    return problem.transfers.constant + varying, tiles, Weights(transfers, held)
+
+
+def weighted(
+    costs: Sequence[Term], memory: Sequence[tuple[Posynomial, Expr]], groups: Sequence[Symbol]
+) -> tuple[Expr, Tiles, tuple[Fraction, ...], tuple[tuple[Fraction, ...], ...]] | None:
+    """Zero degree of difficulty: the value, monomials of tiles, and the weights of transfers and of each memory (with
+    its room) from one linear system, and tiles from the share of each term.
 
     Reducing `[exponents | identity]` gives the monomials of tiles that are determined, and each as a
     product of terms whose values at the optimum are known.
     """
-    if len(problem.memory) != 1:
-        return None
-    costs, resident = problem.transfers.varying, problem.memory[0].varying
-    exponents = exponents_of(problem, groups)
-    count, zero, one = len(exponents), Fraction(0), Fraction(1)
+    terms = [*costs, *(t for m, _ in memory for t in m.varying)]
+    exponents = [[t.exponents.get(v, Fraction(0)) for v in groups] for t in terms]
+    count, zero, one = len(terms), Fraction(0), Fraction(1)
     system = [[row[i] for row in exponents] + [zero] for i in range(len(groups))]
-    solved, pivots = echelon([[one] * len(costs) + [zero] * len(resident) + [one], *system])
+    solved, pivots = echelon([[one] * len(costs) + [zero] * (count - len(costs)) + [one], *system])
     if pivots != list(range(count)):
         return None
     weights = [row[-1] for row in solved[:count]]
     if any(w <= 0 for w in weights):
         return None
-    proof = Weights(tuple(weights[: len(costs)]), tuple(weights[len(costs) :]))
-    room = problem.capacity - problem.memory[0].constant
-    shares = [room * number(w / proof.multiplier) / t.coefficient for w, t in zip(proof.memory, resident)]
-    factors = [power(t.coefficient / number(w), w) for t, w in zip(costs, proof.transfers)]
-    factors += [power(1 / share, w) for share, w in zip(shares, proof.memory)]
+    factors = [power(t.coefficient / number(w), w) for t, w in zip(costs, weights)]
+    shares, held, start = [], [], len(costs)
+    for resident, room in memory:
+        mine = tuple(weights[start : start + len(resident.varying)])
+        start, whole = start + len(mine), sum(mine, Fraction(0))
+        shares += [room * number(w / whole) / t.coefficient for w, t in zip(mine, resident.varying)]
+        held.append(mine)
+    factors += [power(1 / share, w) for share, w in zip(shares, weights[len(costs) :])]
     varying = sympy.Mul(*factors)
-    shares = [varying * number(w) / t.coefficient for w, t in zip(proof.transfers, costs)] + shares
+    shares = [varying * number(w) / t.coefficient for w, t in zip(weights, costs)] + shares
     # Memory first: its shares are the simpler expressions.
     order = [*range(len(costs), count), *range(len(costs))]
     rows, leads = echelon([exponents[i] + [one if i == j else zero for j in order] for i in order])
@@ -83,7 +100,7 @@ def by_weights(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
             key = powers(dict(zip(groups, row)))
             parts = (power(shares[i], e) for i, e in zip(order, row[len(groups) :]) if e)
             tiles.append((key, sympy.Mul(*parts)))
-    return problem.transfers.constant + varying, tuple(tiles), proof
+    return varying, tuple(tiles), tuple(weights[: len(costs)]), tuple(held)
 
 
 def by_root(problem: Problem, groups: Sequence[Symbol]) -> Found | None:

@@ -51,9 +51,11 @@ from catdiag.cost.posynomial import (
     times,
 )
 from catdiag.cost.powerform import PowerForm, power_form
+from catdiag.cost.slowest import slowest as at_once
 from catdiag.cost.stationary import Program
 
 if TYPE_CHECKING:
+    from catdiag.cost.dual import Bracket
     from catdiag.cost.regimes import Regimes
 
 __all__ = ["Optimum", "branches", "check_certificate", "leading_order", "minimise"]
@@ -110,6 +112,17 @@ class Optimum:
         """The leading order as a `Piecewise` over `leading_regimes`."""
         return self.leading_regimes.piecewise
 
+    def bracket(self, sizes: Mapping[str, int] | Mapping[Symbol, int | Fraction]) -> Bracket | None:
+        """The exact optimum at sizes (of axes, stream blocks, and the capacity), whether or not it has a closed form:
+        between a lower bound and a feasible point, both checked in exact arithmetic. Its `dual.bound` is a lower
+        bound at all other sizes too. `None` where nothing fits. Raises `ValueError` for sizes that are missing."""
+        from catdiag.cost.dual import certify
+
+        if self.program is None:
+            raise ValueError("no program was kept to solve")
+        names = {str(s): s for s in self.program.symbols}
+        return certify(self.program, {names.get(v, v) if isinstance(v, str) else v: n for v, n in sizes.items()})
+
     @property
     def power_form(self) -> PowerForm:
         """The transfers as a sum of powers of the capacity, from the leading order where there is one, else from the
@@ -155,6 +168,8 @@ def minimise(
     streams: Sequence[Symbol],
     capacity: Expr = CAPACITY,
     bounds: Mapping[Symbol, Expr] = _UNBOUNDED,
+    *,
+    slowest: bool = False,
 ) -> Optimum:
     """The least `transfers` over the tile sizes `groups` with `memory` at most `capacity`.
 
@@ -164,8 +179,9 @@ def minimise(
     declared positive. Raises `ValueError` where the input is of another form.
 
     Several edges: `transfers` as pairs of a weight (the cost of a unit: one over a bandwidth, say) and what crosses,
-    which are added. Several memories: `memory` as pairs of what is held and its capacity. The bound of a tile may be
-    another tile, which it is cut from. Then there is no single `exact` and `leading` form, but there are `regimes`.
+    which are added; with `slowest`, the greatest of them counts (edges that work at the same time). Several
+    memories: `memory` as pairs of what is held and its capacity. The bound of a tile may be another tile, which it is
+    cut from. Then there is no single `exact` and `leading` form, but there are `regimes` and `bracket`.
 
     >>> a, b, c, g_a, g_c, s = sympy.symbols("a b c g_a g_c s", positive=True)
     >>> found = minimise(a*b*c/g_c + a*b*c/g_a + a*c, g_a*g_c + g_a*s + s*g_c, [g_a, g_c], [s])
@@ -177,6 +193,7 @@ def minimise(
     {g_a: sqrt(M), g_c: sqrt(M)}
     """
     groups = tuple(dict.fromkeys(groups))
+    edges = [] if isinstance(transfers, Expr | int) else [(sympy.sympify(w), sympy.sympify(h)) for w, h in transfers]
     if not isinstance(transfers, Expr | int):
         transfers = sympy.Add(*(sympy.sympify(weight) * sympy.sympify(moved) for weight, moved in transfers))
     pairs = [(memory, capacity)] if isinstance(memory, Expr | int) else list(memory)
@@ -191,6 +208,9 @@ def minimise(
     nested = [(posynomial(v / bound, groups), sympy.S.One) for v, bound in inner.items()]
     stated, range_of = tuple(limits.items()), tuple((v, limits.get(v)) for v in groups)
     whole = Program(cost, (*resident, *nested), range_of)
+    if slowest and len(edges) > 1:
+        whole = at_once([posynomial(w * h, groups) for w, h in edges], whole, {**limits, **inner})
+        return Optimum(None, None, {}, {}, (), (), None, None, "the slowest of several edges: see the regimes", whole)
     moving = transfers.free_symbols & set(streams)
     if nested or len({limit for _, limit in resident}) > 1:
         growing = {v for term in cost.varying for v, e in term.powers if e < 0}

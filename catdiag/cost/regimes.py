@@ -21,7 +21,7 @@ import sympy
 from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
-from catdiag.cost.closed import by_root, by_shift, by_two_memories, by_weights
+from catdiag.cost.closed import by_root, by_shift, by_two_memories, weighted
 from catdiag.cost.posynomial import (
     CertificateError,
     Posynomial,
@@ -29,7 +29,6 @@ from catdiag.cost.posynomial import (
     Problem,
     Term,
     Tiles,
-    Weights,
     combination,
     dominates,
     number,
@@ -83,7 +82,7 @@ class Regime:
             for c in self.certificate.coordinates
             if c.held != FREE
         ]
-        full = [f"{self.certificate.program.memory[k][1]} full" for k in self.certificate.full]
+        full = [_full(self.certificate.program, k) for k in self.certificate.full]
         return ", ".join([*full, *held]) or "nothing to choose"
 
     def holds(self, sizes: Mapping[Symbol, object]) -> bool:
@@ -158,11 +157,7 @@ def regimes(program: Program) -> Regimes:
     tried = 0
     for held in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
         for full in _subsets(len(program.memory), sum(h == FREE for h in held)):
-            counts = _groups(touched, held, full)
-            if counts is None:
-                continue
-            if any(memories > 1 and (memories, size) != (2, 2) for memories, size in counts):
-                left.append(_choice(program, monomials, held, full))
+            if not _stopped(touched, held, full):
                 continue
             tried += 1
             if tried > _MOST:
@@ -251,11 +246,9 @@ def _touched(term: Term, monomials: Sequence[Powers]) -> frozenset[int]:
     return frozenset(i for i, e in enumerate(combination(monomials, term.powers) or ()) if e)
 
 
-def _groups(
-    touched: Sequence[Sequence[frozenset[int]]], held: Sequence[str], full: tuple[int, ...]
-) -> list[tuple[int, int]] | None:
-    """Of each group of free coordinates that transfers or full memories join: how many memories, and coordinates.
-    `None` where a memory is full by chance only: one without free coordinates, or more of them than coordinates."""
+def _stopped(touched: Sequence[Sequence[frozenset[int]]], held: Sequence[str], full: tuple[int, ...]) -> bool:
+    """Whether no memory is full by chance only: one without free coordinates, or more memories than there are
+    coordinates in a group that transfers or full memories join."""
     free = {i for i, h in enumerate(held) if h == FREE}
     whole = [frozenset[int]().union(*touched[1 + k]) & free for k in full]
     groups: list[tuple[frozenset[int], int]] = [(frozenset((i,)), 0) for i in sorted(free)]
@@ -264,9 +257,7 @@ def _groups(
         if met:
             groups = [g for g in groups if not g[0] & link]
             groups.append((frozenset[int]().union(*(g for g, _ in met)), count + sum(n for _, n in met)))
-    if not all(whole) or any(count > len(group) for group, count in groups):
-        return None
-    return [(count, len(group)) for group, count in groups]
+    return all(whole) and all(count <= len(group) for group, count in groups)
 
 
 def _subsets(memories: int, free: int) -> Iterator[tuple[int, ...]]:
@@ -309,7 +300,7 @@ def _stationary(
         if points is None:
             yield _choice(program, monomials, held, full)
             return
-        solved.append([(sizes, dict(zip(mine, factors.values()))) for sizes, factors in points])
+        solved.append([(sizes, {mine[k]: factor for k, factor in factors.items()}) for sizes, factors in points])
     for chosen in itertools.product(*solved):
         sizes = {v: size for of, _ in chosen for v, size in of.items()}
         factors = {k: factor for _, of in chosen for k, factor in of.items()}
@@ -347,38 +338,102 @@ def _closed(
 ) -> list[_Point] | None:
     """The stationary points with these memories full, or `None` where no closed form is known. None is listed where
     some coordinates are undetermined: then an optimum lies in another choice too, where one of them is held."""
+    rooms = [sympy.Dummy(positive=True) for _ in memory]
+    back = {room: capacity - m.constant for room, (m, capacity) in zip(rooms, memory, strict=True)}
+    by_shares = weighted(cost.terms, [(m, room) for room, (m, _) in zip(rooms, memory, strict=True)], names)
+    if by_shares is not None:
+        value, tiles, _, held = by_shares
+        sizes = _each(tiles, names)
+        factors = [number(sum(ws, Fraction(0))) * value / room for ws, room in zip(held, rooms, strict=True)]
+        return [] if sizes is None else [_written(sizes, factors, back)]
     if len(memory) == 2 and len(names) == 2:
-        return by_two_memories(cost, memory, names)
+        points = by_two_memories(cost, memory, names)
+        if points is not None:
+            return points
     if len(memory) != 1:
-        return None
-    (resident, capacity), constant = memory[0], memory[0][0].constant
-    room = sympy.Dummy(positive=True)
-    problem, back = Problem(cost, (resident,), room + constant), {room: capacity - constant}
-    for attempt in (by_weights, by_root, by_shift):
+        return _eliminated(cost, memory, names)
+    resident, room = memory[0][0], rooms[0]
+    problem = Problem(cost, (resident,), room + resident.constant)
+    for attempt in (by_root, by_shift):
         answer = attempt(problem, names)
         if answer is None:
             continue
-        value, tiles, proof = answer
-        keys, sizes = [key for key, _ in tiles], {}
-        for v in names:
-            steps = combination(keys, powers({v: 1}))
-            if steps is None:
-                return []
-            sizes[v] = sympy.Mul(*(power(size, e) for (_, size), e in zip(tiles, steps, strict=True)))
-        if isinstance(proof, Weights):
-            factor = number(proof.multiplier) * value / room
-        else:
-            units, at = [powers({v: 1}) for v in names], tuple((powers({v: 1}), s) for v, s in sizes.items())
-            i = next(i for i, v in enumerate(names) if v in resident.variables)
-            slopes = [value_at(derivative(p, units, i), at) for p in (cost, resident)]
-            factor = -slopes[0] / slopes[1]
-        return [({v: size.subs(back) for v, size in sizes.items()}, {0: factor.subs(back)})]
-    return None
+        sizes = _each(answer[1], names)
+        if sizes is None:
+            return []
+        units, at = [powers({v: 1}) for v in names], tuple((powers({v: 1}), s) for v, s in sizes.items())
+        i = next(i for i, v in enumerate(names) if v in resident.variables)
+        slopes = [value_at(derivative(p, units, i), at) for p in (cost, resident)]
+        return [_written(sizes, [-slopes[0] / slopes[1]], back)]
+    return _eliminated(cost, memory, names)
+
+
+def _eliminated(
+    cost: Posynomial, memory: Sequence[tuple[Posynomial, Expr]], names: Sequence[Symbol]
+) -> list[_Point] | None:
+    """The stationary points where a memory of one term is full: that gives one coordinate as a product of powers of the
+    others, which are left to choose; its multiplier follows from that coordinate's derivative."""
+    k = next((k for k, (m, _) in enumerate(memory) if len(m.varying) == 1), None)
+    if k is None:
+        return None
+    (term,), capacity = memory[k][0].varying, memory[k][1]
+    (v, degree), *others = term.powers
+    room = capacity - memory[k][0].constant
+    unit = power(room / term.coefficient, 1 / degree)
+    keys = [powers({v: 1, **{u: e / degree for u, e in others}})]
+    left = [(powers({u: 1}), u) for u in names if u != v]
+    fixed: Tiles = ((keys[0], unit),)
+    try:
+        parts = [reduced_to(p, fixed, left) for p in (cost, *(m for j, (m, _) in enumerate(memory) if j != k))]
+    except ValueError:
+        return None
+    rest = [(m, c) for m, (_, c) in zip(parts[1:], (pair for j, pair in enumerate(memory) if j != k), strict=True)]
+    if any(not m.varying for m, _ in rest):
+        return []
+    if any(u not in frozenset[Symbol]().union(parts[0].variables, *(m.variables for m, _ in rest)) for _, u in left):
+        return []
+    points = _closed(Posynomial(parts[0].varying), rest, [u for _, u in left]) if left else [({}, {})]
+    found: list[_Point] = []
+    for sizes, factors in points or ():
+        size = unit * sympy.Mul(*(power(sizes[u], -e / degree) for u, e in others))
+        at = {**sizes, v: size}
+        by_place = {j if j < k else j + 1: factor for j, factor in factors.items()}
+        tiles = tuple((powers({u: 1}), at[u]) for u in names)
+        i, units = list(names).index(v), [powers({u: 1}) for u in names]
+        slope = value_at(derivative(cost, units, i), tiles)
+        for j, factor in by_place.items():
+            slope += factor * value_at(derivative(memory[j][0], units, i), tiles)
+        found.append((at, {**by_place, k: -slope / (number(degree) * room)}))
+    return None if points is None else found
+
+
+def _each(tiles: Tiles, names: Sequence[Symbol]) -> dict[Symbol, Expr] | None:
+    """The size of each coordinate, where monomials determine all of them."""
+    keys, sizes = [key for key, _ in tiles], {}
+    for v in names:
+        steps = combination(keys, powers({v: 1}))
+        if steps is None:
+            return None
+        sizes[v] = sympy.Mul(*(power(size, e) for (_, size), e in zip(tiles, steps, strict=True)))
+    return sizes
+
+
+def _written(sizes: Mapping[Symbol, Expr], factors: Sequence[Expr], back: Mapping[Expr, Expr]) -> _Point:
+    return {v: size.subs(back) for v, size in sizes.items()}, {k: factor.subs(back) for k, factor in enumerate(factors)}
 
 
 def _choice(program: Program, monomials: Sequence[Powers], held: Sequence[str], full: Sequence[int]) -> str:
     words = [f"{_product(m)} {h}" for m, h in zip(monomials, held, strict=True)]
-    return ", ".join([*(f"{program.memory[k][1]} full" for k in full), *words])
+    return ", ".join([*(_full(program, k) for k in full), *words])
+
+
+def _full(program: Program, k: int) -> str:
+    """A full memory in words; of a tile cut from another, that it is all of it."""
+    memory, capacity = program.memory[k]
+    if capacity == 1 and len(memory.terms) == 1 and memory.terms[0].coefficient == 1:
+        signs = [[(v, abs(e)) for v, e in memory.terms[0].powers if (e > 0) == sign] for sign in (True, False)]
+        return " = ".join(str(_product(tuple(side))) for side in signs)
+    return f"{capacity} full"
 
 
 def _named(program: Program, coordinates: Sequence[Coordinate], full: Sequence[int]) -> str:

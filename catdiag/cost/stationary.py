@@ -59,6 +59,13 @@ class Program:
         """All terms, of transfers and of each memory."""
         return tuple(t for p in (self.transfers, *(m for m, _ in self.memory)) for t in p.terms)
 
+    @property
+    def symbols(self) -> frozenset[Symbol]:
+        """The sizes, blocks and capacities that it speaks of: all symbols but the tiles."""
+        parts = [t.coefficient for t in self.terms] + [c for _, c in self.memory]
+        parts += [end for _, end in self.tiles if end is not None]
+        return frozenset[Symbol]().union(*(e.free_symbols for e in parts)) - {v for v, _ in self.tiles}
+
 
 @dataclass(frozen=True)
 class Coordinate:
