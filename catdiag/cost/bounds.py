@@ -201,7 +201,8 @@ def lower_bound(
     kinds = [t.kind for t in terms]
     kind = CHAIN if CHAIN in kinds else CONTRACTION if kinds else COMPULSORY
     unit = "values" if dtype is None else "bytes"
-    return LowerBound(bound, compulsory, terms, arrays, conditions, assumptions(recompute), kind, unit, limit, recompute,
+    words = assumptions(recompute)
+    return LowerBound(bound, compulsory, terms, arrays, conditions, words, kind, unit, limit, recompute,
                       dict(sizes or {}), known_limit)  # fmt: skip
 
 
