@@ -252,10 +252,7 @@ def caching() -> list[Row]:
     ]
     # What that is worth on an H100, at a length at which 132 tiles are not yet the whole axis.
     long = {"q": 131072, "x": 131072, "d": 128}
-    tiers = [
-        cd.cost.Tier("L2", H100.smem_per_block, 1 / H100.hbm_bytes_per_s),
-        cd.cost.Tier("SMEM", H100.smem_per_block, 1 / H100.l2_bytes_per_s),
-    ]
+    tiers = cd.cost.tiers(H100, "HBM", "L2", "SMEM")
     plain = cd.cost.Model.of(flash().io(dtype="fp16").optimum(), tiers)
     cached = plain.cached("L2", H100.sms)
 

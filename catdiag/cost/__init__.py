@@ -28,7 +28,7 @@ from typing import Any
 
 _HOMES = {
     "catdiag.cost.capacity": "fits possible",
-    "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain",
+    "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain tiers",
     "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),
     "catdiag.cost.joules": "energy",
     "catdiag.cost.column_reader": "read_columns",

@@ -147,6 +147,10 @@ def _filled(form: PowerForm, sizes: Mapping[str, Any]) -> list[tuple[Expr, Fract
 def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, Any] | None = None) -> Bracket:
     """The smallest memory at which `form` (transfers for each operation) is at most `ratio`, in the form's unit.
 
+    Of a leading order, which is never above the least transfers: below `lower` no memory suffices, whatever the tiles.
+    That `upper` does is so where its conditions hold (`io.optimum()` says them: tiles shorter than their axes) and what
+    it leaves out is small; `least_memory_whole` is exact.
+
     `sizes` gives axes as numbers, `math.inf` for one that is as long as you like. `.exact` is the closed form where
     only one power of the memory is left, and its sizes may then stay symbols (`.lower` and `.upper` are then 0). Raises
     CatdiagError where no memory suffices, SizeError for unknown or missing sizes.

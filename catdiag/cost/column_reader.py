@@ -5,7 +5,8 @@ Read off a derived diagram (one group, its loops, its casts) by rules that say w
 - **Who works.** A thread block is several *warpgroups*, which divide the tile of one axis (`w_q` rows each); an array
   with that axis is a warpgroup's own, any other is the thread block's, and all of its warpgroups read it.
 - **Matrix units** do the products of two or more arrays that sum over something, everything else is *arithmetic*.
-- **Loads** go to shared memory, whole or block by block (then with `stages` buffers). Matrix units read them there.
+- **Loads** go to shared memory, for as long as the kernel runs, or block by block for as long as the loop does (then
+  with `stages` buffers). Matrix units read them there.
 - **Registers** hold what is made. Each array has a place of its own, for as long as the kernel or the loop runs, but:
   what only an elementwise function of the same axes reads passes on the way, without room; the result of a function
   takes over the place of an input of the same axes and type that nobody needs any more, and the new value of a state
@@ -92,7 +93,12 @@ def read_columns(
             "a chip with accumulators in registers, or .fit() for this one"
         )
     whole = inline(getattr(diagram, "diagram", diagram))
-    groups = [node for node in whole.graph.nodes if not is_view(node.box)]
+    free = spots(whole.graph, [False] * len(whole.dom))
+    groups = [
+        node
+        for node, w in zip(whole.graph.nodes, _first(whole.graph), strict=True)
+        if not is_view(node.box) and not all(free[w : w + len(node.box.cod)])
+    ]
     if len(groups) != 1 or not isinstance(groups[0].box.op, Group) or not groups[0].box.op.tiles:
         raise CatdiagError(
             "the arrays of one kernel in groups are asked for: derive with .stream(axis).group(axes); this diagram "
@@ -199,12 +205,17 @@ class _Reader:
 
     def body(self, node: Node, op: Group) -> None:
         """The kernel's body: operands, then its boxes and loops."""
-        outer = lives(self.whole.graph, spots(self.whole.graph, [False] * len(self.whole.graph.dom)), 0, False)
+        free = spots(self.whole.graph, [False] * len(self.whole.dom))
+        outer = lives(self.whole.graph, free, 0, False)
         graph = inline(op.body).graph
+        inner = lives(graph, spots(graph, [free[w] for w in node.inputs]), 0, False)
         loaded = self.dtype if isinstance(self.dtype, str) else "fp32"
         wires: list[_Cell | None] = []
         seen: dict[tuple[int, ArrayType], _Cell] = {}
         for w, ty in zip(node.inputs, graph.dom, strict=True):
+            if free[w]:
+                wires.append(None)
+                continue
             root = outer.root[w]
             name = self.whole.input_names[root] if root < len(self.whole.dom) else "?"
             key = (root, ty)
@@ -213,10 +224,10 @@ class _Reader:
                 self.cells.append(seen[key])
             wires.append(seen[key])
         streamed = {id(c): True for c in wires if c is not None}
-        for inner in graph.nodes:
-            for k, w in enumerate(inner.inputs):
+        for reader in (n for n in graph.nodes if not is_view(n.box)):
+            for k, w in enumerate(inner.root[w] for w in reader.inputs):
                 cell = wires[w] if w < len(wires) else None
-                loop = isinstance(inner.box.op, Fold) and inner.box.dom[k].axis(inner.box.op.axis) is not None
+                loop = isinstance(reader.box.op, Fold) and reader.box.dom[k].axis(reader.box.op.axis) is not None
                 if cell is not None and not loop:
                     streamed[id(cell)] = False
         self.walk(graph, wires, 0, "", {c for c, only in streamed.items() if only})
@@ -415,6 +426,15 @@ class _Reader:
         shape = tuple(self.size(a, c.piece) for a in c.axes)
         own = any(self.rows in s.symbols() for s in shape)
         return Place(c.name, shape, c.dtype, c.level, GROUP if own else BLOCK, c.copies, c.phase, tuple(c.shared))
+
+
+def _first(graph: Graph) -> list[int]:
+    """For each box the first array that it makes."""
+    found, count = [], len(graph.dom)
+    for node in graph.nodes:
+        found.append(count)
+        count += len(node.box.cod)
+    return found
 
 
 def _adds_up(box: Box, trail: _Trail, states: int) -> bool:

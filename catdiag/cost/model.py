@@ -25,13 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.hierarchy import Hierarchy
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from catdiag.cost.hardware import Hardware
     from catdiag.cost.optimum import Optimum
     from catdiag.cost.powerform import PowerForm
 
@@ -255,6 +258,40 @@ class Model:
         import sympy
 
         return sympy.expand(self.total - other.total)
+
+
+def tiers(hardware: Hardware | Hierarchy | str, *levels: str, by: str = "time") -> tuple[Tier, ...]:
+    """The tiers of a chip between these levels, the slowest first, in bytes: each level below the first with its
+    capacity, and what a byte costs on the edge into it: seconds (`by="time"`), or joules (`by="energy"`).
+
+    A group is taken to have all of a level's capacity. Raises CatdiagError for unknown chips, levels and edges, for
+    edges without a bandwidth or a published energy, for a level that holds anything, and for another `by`.
+
+    >>> [(t.name, t.memory, 1 / t.cost) for t in tiers("H100", "HBM", "L2")]
+    [('L2', 52428800, 3350000000000.0)]
+    """
+    from catdiag.cost import hardware as chips
+
+    if by not in ("time", "energy"):
+        raise CatdiagError(f"tiers by {by!r}: expected 'time' or 'energy'")
+    if len(levels) < 2:
+        raise CatdiagError(f"tiers lie between two levels or more, and {levels} were named")
+    whole = hardware if isinstance(hardware, Hierarchy) else chips.get(hardware).hierarchy
+    chain = whole.chain(*levels)
+    found: list[Tier] = []
+    for upper, lower in pairwise(levels):
+        edge, memory = chain.edge(upper, lower), chain.level(lower).capacity
+        if memory is None:
+            raise CatdiagError(f"level {lower!r} of {whole.name} holds anything: a tier has to have a capacity")
+        if by == "energy":
+            if edge.pj_per_byte is None:
+                raise CatdiagError(f"no published figure for the energy of the edge {upper} to {lower} of {whole.name}")
+            found.append(Tier(lower, memory, edge.pj_per_byte * 1e-12))
+        elif edge.bytes_per_s is None:
+            raise CatdiagError(f"the bandwidth of the edge {upper} to {lower} of {whole.name} is not known")
+        else:
+            found.append(Tier(lower, memory, 1 / edge.bytes_per_s))
+    return tuple(found)
 
 
 def cross_transfer_gain(beta: Fraction | float, children: Number, cost: Number, cross: Number) -> Expr:

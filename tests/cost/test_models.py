@@ -71,6 +71,34 @@ def test_children_hold_the_results_of_their_level(derived, request):
     assert cached.parts["L2"] == sympy.expand(optimum.power_form.at(4 * SMALL))
 
 
+def test_children_are_counted_by_tiles_in_tiles(flash):
+    """What theorem 2 says is what is counted of a level above whose states stay in its children."""
+    nested = flash.io(levels=("HBM", "L2", "SMEM"), placement={"state": "SMEM"})
+    outer, child = (next(iter(nested.tiles[level].values())) for level in ("L2", "SMEM"))
+    d = sympy.Symbol("d", positive=True, integer=True)
+    form = flash.io().optimum().power_form
+    edge = nested.edges["HBM", "L2"].relaxed
+    tiled = {str(s): s for s in edge.free_symbols}[str(outer)]
+    assert sympy.expand(edge.subs(tiled, N * SMALL / (2 * d)) - form.at(N * SMALL)) == 0
+    assert str(nested.children["SMEM"]) == f"ceiling({outer}/{child})"
+
+
+def test_tiers_of_a_chip():
+    hbm, l2 = cd.cost.tiers("H100", "HBM", "L2", "SMEM")
+    assert (hbm.name, hbm.cost, l2.memory) == ("L2", 1 / cd.hardware.H100.hbm_bytes_per_s, 227 * 1024)
+    levels = (Level("HBM", None), Level("SMEM", 100))
+    priced = Hierarchy("priced", levels, (Edge("HBM", "SMEM", None, 30.0),))
+    assert cd.cost.tiers(priced, "HBM", "SMEM", by="energy")[0].cost == 30.0 * 1e-12
+    for call, message in (
+        (lambda: cd.cost.tiers("H100", "HBM", "L2", by="energy"), "no published figure"),
+        (lambda: cd.cost.tiers(priced, "HBM", "SMEM"), "is not known"),
+        (lambda: cd.cost.tiers(priced, "HBM"), "two levels or more"),
+        (lambda: cd.cost.tiers(priced, "HBM", "SMEM", by="luck"), "expected 'time' or 'energy'"),
+    ):
+        with pytest.raises(cd.CatdiagError, match=message):
+            call()
+
+
 def test_too_few_children_are_refused():
     # Tiles that grow faster than memory, which no optimum's do, need more children than there are.
     model = Model(form_of({Fraction(1): Fraction(4)}), (Tier("L2", 9, 1), Tier("SMEM", 3, 1)), {SMALL: M**2})
@@ -225,6 +253,10 @@ def test_no_whole_tile_does_with_less(derived, dtype, request):
             continue
         found = least_memory_whole(io, sizes, ratio)
         assert found.memory == min(within) and found.transfers <= found.budget
+        # The leading order leaves out what only adds to memory: it is never above.
+        form = per_operation(io)
+        known = {str(s): 13 for s in form.expr.free_symbols - {form.capacity}}
+        assert least_memory(form, ratio, known).upper <= found.memory * (1 + Fraction(1, 10**9))
         needed = bandwidth_needed(io, sizes, found.tiles, 1)
         assert needed == Fraction(found.transfers, int(work)) <= ratio
 
