@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "block_candidates", "fit", "group_candidates", "kernels_on"]
 
 _STAGES = (1, 2, 3, 4)
+_MOST = 16
 
 
 def fit(
@@ -69,7 +70,8 @@ def fit(
     every axis, `dtype` is the inputs' and outputs'. `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`),
     `multiples` says of what they must be multiples, `at_least` how large they must be, `threads` how many a group has.
     `objective` is "time", "traffic" (the fewest bytes at the edge to shared memory) or "largest" (the most points of
-    the index space in one turn: the largest tile that fits; give `stages`, since one buffer leaves most room).
+    the index space in one turn: the largest tile that fits; give `stages`, since one buffer leaves most room) or
+    "stages" (the most buffers, at most 16, of the tiles that are given).
     `overlap` is what is taken to run at once: "queue" (the model of `catdiag.cost.timing`), "add" (nothing), "max"
     (everything) or some of the pipelines "tensor", "exp", "alu", "L2", "HBM". `producers` warps beside the others do
     nothing but load, with few registers. With `ahead`, a warp begins the products of the next turn before it uses up
@@ -94,7 +96,8 @@ def fit(
     whole = getattr(diagram, "diagram", diagram)
     if passed not in ("registers", "SMEM"):
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
-    tried = _STAGES if stages is None else (stages,)
+    most = range(1, _MOST + 1) if objective == "stages" else _STAGES
+    tried = most if stages is None else (stages,)
     accounts = {number: kernels_on(whole, chip, dtype, number, passed == "SMEM", ahead) for number in tried}
     account = next(iter(accounts.values()))
     known = _checked(account, sizes)

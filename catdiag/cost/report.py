@@ -198,6 +198,8 @@ def _why_not(search: Search, other: Choice, chosen: Choice, ratio: float) -> str
     chip, objective = search.chip, search.request.objective
     if objective == "largest":
         return "fewer points in a turn" if _points(other) < _points(chosen) else "as large, and moves more bytes"
+    if objective == "stages" and other.stages < chosen.stages:
+        return "fewer buffers"
     if objective == "traffic":
         more = other.moved / chosen.moved if chosen.moved else 1.0
         return f"moves {more:.2f} times the bytes" if other.moved > chosen.moved else "as few bytes, and no quicker"

@@ -10,7 +10,7 @@ from catdiag.cost.kernels import Account
 from catdiag.cost.timing import PIPELINES, Overlap
 from catdiag.errors import CatdiagError
 
-OBJECTIVES = ("time", "traffic", "largest")
+OBJECTIVES = ("time", "traffic", "largest", "stages")
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,9 @@ class Search:
             choice = _choice(stages, warps, kept, timing, first)
             if fewest is None or (choice.moved, choice.get("seconds")) < (fewest.moved, fewest.get("seconds")):
                 fewest = choice
-            order = np.lexsort(tuple(np.broadcast_to(k, seconds.shape) for k in reversed(self._keys(kept, timing))))
+            order = np.lexsort(
+                tuple(np.broadcast_to(k, seconds.shape) for k in reversed(self._keys(kept, timing, stages)))
+            )
             best += [_choice(stages, warps, kept, timing, int(place)) for place in order[:_BEST]]
         best.sort(key=self._rank)
         chosen = self._quickest(found) if self.request.objective == "time" else best[0]
@@ -283,7 +285,7 @@ class Search:
                 others.setdefault(tuple(choice.tiles.items()), choice)
         return planned(self, chosen, fewest or chosen, list(others.values())[:5], count)
 
-    def _keys(self, kept: Mapping[str, Any], timing: Timing) -> list[Any]:
+    def _keys(self, kept: Mapping[str, Any], timing: Timing, stages: int) -> list[Any]:
         """What candidates are sorted by: the least first."""
         import numpy as np
 
@@ -292,13 +294,15 @@ class Search:
             return [timing.seconds, moved]
         if self.request.objective == "traffic":
             return [moved, timing.seconds]
+        if self.request.objective == "stages":
+            return [-stages, timing.seconds, moved]
         points: Any = 1
         for tile in kept.values():
             points = points * tile
         return [-np.asarray(points), moved, timing.seconds]
 
     def _rank(self, choice: Choice) -> tuple[Any, ...]:
-        keys = self._keys(dict(choice.tiles), choice.timing)
+        keys = self._keys(dict(choice.tiles), choice.timing, choice.stages)
         return (*(at(key, choice.place) for key in keys), choice.warps, choice.stages, sorted(choice.tiles.items()))
 
     def _quickest(self, found: Found) -> Choice:
@@ -343,7 +347,21 @@ class Search:
             values = self.full({**self.sizes, **choice.tiles, name: larger})
             over = self._over(choice, values)
             found[name] = f"{name}={larger} " + (f"overflows {'; '.join(over)}" if over else "fits too")
+        more, held = self._one_more_buffer(choice), self.chip.smem_per_block
+        if more is not None:
+            said = f"overflows {self.chip.word('SMEM')} ({more:,} of {held:,} bytes)" if more > held else "fits too"
+            found["stages"] = f"stages={choice.stages + 1} {said}"
         return found
+
+    def _one_more_buffer(self, choice: Choice) -> int | None:
+        """Bytes of shared memory with one more buffer of each streamed block; None where nothing is streamed."""
+        values = self.full({**self.sizes, **choice.tiles})
+        most, streams = 0, False
+        for moment in self.kernels[choice.stages].moments[LEVEL]:
+            staged = sum(int(a.value(values)) for _, role, a in moment.residents if role == "streamed")
+            streams = streams or bool(staged)
+            most = max(most, int(moment.total.value(values)) + staged // choice.stages)
+        return most if streams else None
 
     def _over(self, choice: Choice, values: Mapping[str, Any]) -> list[str]:
         chip, threads = self.chip, self.chip.warp * choice.warps

@@ -53,8 +53,16 @@ def test_the_largest_blocks_are_those_that_experts_took(case):
 
 
 def test_products_fill_shared_memory_and_matrix_memory():
-    stages = {n: fit(PRODUCT, "H100", SQUARE, stages=n, tiles={"g_a": 128, "g_c": 256, "s_b": 64}) for n in (3, 4)}
-    assert stages[4].smem_bytes == 196608 <= 232448 < 196608 + 49152  # as CUTLASS finds: four stages of 128 x 256 x 64
+    taken = fit(PRODUCT, "H100", SQUARE, tiles={"g_a": 128, "g_c": 256, "s_b": 64}, objective="stages")
+    assert taken.stages == 4 and taken.smem_bytes == 196608  # as CUTLASS finds: four stages of 128 x 256 x 64
+    assert taken.limits["stages"] == "stages=5 overflows SMEM (245,760 of 232,448 bytes)"
+    # 256 x 256 x 64 takes all of a compute unit's LDS; FlashMLA's 64 rows and 64 keys take 221,184 bytes.
+    amd = fit(PRODUCT, "MI300X", SQUARE, stages=1, tiles={"g_a": 256, "g_c": 256}, objective="largest")
+    assert amd.tiles["s_b"] == 64 and amd.smem_bytes == 64 * 1024
+    latents = cd.library.get("latent_attention").stream("x").group("h q")
+    sizes = {"q": 1, "h": 128, "x": 8192, "c": 512, "r": 64}
+    mla = fit(latents, "H100", sizes, stages=2, tiles={"g_h": 64}, objective="largest", threads=256)
+    assert mla.tiles["s_x"] == 64 and mla.smem_bytes == 3 * 64 * 576 * 2 + 2  # and the scale
     with pytest.raises(cd.DoesNotFit, match="245,760 bytes, too much for 232,448"):
         fit(PRODUCT, "H100", SQUARE, stages=5, tiles={"g_a": 128, "g_c": 256, "s_b": 64})
     # FlashAttention-4 has two tiles of 128 rows and 128 keys on an SM: all 512 columns of tensor memory.
