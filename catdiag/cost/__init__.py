@@ -8,7 +8,8 @@
 - `closed`: what has a closed form; `regimes`: which constraints bind, with certificates checked in `stationary` and
   signs decided in `signs`; `dual`: optima without a closed form between two fractions (`convex` finds them,
   `enclosure` bounds logarithms and roots), `slowest`: the greatest of several edges;
-- `least`: the least transfers at given sizes, over all integer tiles;
+- `least`: the least transfers at given sizes, over all integer tiles; `whole`: the same under divisibility, of any
+  formulas, with the gap to real tiles;
 - `devices`: a diagram spread over several devices, as one more level;
 - `hierarchy`: memories as graphs; `hardware`: chips, `chipfile`, `units`: as TOML files;
 - `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit;

@@ -51,6 +51,7 @@ from catdiag.errors import CatdiagError
 if TYPE_CHECKING:
     from catdiag.cost.density import Density, Shares
     from catdiag.cost.optimum import Optimum
+    from catdiag.cost.whole import Whole
     from catdiag.diagram import Diagram
 
 Expr = Any
@@ -124,6 +125,23 @@ class IO:
 
         limit = self.capacity if capacity is None else capacity
         return minimise(self.relaxed, self.memory, list(self.groups), list(self.streams), limit, dict(self.groups))
+
+    def whole_optimum(
+        self,
+        sizes: Mapping[str, int],
+        capacity: int,
+        multiples: Mapping[str, int] | None = None,
+        *,
+        divisors: bool = False,
+    ) -> Whole | None:
+        """The least exact `transfers` over whole tiles and blocks, at sizes, in this unit.
+
+        Tiles (`g_q`, `s_x`) are multiples of what `multiples` gives, and divisors of their axes where asked. `None`
+        where nothing fits. Raises `ValueError` for sizes that are missing, a tile that is unknown, or an axis with no
+        allowed tile."""
+        from catdiag.cost.whole import whole_of
+
+        return whole_of(self, sizes, capacity, multiples, divisors)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; expressions as text."""
