@@ -106,3 +106,16 @@ def test_example_of_serving():
         "variance(a[x]) = variance.stream('x', by=…)(a[x])",
     ):
         assert said in done.stdout
+
+
+@pytest.mark.slow
+def test_example_of_decoding():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "decode.py")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    # 2 bytes of each of the 2 · 8 · 32768 · 128 values cached, and of the 2 · 64 · 128 that belong to the query.
+    assert f"{2 * (2 * 8 * 32768 * 128 + 2 * 64 * 128) / 1e6:.1f}        8.0" in done.stdout
+    assert "a step reads and writes 2*b*d*k*(r + x) values" in done.stdout
+    assert re.search(r"batch  1: +(?!1 )\d+ parts", done.stdout)
+    assert "by cache heads: 0" in done.stdout

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
@@ -24,15 +24,17 @@ from catdiag.cost.least import Least, least
 from catdiag.cost.powerform import power_form
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStreamable
-from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.derivation import Derivation, Step
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.passes import forms
 from catdiag.rewrite.segments import Row, spans
+from catdiag.solvers.z3 import Z3
 
 if TYPE_CHECKING:
     from catdiag.cost.cases import Case
     from catdiag.cost.crossover import Crossover
     from catdiag.cost.optimum import Optimum
+    from catdiag.prove.api import Theorem
 
 Expr = Any
 
@@ -48,7 +50,9 @@ class Schedule:
     passes: int
     groups: tuple[str, ...]
     options: Mapping[str, Any]
+    streamed: Diagram = field(repr=False)
     draft: Diagram = field(repr=False)
+    ask: Z3 = field(repr=False)
 
     @cached_property
     def derivation(self) -> Derivation | None:
@@ -58,9 +62,28 @@ class Schedule:
         """
         if self.axis is None and not self.groups:
             return None
-        made = Derivation.start(self.piece)
+        made = Derivation.start(self.piece, self.ask)
+        theorem = self._theorem()
+        if theorem is not None:
+            step = Step(str(self), self.draft, theorem)
+            return replace(made, diagram=self.draft, ungrouped=self.streamed, groups=self.groups, steps=(step,))
         made = made if self.axis is None else made.stream(self.axis, passes=self.passes)
         return made.group(self.groups) if self.groups else made
+
+    def _theorem(self) -> Theorem | None:
+        """That the schedule as it is tried first means the same, by normal forms alone; None where these do not do."""
+        from catdiag.kernel.terms import KernelError
+        from catdiag.prove.api import Interrupted, certify_equation
+        from catdiag.prove.find import Open
+        from catdiag.solvers.z3 import SolverInterrupted
+
+        try:
+            theorem = certify_equation(self.ask, self.piece, self.draft, further=False)
+        except (Open, KernelError):
+            return None
+        except SolverInterrupted as error:
+            raise Interrupted(f"a proof was interrupted: {error}") from error
+        return None if theorem.conditional else theorem
 
     @cached_property
     def io(self) -> IO:
@@ -86,6 +109,7 @@ class Kernel:
     end: int
     diagram: Diagram
     options: Mapping[str, Any]
+    ask: Z3 = field(repr=False)
 
     @cached_property
     def schedules(self) -> list[Schedule]:
@@ -98,12 +122,12 @@ class Kernel:
         found: list[Schedule] = []
         for axis, passes in tried:
             try:
-                draft = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
-                groups = tuple(groupable(draft)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
-                draft = find(draft, groups) if groups else draft
+                streamed = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
+                groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
+                draft = find(streamed, groups) if groups else streamed
             except _REFUSED:
                 continue
-            schedule = Schedule(self.diagram, axis, passes, groups, self.options, draft)
+            schedule = Schedule(self.diagram, axis, passes, groups, self.options, streamed, draft, self.ask)
             if not any(_no_better(other.estimate, schedule.estimate) for other in found):
                 found = [other for other in found if not _no_better(schedule.estimate, other.estimate)] + [schedule]
         return found
@@ -175,9 +199,7 @@ def _fewer_groups(schedule: Schedule) -> tuple[Schedule, ...]:
     groups = tuple(n for n in schedule.groups if all(n in ty.names for ty in made))
     if groups == schedule.groups or not groups:
         return ()
-    draft = flat if schedule.axis is None else forms(flat, schedule.axis, schedule.passes)[1][0].diagram
-    made_so = find(draft, groups)
-    return (Schedule(schedule.piece, schedule.axis, schedule.passes, groups, schedule.options, made_so),)
+    return (replace(schedule, groups=groups, draft=find(schedule.streamed, groups)),)
 
 
 @dataclass(frozen=True)
@@ -271,12 +293,13 @@ class Fusions:
     row: Row = field(repr=False)
     options: Mapping[str, Any]
     most: int
+    _ask: Z3 = field(default_factory=Z3, repr=False, compare=False)
     _kernels: dict[tuple[int, int], Kernel] = field(default_factory=dict, repr=False, compare=False)
 
     def kernel(self, start: int, end: int) -> Kernel:
         """The stages from `start` to before `end` as one kernel."""
         if (start, end) not in self._kernels:
-            self._kernels[start, end] = Kernel(start, end, self.row.piece(start, end), self.options)
+            self._kernels[start, end] = Kernel(start, end, self.row.piece(start, end), self.options, self._ask)
         return self._kernels[start, end]
 
     def cut(self, places: Iterable[int]) -> Way:
