@@ -346,6 +346,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "attention_with_log_sum_exp": lambda Q, K, V: (heads(Q, K, V), log_sum_exp(scores(Q, K))),
     "multi_query_attention": lambda Q, K, V: heads(Q, K[:, None], V[:, None]),
     "grouped_query_attention": lambda Q, K, V: heads(Q, K[:, :, None], V[:, :, None]),
+    "decoding_attention": heads,
     "causal_attention": causal,
     "causal_grouped_query_attention": lambda Q, K, V: causal(Q, K[:, :, None], V[:, :, None]),
     "continued_causal_attention": continued_causal,
