@@ -7,7 +7,8 @@
   `cases`: two ways compared in every regime;
 - `closed`: what has a closed form; `regimes`: which constraints bind, with certificates checked in `stationary` and
   signs decided in `signs`; `dual`: optima without a closed form between two fractions (`convex` finds them,
-  `enclosure` bounds logarithms and roots), `slowest`: the greatest of several edges;
+  `enclosure` bounds logarithms and roots), `slowest`: the greatest of several edges, `joint`: the tiles
+  of all levels together;
 - `least`: the least transfers at given sizes, over all integer tiles; `whole`: the same under divisibility, of any
   formulas, with the gap to real tiles;
 - `devices`: a diagram spread over several devices, as one more level;
@@ -28,6 +29,7 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "catdiag.cost.joint": "levels_together",
     "catdiag.cost.capacity": "fits possible",
     "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain tiers",
     "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),

@@ -164,7 +164,8 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
     back = {name: capacity - (whole - name) for capacity, whole in put.items() for name in whole.atoms(sympy.Dummy)}
 
     def same(left: Expr, right: Expr, what: str) -> None:
-        if not vanishes((left - right).subs(put)):
+        difference = (left - right).subs(put)
+        if difference.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) or not vanishes(difference):
             raise CertificateError(f"{what}: {left} is not shown to equal {right}")
 
     same(value_at(program.transfers, tiles), certificate.value, "transfers at the tiles")
@@ -198,6 +199,8 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
 
 def at_least_zero(expression: Expr, back: dict[Expr, Expr]) -> Relational:
     """`expression >= 0`, positive factors left out, with the expressions `back` put for symbols."""
+    if expression.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
+        raise CertificateError(f"{expression} is no number")
     if expression.is_nonnegative:
         return sympy.true
     left = sympy.S.One

@@ -13,11 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Integer, Symbol
 
+import catdiag as cd
 from catdiag.cost.dual import Bracket, certify, check_bracket, check_dual
 from catdiag.cost.enclosure import logarithm, power, root
+from catdiag.cost.joint import levels_together
 from catdiag.cost.optimum import minimise
 from catdiag.cost.posynomial import CertificateError, posynomial
 from catdiag.cost.stationary import Program
+from catdiag.errors import CatdiagError
 
 a, b, c, d, f, h, k, n, s, w, v, M, R, S = sympy.symbols("a b c d f h k n s w v M R S", positive=True)
 tiles = g_i, g_j, g_k = sympy.symbols("g_i g_j g_k", positive=True)
@@ -134,6 +137,21 @@ def test_what_does_not_fit_and_what_is_missing() -> None:
         optimum.bracket({"a": 10, "d": 5, "s": 3})
     constant = minimise(a * b, d * g_i, [g_i], [], bounds={g_i: a}).bracket({"a": 10, "b": 2, "d": 1, "M": 5})
     assert constant is not None and constant.least == constant.most == 20
+
+
+def test_all_levels_of_a_diagram_together() -> None:
+    io = cd.library.get("matmul").group("a c").io(levels=("HBM", "SMEM", "registers"))
+    sizes = {"a": 512, "b": 16, "c": 512, "M_SMEM": 60000, "M_registers": 5000}
+    total = found(levels_together(io, {"SMEM": 10}).bracket(sizes))
+    # Few pieces side by side: tiles of SMEM shrink towards those of registers, and more crosses.
+    few = found(levels_together(io, {"SMEM": 10}, children={"registers": 4}).bracket(sizes))
+    assert few.least > total.most
+    outer, inner = (
+        [few.tiles[t] for t in few.tiles if str(t) in names] for names in (("g_a", "g_c"), ("g2_a", "g2_c"))
+    )
+    assert float(outer[0] * outer[1] / (inner[0] * inner[1])) == pytest.approx(4, rel=1e-4)
+    with pytest.raises(CatdiagError, match="has no tiles here"):
+        levels_together(io, {"L2": 1})
 
 
 @st.composite
