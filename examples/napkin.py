@@ -72,14 +72,24 @@ class Row:
             return "differs"
         return f"{100 * (float(self.derived) / float(self.paper) - 1):+.1f} %"
 
-    def __str__(self) -> str:
-        ours = self.derived
-        if ours is None:
-            ours = "-"
-        elif not isinstance(ours, str) and not sympy.sympify(ours).free_symbols:
-            ours = f"{float(ours):.5g}"
-        note = f"  {self.note}" if self.note else ""
-        return f"  {self.what:52} {self.paper or '-':>26} {ours!s:>30}  {self.mark}{note}"
+    @property
+    def ours(self) -> str:
+        """What was derived, as text."""
+        if self.derived is None:
+            return "-"
+        if isinstance(self.derived, str) or sympy.sympify(self.derived).free_symbols:
+            return str(self.derived)
+        return f"{float(self.derived):.5g}"
+
+
+def table(rows: list[Row]) -> str:
+    """The rows under each other."""
+    cells = [("", "paper", "derived", "", "")]
+    cells += [(row.what, row.paper or "-", row.ours, row.mark, row.note) for row in rows]
+    wide = [max(len(line[k]) for line in cells) for k in range(4)]
+    return "\n".join(
+        f"  {a:{wide[0]}}  {b:>{wide[1]}}  {c:>{wide[2]}}  {d:{wide[3]}}  {e}".rstrip() for a, b, c, d, e in cells
+    )
 
 
 # -- the diagrams -------------------------------------------------------------------------------------
@@ -128,13 +138,49 @@ def on_hopper(kind: str = "mixed", keys: int = CONFIGURATION["s_x"]) -> Any:
     return cd.cost.configure(derived(), chip, values, inputs, arithmetic="fp16", types=types)
 
 
+# -- sections 2 and 3: tiles ----------------------------------------------------------------------------
+
+
+@cd.algorithm("a x, b x -> a b y", name="two_axes")
+def two_axes(A, B):
+    """Figure 12's form: two inputs with slices of x, an output with slices of y, weaved over a and b."""
+    return cd.einsum("a x, b x -> a b", A, B) + cd.index("y")
+
+
+@cache
+def many_heads() -> tuple[Derivation, Derivation]:
+    """Attention of several heads, and of queries that share keys, in groups of all but the streamed axis."""
+    many = cd.library.get("multi_head_attention").stream("x").group("b h q")
+    return many, cd.library.get("grouped_query_attention").stream("x").group("b k r q")
+
+
+def tiled() -> list[Row]:
+    """Transfers and memory of tiles, read off each diagram."""
+    many, grouped = many_heads()
+    rows = []
+    for what, given, paper, put in (
+        ("two inputs, one output", two_axes.stream("x").group("a b"), "a*b*x*(1/g_b + 1/g_a) + a*b*y", {}),
+        ("matrix product", matmul(), "a*b*c*(1/g_c + 1/g_a) + a*c", {}),
+        ("attention", flash(), "2*q*d + 2*x*q*d/g_q", {}),
+        ("multi-head attention", many, "2*h*q*d + 2*h*x*q*d/g_q", {"b": 1}),
+        ("grouped queries", grouped, "2*k*r*q*d + 2*x*k*r*q*d/(g_q*g_r)", {"b": 1}),
+    ):
+        form = given.io().relaxed
+        rows.append(Row(f"H of {what}", paper, form.subs({s: put[str(s)] for s in form.free_symbols if str(s) in put})))
+    return [
+        *rows,
+        Row("M of matrix product", "g_a*g_c + g_a*s_b + s_b*g_c", matmul().io().memory),
+        Row("M of attention", "2*g_q*d + 2*s_x*d", flash().io().memory, "ours has the scores and three numbers a row"),
+        Row("FLOPs of a matrix product", "2*a*b*c", matmul().io().work["tensor"]),
+    ]
+
+
 # -- sections 3 and 4.1: transfers at a memory M --------------------------------------------------------
 
 
 def power_forms() -> list[Row]:
     """Equation 1: H*(M) = sum_t alpha_t M^(-beta_t), read off the optimum of each diagram."""
-    many = cd.library.get("multi_head_attention").stream("x").group("b h q")
-    grouped = cd.library.get("grouped_query_attention").stream("x").group("b k r q")
+    many, grouped = many_heads()
     rows = []
     for what, given, paper, put in (
         ("matrix product", matmul(), "2*a*b*c*M**(-1/2) + a*c", {}),
@@ -399,7 +445,7 @@ def unknown() -> list[Row]:
 
 
 SECTIONS: tuple[Callable[[], list[Row]], ...] = (
-    power_forms, intensity, quantisation, caching, clusters, arrays, configuration, overlapping, unknown,
+    tiled, power_forms, intensity, quantisation, caching, clusters, arrays, configuration, overlapping, unknown,
 )  # fmt: skip
 
 
@@ -413,10 +459,8 @@ def energy() -> str:
 def main() -> None:
     """Prints all of it."""
     for section in SECTIONS:
-        print(section.__doc__)
-        print(f"  {'':52} {'paper':>26} {'derived':>30}")
-        for row in section():
-            print(row)
+        print((section.__doc__ or "").strip())
+        print(table(section()))
         print()
     print("Step 1: the derived loop.")
     print(derived().pseudocode())

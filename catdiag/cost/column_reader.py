@@ -8,7 +8,8 @@ Read off a derived diagram (one group, its loops, its casts) by rules that say w
 - **Loads** go to shared memory, for as long as the kernel runs, or block by block for as long as the loop does (then
   with `stages` buffers). Matrix units read them there.
 - **Registers** hold what is made. Each array has a place of its own, for as long as the kernel or the loop runs, but:
-  what only an elementwise function of the same axes reads passes on the way, without room; the result of a function
+  what only an elementwise function of the same axes reads passes on the way, without room (sums, only if they go
+  straight into another array); the result of a function
   takes over the place of an input of the same axes and type that nobody needs any more, and the new value of a state
   that of the old one. A place that matrix units write is not taken over: they write the next block's beside. Outside
   loops, the room of their temporaries is free again.
@@ -49,7 +50,7 @@ from catdiag.cost.columns import (
 )
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.kernels import Dtype, width, widths_of
-from catdiag.cost.live import SPECIAL, Lives, contracts, elementwise, is_view, lives, spots
+from catdiag.cost.live import SPECIAL, contracts, elementwise, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import AxisError, CatdiagError
 from catdiag.types import ArrayType, Axis, union
@@ -264,23 +265,28 @@ class _Reader:
             trail = self._trail(box, reads, trails, places)
             if place not in found.into.values() or (trail.products and not _adds_up(box, trail, states)):
                 self.count(box, loop, [places[w] for w in reads], [free[w] for w in node.inputs])
-            if self._on_the_way(graph, box, readers.get(first, []), first in ends):
+            passing = elementwise(box) or is_product(box) or place in found.into
+            if passing and self._on_the_way(graph, box, readers.get(first, []), first in ends):
                 trails[first] = trail
                 kept = self.cut(box.cod[0].axes, "v_") if elementwise(box) and not trail.products else {}
                 if kept:
                     self._new(array_name(box), box, loop, piece=kept)
                 continue
             old = places[ends[first]] if loop and first in ends and ends[first] < states else None
-            places[first] = self._result(box, trail, found, place, places, loop, old, states)
+            # What passes on the way is made where it is read, so what it is made of is needed until then.
+            later = {w for other in trails.values() for w in other.read}
+            needed = {id(c) for w, c in enumerate(places) if c is not None and (found.last[w] > place or w in later)}
+            places[first] = self._result(box, trail, needed, places, loop, old, states)
         return places
 
-    def _trail(self, box: Box, reads: list[int], trails: Mapping[int, _Trail], places: list[_Cell | None]) -> _Trail:
+    def _trail(self, box: Box, reads: list[int], trails: dict[int, _Trail], places: list[_Cell | None]) -> _Trail:
         products = [box] if is_product(box) else []
         read: list[int] = []
         for w in reads:
             if w in trails and not products:
-                read += trails[w].read
-                products = products + trails[w].products
+                passed = trails.pop(w)
+                read += passed.read
+                products = products + passed.products
             else:
                 read.append(w)
                 cell = places[w]
@@ -299,8 +305,7 @@ class _Reader:
         self,
         box: Box,
         trail: _Trail,
-        found: Lives,
-        place: int,
+        needed: set[int],
         places: list[_Cell | None],
         loop: str,
         old: _Cell | None,
@@ -308,7 +313,6 @@ class _Reader:
     ) -> _Cell:
         """The place of what a box makes: taken over, or new; and what products it was made of need."""
         kind, axes = self.made(box, box.cod[0]), box.cod[0].axes
-        needed = {id(cell) for w, cell in enumerate(places) if found.last[w] > place}
         taken: _Cell | None = None
         for cell in (c for w in trail.read if (c := places[w]) is not None and id(c) not in needed):
             same = {a.name for a in cell.axes} == {a.name for a in axes} and cell.dtype == kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 
@@ -109,6 +109,20 @@ def test_products_added_to_a_state_need_no_pipe(library):
     assert read_columns(library["matmul"], split="c").rows == "w_c"
 
 
+def test_what_is_made_late_keeps_what_it_is_made_of():
+    # exp(A) is made where it is added, so that A is there until then, and its sum has room of its own.
+    late = cd.algorithm("q d, x d -> q d")(
+        lambda A, K: cd.exp(A + A) * cd.sum(cd.exp(cd.einsum("q d, x d -> q x", A, K)), "x")
+    )
+    columns = read_columns(late.stream("x").group("q"), pipes=False)
+    held = {p.name: (p.shape_text, p.shared) for p in columns.places}
+    assert held["A"][0] == "w_q x d" and held["sum1"][0] == "w_q"
+    assert len({p.name for p in columns.places}) == len(columns.places)
+    inverse = cd.algorithm("q x -> q")(lambda A: 1 / cd.sum(A, "x") - cd.max(A, "x"))
+    places = read_columns(inverse.stream("x").group("q")).places
+    assert sorted(p.name for p in places) == ["A", "max2", "sum1"]
+
+
 def test_without_pieces_products_are_held_whole(flash):
     whole = read_columns(flash, FP8, arithmetic="fp16")
     held = {p.name: p.shape_text for p in whole.places if not p.pipe}
@@ -152,3 +166,26 @@ def test_what_is_refused(flash):
 def test_sizes_that_are_no_multiples_are_told(flash):
     found = configure(flash, "H100", {**VALUES, "s_x": 72, "u_x": 72}, FP8, arithmetic="fp16")
     assert found.misfits == ("s_x = 72 of 16",)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cd.library.names())
+def test_every_operator_has_columns(name):
+    """Places last longer than `io` holds arrays, never shorter, and each size is a multiple of something."""
+    diagram = cd.library.get(name)
+    axes = sorted({axis.name for ty in diagram.dom for axis in ty.axes})
+    for stream, group in permutations(axes, 2):
+        try:
+            derived = diagram.stream(stream).group(group)
+        except cd.CatdiagError:
+            continue
+        columns = read_columns(derived, "bf16", stages=1, pipes=False)
+        memory = derived.io(dtype="bf16", accumulators="registers").memory
+        names = {str(s) for s in memory.free_symbols} | {"g" + columns.rows[1:]}
+        names |= {s for p in columns.places for s in p.bytes.symbols()} - {columns.rows}
+        values = {name: 3 + k for k, name in enumerate(sorted(names))}
+        values[columns.rows] = values["g" + columns.rows[1:]]
+        held = sum(p.bytes.value(values) for p in columns.places if p.level == SMEM)
+        assert held >= memory.subs({s: values[str(s)] for s in memory.free_symbols})
+        assert str(columns) and columns.divisors[columns.rows] % 64 == 0
+        return
