@@ -179,6 +179,8 @@ def test_every_operator_has_columns(name):
             derived = diagram.stream(stream).group(group)
         except cd.CatdiagError:
             continue
+        if len(derived.io().account.kernels) != 1:
+            continue  # what is read at an index that data say is a kernel of its own
         columns = read_columns(derived, "bf16", stages=1, pipes=False)
         memory = derived.io(dtype="bf16", accumulators="registers").memory
         names = {str(s) for s in memory.free_symbols} | {"g" + columns.rows[1:]}
