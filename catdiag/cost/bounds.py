@@ -147,8 +147,9 @@ def assumptions(recompute: bool) -> tuple[str, ...]:
     return (
         "a schedule: a fast memory of M, a slow one without limit; values are loaded, saved, computed and dropped",
         "each scalar operation of this diagram is done at each index of its box, with its operands in fast memory",
-        "sums go in any order and partial sums may be saved; a sum is used by other boxes only when it is complete",
-        f"a product of the same elements may be shared, and {again}",
+        "sums go in any order and partial sums may be saved; other boxes use a sum when it is complete, or add to it",
+        f"products of the same elements may be shared, and their sums; {again}",
+        "every size is at least 1, and reads at index arithmetic are in range",
         "no bound on equal diagrams: one that computes the same from fewer operations may move less",
     )
 

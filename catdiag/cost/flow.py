@@ -50,8 +50,9 @@ class Array:
 
 @dataclass(frozen=True)
 class Act:
-    """A box at work; `sure` says that it is certain to be run at every index."""
+    """A box at work, at its place among all; `sure` says that it is certain to be run at every index."""
 
+    place: int
     box: Box
     reads: tuple[int, ...]
     makes: tuple[int, ...]
@@ -171,7 +172,7 @@ def flow_of(diagram: Diagram) -> Flow:
             for axes in made:
                 varies, tangled = _varies(flow, node.box, reads, axes)
                 flow.arrays.append(Array(axes, place, frame.loops, node.box.name, varies, tangled))
-            flow.acts.append(Act(node.box, reads, makes, frame.loops, frame.sure))
+            flow.acts.append(Act(place, node.box, reads, makes, frame.loops, frame.sure))
             frame.wires.extend(makes)
         if opened:
             continue
@@ -208,7 +209,8 @@ def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame)
             continue
         taps[w] = len(flow.arrays)
         blocks = {a: Extent(e.size, e.loops | {number}) if a[0] == op.axis else e for a, e in array.axes.items()}
-        flow.acts.append(Act(Box(Rename(), Ty(ty), Ty(ty)), (w,), (taps[w],), loops, sure))
+        tap = Box(Rename(), Ty(ty), Ty(ty))
+        flow.acts.append(Act(len(flow.acts), tap, (w,), (taps[w],), loops, sure))
         flow.arrays.append(replace(array, axes=blocks, maker=len(flow.acts) - 1, loops=loops))
     reads = tuple(taps.get(w, w) for w in reads)
     return _Frame(inline(op.step).graph, 0, [*starts, *reads], scope, loops, sure, number)

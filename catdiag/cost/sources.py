@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, permutations
-from math import factorial
+from math import factorial, prod
 
 from catdiag.boxes import Einsum, Map, Reduce
 from catdiag.cost.flow import NOWHERE, Act, Atom, Flow, Index, Seen, downstream, trace, way
@@ -67,6 +67,7 @@ class Reader:
         self.flow, self.widths = flow, widths
         self.sizes: dict[str, Size] = {}
         self.paths: list[frozenset[int]] = []
+        self.twins: dict[int, tuple[int, ...]] = {}
         self.fixed: dict[int, int] = {w: widths.inputs.get(flow.arrays[w].name, 1) for w in flow.inputs}
         self.saved = {w: widths.outputs.get(n, 1) for w, n in zip(flow.outputs, outputs, strict=True)}
         self.named: dict[int, int] = {}
@@ -152,8 +153,9 @@ class Reader:
             chosen = cover(covers, [p.covers for p in parts]) if parts else None
             if chosen is None:
                 continue
-            wires = way(met, w) | passed
-            alike = factorial(max(sum(a == b for b in bases) for a in bases))
+            twins = self._twins(place)
+            wires = way(met, w) | passed | {v for twin in twins for v in self.flow.acts[twin].makes}
+            alike = len(twins) * _exchanges(bases)
             source = Source(flow.arrays[w].name, covers, self.path(wires), self.weight(wires), (), (), tuple(parts),
                             *chosen, alike)  # fmt: skip
             return Found(source, ("made", *sorted(bases, key=repr)), tuple(sorted((a, i[0]) for a, i in at.items())))
@@ -209,8 +211,7 @@ class Reader:
             atoms = {a: e.size for axes in spaces for a, e in axes.items()}
             if not atoms or _mixed(spaces):
                 continue
-            outer = all(set(axes) < set(atoms) for axes in spaces)
-            if not outer and not isinstance(act.box.op, Reduce):
+            if not _outer(self.flow, act) and not isinstance(act.box.op, Reduce):
                 continue
             for candidate in self._of_box(act, atoms):
                 key = (tuple(sorted(candidate.sizes.items(), key=repr)), candidate.sources, candidate.begins,
@@ -238,6 +239,7 @@ class Reader:
         results: list[tuple[Source | None, int]] = []
         if ends:
             covers = tuple(dict.fromkeys(i[0] for i in ends.values()))
+            passed |= {v for twin in self._twins(act.place) for v in flow.acts[twin].makes}
             end = Source("result", covers, self.path(passed), self.weight(passed), alike=shares.results)
             results.append((end, 1))
         if len(ends) < len(shown):
@@ -262,7 +264,7 @@ class Reader:
         chosen = cover(covers, [p.covers for p in parts]) if covers else None
         if chosen is None:
             return None
-        own = frozenset(act.makes[:1])
+        own = frozenset(v for twin in self._twins(act.place) for v in self.flow.acts[twin].makes)
         return Source("result", covers, self.path(own), self.weight(own), (), (), tuple(parts), *chosen, alike)
 
     def _joined(self, sources: Sequence[Source]) -> tuple[Source, ...]:
@@ -310,9 +312,11 @@ class Reader:
         count = range(len(operands))
         bases = [("alone", k) if f is None else f.base for k, f in enumerate(operands)]
         swaps = [t for t in permutations(count) if all(bases[k] == bases[t[k]] for k in count)][1:]
+        twins = len(self._twins(act.place))
         if not swaps:
-            return _Shares()
-        weak = _Shares(len(swaps) + 1, len(swaps) + 1)
+            return _Shares(1, twins)
+        weak = _Shares(len(swaps) + 1, twins * (len(swaps) + 1))
+        others = (twins - 1) * (len(swaps) + 1)
         sizes = {label(a): s for a, s in atoms.items()}
         order, apart = 1, list[str]()
         for swap in swaps:
@@ -337,7 +341,37 @@ class Reader:
             elif moved is not None:
                 order += 1
                 apart.append(moved)
-        return _Shares(1, order, tuple(apart))
+        return _Shares(1, order + others, tuple(apart))
+
+    def _twins(self, place: int) -> tuple[int, ...]:
+        """The boxes that may compute the same products, or the same sums, as one (and itself): those that put together
+        what comes from the same places."""
+        if not self.twins:
+            by_key: dict[tuple[object, ...], list[int]] = {}
+            for act in self.flow.acts:
+                if act.sure and (_outer(self.flow, act) or isinstance(act.box.op, Reduce)):
+                    bases = []
+                    for w in act.reads:
+                        shown: dict[Atom, Index] = {a: (label(a),) for a in self.flow.arrays[w].axes}
+                        found = self._from(w, shown)
+                        bases.append(found or ("unknown", *sorted(self._origins(w))))
+                    op = act.box.op
+                    kind = op.monoid if isinstance(op, Reduce) else ""
+                    by_key.setdefault((kind, *sorted(bases, key=repr)), []).append(act.place)
+            self.twins = {p: tuple(places) for places in by_key.values() for p in places}
+        return self.twins.get(place, (place,))
+
+    def _from(self, wire: int, shown: Mapping[Atom, Index]) -> tuple[object, ...] | None:
+        """Where the values of an array come from: an input that a path keeps, or what a box puts together."""
+        met = trace(self.flow, wire, shown, whole=True)
+        starts = [w for w in self.flow.inputs if w in met]
+        if starts:
+            return ("input", min(starts, key=lambda w: (max(map(len, met[w].coordinates.values()), default=0), w)))
+        made = [w for w in met if self.flow.arrays[w].maker >= 0]
+        if not made:
+            return None
+        act = self.flow.acts[self.flow.arrays[min(made)].maker]
+        return ("made", *sorted(set().union(*(self._origins(v) for v in act.reads))))
 
     def _origins(self, wire: int) -> set[int]:
         """The inputs, and states of loops, that an array depends on."""
@@ -377,6 +411,17 @@ def _mixed(spaces: Sequence[Mapping[Atom, object]]) -> bool:
         for name in {n for n, _ in axes}:
             count.setdefault(name, set()).add(sum(n == name for n, _ in axes))
     return any(len(n) > 1 for n in count.values())
+
+
+def _outer(flow: Flow, act: Act) -> bool:
+    """Whether a box puts arrays together none of which has all axes."""
+    spaces = [set(flow.arrays[w].axes) for w in act.reads]
+    return isinstance(act.box.op, (Map, Einsum)) and all(axes < set().union(*spaces) for axes in spaces)
+
+
+def _exchanges(bases: Sequence[tuple[object, ...]]) -> int:
+    """In how many ways operands can be exchanged for operands that come from the same place."""
+    return prod(factorial(sum(a == b for b in bases)) for k, a in enumerate(bases) if a not in bases[:k])
 
 
 def _mentioned(sources: Sequence[Source]) -> set[str]:

@@ -106,69 +106,6 @@ def test_a_stronger_claim_fails_its_check(diagram):
 # -- explicit schedules --------------------------------------------------------------------------------------------
 
 
-class Fast:
-    """A fast memory of so many values, which counts what crosses."""
-
-    def __init__(self, capacity):
-        self.capacity, self.held, self.moved = capacity, set(), 0
-
-    def load(self, values):
-        for value in values:
-            self.moved += value not in self.held
-            self.held.add(value)
-        assert len(self.held) <= self.capacity
-
-    def make(self, value):
-        self.held.add(value)
-        assert len(self.held) <= self.capacity
-
-    def save(self, values):
-        self.moved += len(values)
-
-    def drop(self, values):
-        self.held -= set(values)
-
-
-def rows_times_their_transpose(n, d, capacity):
-    """C = A A^T with tiles of pairs of rows, each pair once: a value of A serves both operands, and C its mirror."""
-    side = next(s for s in range(n, 0, -1) if s * (s - 1) // 2 + s <= capacity)
-    # Blocks of rows in which any two rows meet at most once: lines of an affine plane over a prime.
-    prime = next(p for p in range(side, 2 * side + 2) if all(p % k for k in range(2, p)))
-    assert n == prime * side
-    blocks = [
-        [c * prime + (slope * c + shift) % prime for c in range(side)]
-        for slope in range(prime)
-        for shift in range(prime)
-    ]
-    blocks += [[c * prime + r for r in range(prime)] for c in range(side)]
-    fast, done = Fast(capacity), set()
-    for block in blocks:
-        for part in [block] if len(block) == side else [[r] for r in ()]:
-            pairs = [(a, b) for a in part for b in part if a > b]
-            for pair in pairs:
-                fast.make(("c", *pair))
-            for k in range(d):
-                fast.load([(row, k) for row in part])
-                fast.drop([(row, k) for row in part])
-            fast.save(pairs + [(b, a) for a, b in pairs])
-            fast.drop([("c", *pair) for pair in pairs])
-            done |= set(pairs)
-    return fast.moved, done
-
-
-def test_rows_times_their_transpose_beats_published_bounds():
-    side = 7
-    capacity = side * (side - 1) // 2 + side
-    n, d = 49, 4000
-    moved, pairs = rows_times_their_transpose(n, d, capacity)
-    # These pairs of rows alone; as many of all pairs as they are, the published bound N^2 d / sqrt(M) would have them
-    # cost more than they do.
-    share = len(pairs) / (n * (n - 1) / 2)
-    assert share > 0.8
-    assert moved < share * n * n * d / capacity**0.5
-    assert moved > share * gram.lower_bound(capacity).at({"n": n, "d": d})
-
-
 def test_a_chain_with_small_inner_extents_beats_published_bounds():
     """Rows of A and of the result stay; B and C pass. The product of A and B never leaves the fast memory."""
     n, d, capacity = 4096, 64, 65536
