@@ -10,6 +10,7 @@
 - `terms`, `emitter`, `tidy`: the graph that the search grows, diagrams made from it, and one tidied before it;
 - `stability`: whether exponentials overflow; `corollaries`: the laws of merges, and divisors. They make `claims`, which
   are equations about the states of parts of a list (`lists`);
-- `fusions`: the ways to cut a diagram into kernels, and which moves least; `segments`: the pieces that it falls into;
+- `fusions`: the ways to cut a diagram into kernels, and which moves least; `segments`: the pieces that it falls into,
+  `schedules`: how each of them runs;
 - `formula`: what was found, as formulas for people.
 """

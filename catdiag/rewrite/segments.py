@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.boxes import Box, Call, array_name, bodies
+from catdiag.boxes import Box, Call, Group, array_name, bodies
 from catdiag.cost.live import elementwise, is_view, spots
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.rewrite.fuse import assigned
@@ -37,6 +37,15 @@ def pointwise(box: Box) -> bool:
         if not (elementwise(node.box) or is_view(node.box) or all(free[w] for w in made)):
             return False
     return True
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment as a diagram, and the wires of the whole that its inputs and outputs are."""
+
+    diagram: Diagram
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
 
 
 @dataclass
@@ -118,6 +127,10 @@ class Row:
 
     def piece(self, start: int, end: int) -> Diagram:
         """The stages from `start` to before `end` as a diagram of its own."""
+        return self.segment(start, end).diagram
+
+    def segment(self, start: int, end: int) -> Segment:
+        """The stages from `start` to before `end`, with the wires that they read and make."""
         graph = self.graph
         inside = {place for stage in self.stages[start:end] for place in stage}
         own = {self.first[p] + k for p in inside for k in range(len(graph.nodes[p].box.cod))}
@@ -154,7 +167,44 @@ class Row:
         title = self.diagram.title or "it"
         whole = start == 0 and end == len(self.stages)
         title = title if whole else f"{title}, boxes {start + 1} to {end}"
-        return of_graph(Graph(types, tuple(nodes), tuple(local[w] for w in outputs)), names=names, title=title)
+        piece = Graph(types, tuple(nodes), tuple(local[w] for w in outputs))
+        return Segment(of_graph(piece, names=names, title=title), tuple(dom), tuple(outputs))
+
+    def composed(self, parts: Iterable[tuple[int, int, Diagram]]) -> Diagram:
+        """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("q x")(lambda A: cd.exp(A) / cd.sum(cd.exp(A), "x"))
+        >>> row = Row(f)
+        >>> whole = row.composed((k, k + 1, row.piece(k, k + 1)) for k in range(len(row.stages)))
+        >>> [[b.name for b in box.op.body.boxes] for box in whole.boxes]
+        [['exp', 'sum[x]'], ['exp', 'div']]
+        """
+        nodes: list[Node] = []
+        count = len(self.graph.dom)
+        where = {w: w for w in range(count)}
+        for start, end, made in parts:
+            segment, flat = self.segment(start, end), inline(made)
+            if any(isinstance(box.op, Group) for box in flat.boxes):
+                inner = flat.graph
+            else:
+                box = Box(Group((), flat), flat.dom, flat.cod)
+                wires = range(len(flat.dom))
+                after = range(len(flat.dom), len(flat.dom) + len(flat.cod))
+                inner = Graph(flat.dom, (Node(box, tuple(wires)),), tuple(after))
+            names = [where[w] for w in segment.reads]
+            for node in inner.nodes:
+                nodes.append(Node(node.box, tuple(names[w] for w in node.inputs)))
+                names.extend(range(count, count + len(node.box.cod)))
+                count += len(node.box.cod)
+            where.update({w: names[v] for w, v in zip(segment.makes, inner.outputs, strict=True)})
+        for place in sorted(self._around([w for w in self.graph.outputs if w not in where], set(where))):
+            node = self.graph.nodes[place]
+            nodes.append(Node(node.box, tuple(where[w] for w in node.inputs)))
+            where.update({self.first[place] + k: count + k for k in range(len(node.box.cod))})
+            count += len(node.box.cod)
+        graph = Graph(self.graph.dom, tuple(nodes), tuple(where[w] for w in self.graph.outputs))
+        return of_graph(graph, self.diagram.cod, self.diagram.names, self.diagram.title)
 
     def _around(self, wires: Iterable[int], own: set[int]) -> set[int]:
         """The places of views and values made on the spot that these wires need, back to arrays."""

@@ -185,6 +185,33 @@ def test_pieces_compose_to_the_whole() -> None:
                         known.update(zip((choice.row.names[w] for w in new), outs, strict=True))
 
 
+SLOWER = [pytest.param(n, marks=pytest.mark.slow) for n in ("gated_mlp", "linear_cross_entropy", "softmax_entropy")]
+
+
+@pytest.mark.parametrize("name", ["attention", *SLOWER])
+def test_ways_as_diagrams_mean_the_same_and_move_what_the_machine_counts(name: str, scores: Fusions) -> None:
+    import numpy as np
+
+    from catdiag.run.machine import count
+
+    choice = scores if name == "attention" else cd.library.get(name).fusions()
+    for way in choice.ways():
+        made = choice.derive(way)
+        assert not made.theorem.conditional
+        io = made.io()
+        sizes = {s: 7 + k for k, s in enumerate(sorted(io.account.sizes))}
+        tiles = {str(s): 3 for s in (*io.groups, *io.streams)}
+        counted = count(made.diagram, sizes, tiles)
+        given = {**sizes, **tiles}
+        parts = [s.io.transfers for s in way.schedules if s is not None]
+        assert counted.load + counted.save == sum(
+            int(part.subs({s: given[s.name] for s in part.free_symbols})) for part in parts
+        )
+        if name == "attention":
+            arrays = [np.random.default_rng(0).normal(size=n) for n in ((5, 4), (6, 4), (6, 4))]
+            np.testing.assert_allclose(made.run(*arrays, tiles=tiles), choice.diagram(*arrays), rtol=1e-12)
+
+
 def test_what_is_derived_already_or_does_nothing_is_refused() -> None:
     with pytest.raises(cd.CatdiagError, match="before it is derived"):
         cd.library.get("dot").stream("x").diagram.fusions()
