@@ -29,20 +29,23 @@ Edge = tuple[int, int]
 class Chain:
     """The levels of memory, 0 the slow one: what passes through which, and how tiles and blocks are cut at each.
 
-    `operand`, `streamed` and `output` are the levels that hold such arrays, in order; `lengths` the tiles and blocks of
-    each level by their symbols, and `stages` the buffers of streamed blocks (both without level 0).
+    `operand`, `streamed` and `output` are the levels that hold such arrays, in order; `home` the level of the states of
+    loops, `work` that of everything else that is made; `lengths` the tiles and blocks of each level by their symbols,
+    and `stages` the buffers of streamed blocks (both without level 0).
     """
 
     names: tuple[str, ...]
     operand: tuple[int, ...]
     streamed: tuple[int, ...]
     output: tuple[int, ...]
+    home: int
+    work: int
     lengths: tuple[Mapping[str, int], ...]
     stages: tuple[int, ...]
 
     @property
     def last(self) -> int:
-        """The level that computes."""
+        """The fastest level."""
         return len(self.names) - 1
 
     def length(self, level: int, symbol: str, whole: int) -> int:
@@ -146,7 +149,7 @@ class Chip:
         for cell in cells:
             cell.readers = readers[cell]
             if outline.kept:
-                self.release(piece, cell)
+                self.release(cell)
         streamed = {cell for cell in along - elsewhere if not cell.loaded and not cell.spot}
         for cell in cells:
             if not cell.loaded:
@@ -158,9 +161,9 @@ class Chip:
 
         `crew` are the pieces at work, those of upper levels first.
         """
-        graph, last = outline.graph, self.chain.last
+        graph, work = outline.graph, self.chain.work
         streamed = {piece: self.roles(outline, piece, copied) for piece in crew}
-        lanes = [piece for piece in crew if piece.level == last]
+        lanes = [piece for piece in crew if piece.level == work]
         inside = {host: place for place in outline.places if (host := outline.host(place)) is not None}
         waiting = set(inside.values())
         for place in outline.places:
@@ -199,38 +202,62 @@ class Chip:
                         values = tuple(lane.wires[w].read() for w in source.inputs)
                         (value,) = self.runner.box(source.box, values, lane.sizes)
                         lane.wires[first] = Wire(Cell(spot=True), value)
-                    made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs])
+                    ends = [outline.kept and w in outline.leaving for w in outline.made(place)]
+                    made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs], ends)
             for piece in crew:
                 if piece in made:
                     for w, wire in zip(outline.made(place), made[piece], strict=True):
                         wire.cell.readers = outline.reads[w]
                         piece.wires[w] = wire
-                else:
-                    self.held_above(outline, piece, place)
+                elif not isinstance(box.op, Fold):
+                    self.held_beside(outline, piece, place)
                 touched = [piece.wires[w].cell for w in read if w in piece.wires]
                 for cell in touched:
                     cell.readers -= 1
                 touched += [piece.wires[w].cell for w in outline.made(place) if w in piece.wires]
                 for cell in dict.fromkeys(touched):
-                    self.release(piece, cell)
+                    self.release(cell)
         if copied:
             for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
-                for piece in crew:
-                    if w < len(graph.dom) and not piece.wires[w].cell.loaded:
-                        self.fetch(piece, w, outline.types[w])
-                        self.release(piece, piece.wires[w].cell)
+                passing = [p for p in crew if w < len(graph.dom) and not p.wires[w].cell.loaded]
+                for piece in passing:
+                    self.fetch(piece, w, outline.types[w])
+                for piece in passing:
+                    self.release(piece.wires[w].cell)
 
-    def held_above(self, outline: Outline, piece: Piece, place: int) -> None:
-        """What a box makes for slow memory stays at the levels that hold outputs until its last use."""
+    def held_beside(self, outline: Outline, piece: Piece, place: int) -> None:
+        """What a box makes for slow memory stays at the levels that hold outputs too, until its last use."""
         if outline.kept or piece.level not in self.chain.output:
             return
-        box = outline.graph.nodes[place].box
         for k, w in enumerate(outline.made(place)):
             if w in outline.leaving:
-                width = self.widths.made(box, k)
-                value = Named(0.0, ())
-                held = piece.memory.allocate(width * extent(outline.types[w], value, piece.sizes))
-                piece.wires[w] = Wire(Cell(held=held, readers=outline.reads[w]), value)
+                width = self.widths.made(outline.graph.nodes[place].box, k)
+                held = piece.memory.allocate(width * self.length(piece, outline.types[w]))
+                rooms = {piece.level: [(piece.memory, held)]}
+                piece.wires[w] = Wire(Cell(rooms=rooms, readers=outline.reads[w]), Named(0.0, ()))
+
+    def leaves_from(self, outline: Outline, w: int) -> int:
+        """The level where an array that leaves a kernel is: what is computed on the spot, an operand as it is, the state
+        of a loop, or what another box makes."""
+        base = outline.base[w]
+        if outline.spot[w]:
+            return self.chain.last
+        if base not in outline.maker:
+            return self.chain.operand[-1]
+        loop = isinstance(outline.graph.nodes[outline.maker[base]].box.op, Fold)
+        return self.chain.home if loop else self.chain.work
+
+    def length(self, piece: Piece, ty: ArrayType) -> int:
+        """How many values an array has at a piece."""
+        return extent(ty, Named(0.0, ()), piece.sizes)
+
+    def allot(self, lane: Piece, level: int, ty: ArrayType, value: Named, width: int) -> Cell:
+        """Room for an array of a lane, in the memories of a level."""
+        if level == lane.level:
+            amount = extent(ty, value, lane.sizes) * width
+            return Cell(rooms={level: [(lane.memory, lane.memory.allocate(amount))]}, width=width)
+        rooms = [(p.memory, p.memory.allocate(self.length(p, ty) * width)) for p in lane.at(level)]
+        return Cell(rooms={level: rooms}, width=width)
 
     def fetch(self, piece: Piece, w: int, ty: ArrayType) -> None:
         """Loads an operand's tile unless it is there, or the level is not on its path."""
@@ -246,7 +273,7 @@ class Chip:
             if source is not None and not (source.loaded and source.alive):
                 raise RuntimeError(f"{cell.name} is loaded from a level that does not hold it")
             amount = extent(ty, wire.value, piece.sizes)
-            cell.held = piece.memory.allocate(amount * cell.width)
+            cell.rooms[piece.level] = [(piece.memory, piece.memory.allocate(amount * cell.width))]
             self.arrive(piece, cell, wire.value, amount * cell.width, False, amount * cell.width)
 
     def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
@@ -260,34 +287,36 @@ class Chip:
             own = tuple((axis, ends) for axis, ends in piece.bounds.items() if axis in value.names)
             self.taken[top, own] = whole
 
-    def release(self, piece: Piece, cell: Cell) -> None:
+    def release(self, cell: Cell) -> None:
         """Frees an array that nobody will read."""
         if cell.readers == 0 and cell.alive and cell.loaded and not (cell.spot or cell.pinned):
-            piece.memory.free(cell.held)
-            cell.alive = False
+            cell.free()
 
-    def compute(self, box: Box, lane: Piece, args: Sequence[Wire]) -> list[Wire]:
-        """One box on arrays in memory: into fresh room, or over an input that it is the last to read."""
+    def compute(self, box: Box, lane: Piece, args: Sequence[Wire], ends: Sequence[bool]) -> list[Wire]:
+        """One box on arrays in memory: into fresh room, or over an input that it is the last to read.
+
+        `ends` tells which results end a turn as states.
+        """
         values = self.runner.box(box, tuple(a.read() for a in args), lane.sizes)
         plain = isinstance(box.op, Map) or (
             isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} == set(box.cod[0].names)
         )
         made: list[Wire] = []
         for k, (value, ty) in enumerate(zip(values, box.cod, strict=True)):
-            room = Cell(width=self.widths.made(box, k))
+            width, level = self.widths.made(box, k), self.chain.home if ends[k] else self.chain.work
             over = None
-            if plain:
-                for arg, arg_ty in zip(args, box.dom, strict=True):
-                    cell = arg.cell
-                    last = cell.readers == sum(a.cell is cell for a in args)
-                    free = last and cell.room and not (cell.spot or cell.pinned)
-                    if free and cell.width == room.width and set(arg_ty.names) == set(ty.names):
-                        over = cell
-                        break
+            for arg, arg_ty in zip(args, box.dom, strict=True) if plain else ():
+                cell = arg.cell
+                last = cell.readers == sum(a.cell is cell for a in args)
+                free = last and level in cell.rooms and not (cell.spot or cell.pinned)
+                if free and cell.width == width and set(arg_ty.names) == set(ty.names):
+                    over = cell
+                    break
             if over is None:
-                room.held = lane.memory.allocate(extent(ty, value, lane.sizes) * room.width)
+                room = self.allot(lane, level, ty, value, width)
             else:
-                room.held, over.alive = over.held, False
+                room = Cell(rooms={level: over.rooms.pop(level)}, width=width)
+                over.alive = bool(over.rooms)
             made.append(Wire(room, value))
         return made
 
@@ -324,7 +353,7 @@ class _Loop:
     ) -> None:
         self.chip, self.box, self.op, self.inputs, self.outline = chip, box, op, inputs, outline
         self.crew, self.streamed, self.chain = crew, streamed, chip.chain
-        self.lanes = [piece for piece in crew if piece.level == chip.chain.last]
+        self.lanes = [piece for piece in crew if piece.level == chip.chain.work]
         self.step = inline(op.step).graph
         self.states = len(box.cod)
         self.types = self.step.dom.arrays[self.states :]
@@ -368,7 +397,7 @@ class _Loop:
     def state(self, lane: Piece, k: int, ty: ArrayType, value: Named) -> Wire:
         """A state in room of its own."""
         width = self.chip.widths.state(self.op, k, ty)
-        return Wire(Cell(held=lane.memory.allocate(extent(ty, value, lane.sizes) * width), width=width), value)
+        return Wire(self.chip.allot(lane, self.chain.home, ty, value, width), value)
 
     def turns(self, level: int, start: int, stop: int) -> None:
         """The blocks of a level within one of the level above."""
@@ -383,7 +412,7 @@ class _Loop:
                     self.arrive(piece, begin, end, False)
             if level < self.chain.last:
                 self.turns(level + 1, begin, end)
-            else:
+            if level == self.chain.work:
                 self.turn(begin, end)
 
     def ends(self, level: int, start: int, stop: int, run: bool) -> Any:
@@ -431,7 +460,7 @@ class _Loop:
                 part = wire.value.cut(op.axis, begin, end)
                 wires[self.states + k] = Wire(Cell(spot=wire.cell.spot, pinned=True, width=wire.cell.width), part)
             local = local_sizes(lane.sizes, {op.axis: (op.block, end - begin)})
-            worker = replace(lane, wires=wires, sizes=local, children=[])
+            worker = replace(lane, wires=wires, sizes=local)
             spot = {w: wire.cell.spot for w, wire in wires.items()}
             outline = Outline(self.step, range(len(self.step.nodes)), spot, self.states, True)
             self.chip.boxes(outline, [worker], False)
@@ -447,7 +476,7 @@ class _Loop:
                 found.append(self.state(lane, k, ty, value))
             else:
                 taken.add(wire.cell)
-                lane.memory.free(wire.cell.held)
+                wire.cell.free()
                 found.append(self.state(lane, k, ty, value))
         return found
 

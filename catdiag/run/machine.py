@@ -72,7 +72,7 @@ def count(
     tile that is none of the diagram's, CatdiagError for unknown dtypes, and ArithmeticError where the result in blocks
     differs from a direct run's, which no rule of this library does.
     """
-    chain = Chain(("slow", "fast"), (1,), (1,), (), (tile_lengths(diagram, tiles or {}),), (stages,))
+    chain = Chain(("slow", "fast"), (1,), (1,), (), 1, 1, (tile_lengths(diagram, tiles or {}),), (stages,))
     chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
     loads, saves = chip.loads[0, 1], chip.saves[0, 1]
     return Counts(sum(loads.values()), sum(saves.values()), chip.peaks[1], dict(loads), dict(saves), outputs)
@@ -199,7 +199,7 @@ class Machine:
         chip.boxes(outline, list(root.all()), False)
         chip.finish(root)
         chip.ended(root)
-        (lane,) = root.at(chip.chain.last)
+        (lane,) = root.at(chip.chain.work)
         moved: dict[Cell, Cell] = {}
         for place in places:
             for w in outline.made(place):
@@ -207,7 +207,7 @@ class Machine:
                 if w in outline.leaving and not cell.spot and outline.base[w] == w:
                     moved[cell] = slow(names[w], self.kept[w])
                     amount = extent(outline.types[w], lane.wires[w].value, sizes)
-                    chip.save(names[w], amount * self.kept[w], chip.chain.last)
+                    chip.save(names[w], amount * self.kept[w], chip.leaves_from(outline, w))
         for w, wire in lane.wires.items():
             if w not in wires:
                 wires[w] = Wire(moved.get(wire.cell) or whole_of(wire.cell), wire.value)
@@ -238,7 +238,7 @@ class Machine:
         graph = body.graph
         outline = Outline(graph, range(len(graph.nodes)), {w: wire.cell.spot for w, wire in wires.items()}, 0, False)
         outputs: list[Named] = []
-        levels = [chip.chain.last] * len(body.cod)
+        levels = [chip.leaves_from(outline, w) for w in graph.outputs]
         written = [0] * len(body.cod)
         for tile in chip.tiled(1, bounds, op.tiles):
             root = chip.part(first, tile, op.tiles)
@@ -246,10 +246,11 @@ class Machine:
             chip.finish(root)
             chip.ended(root)
             for k, (w, ty) in enumerate(zip(graph.outputs, body.cod, strict=True)):
-                if outline.base[w] < len(graph.dom) and not outline.spot[w]:
-                    levels[k] = chip.chain.operand[-1]
-                written[k] += sum(int(np.size(conform(p.wires[w].value, ty, p.sizes))) for p in root.at(levels[k]))
-                for lane in root.at(chip.chain.last):
+                for piece in root.at(levels[k]):
+                    there = levels[k] == chip.chain.work or (outline.base[w] < len(graph.dom) and not outline.spot[w])
+                    shown = piece.wires[w].value if there else Named(0.0, ())
+                    written[k] += extent(ty, shown, piece.sizes)
+                for lane in root.at(chip.chain.work):
                     value = lane.wires[w].value
                     order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
                     data = conform(value, ty, lane.sizes)

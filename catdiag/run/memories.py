@@ -28,9 +28,9 @@ class Memory:
 
 @dataclass(eq=False)
 class Cell:
-    """Where an array is: in slow memory under the name `name`, `loaded` into a memory, or nowhere (`spot`).
+    """Where an array is: in slow memory under the name `name`, `loaded` into memories, or nowhere (`spot`).
 
-    `width` is how much room a value takes. `above` is the cell of the array in the piece that this one is cut from;
+    `rooms` says how much it takes of which memories, by level; `width` is how much room a value takes. `above` is the cell of the array in the piece that this one is cut from;
     without `room`, the level of the cell is not on the array's path, and it is read where that of `above` is. `block`
     is what of a streamed axis is in the ring of buffers.
     """
@@ -38,7 +38,7 @@ class Cell:
     name: str = ""
     loaded: bool = True
     spot: bool = False
-    held: int = 0
+    rooms: dict[int, list[tuple[Memory, int]]] = field(default_factory=dict)
     readers: int = 0
     pinned: bool = False
     alive: bool = True
@@ -46,6 +46,14 @@ class Cell:
     room: bool = True
     above: Cell | None = None
     block: tuple[int, int] | None = None
+
+    def free(self) -> None:
+        """Gives all its room back."""
+        for rooms in self.rooms.values():
+            for memory, amount in rooms:
+                memory.free(amount)
+        self.rooms = {}
+        self.alive = False
 
     def source(self) -> Cell | None:
         """The cell of the next level above that has room for the array; None: it comes from slow memory."""

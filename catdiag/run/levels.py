@@ -1,0 +1,159 @@
+"""The machine that counts, with several memories on chip, under the rules said in `catdiag.cost.levels`.
+
+>>> import catdiag as cd
+>>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q").diagram
+>>> counts = count_levels(
+...     total, {"q": 5, "x": 6}, ("HBM", "SMEM", "registers"), {"SMEM": {"g_q": 4, "s_x": 3}, "registers": {"g_q": 2}}
+... )
+>>> counts.load["HBM", "SMEM"], counts.save["SMEM", "registers"], dict(counts.peak)
+(30, 5, {'SMEM': 12, 'registers': 8})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Protocol
+
+from catdiag.diagram import Diagram
+from catdiag.errors import CatdiagError
+from catdiag.run.chip import Chain
+from catdiag.run.machine import Dtype, ran
+from catdiag.run.numpy import Functions
+from catdiag.run.sizes import tile_lengths
+from catdiag.run.widths import Widths
+
+Ends = tuple[str, str]
+Names = str | Sequence[str]
+_ROLES = ("operand", "streamed", "state", "temporary", "output")
+
+
+class Named(Protocol):
+    """A level of memory, of which its name counts."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+
+class Several(Protocol):
+    """A hierarchy, of which the names of its levels count."""
+
+    @property
+    def levels(self) -> Sequence[Named]:
+        """The levels, slowest first."""
+
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """What crossed each edge in the whole run, by array too, and the most that a piece of each level ever held.
+
+    Edges are by the names of upper and lower level; `children` is how many pieces of a level there were at most in one
+    of the level above. In values, or in bytes where a dtype was given.
+    """
+
+    loads: Mapping[Ends, Mapping[str, int]]
+    saves: Mapping[Ends, Mapping[str, int]]
+    peak: Mapping[str, int]
+    children: Mapping[str, int]
+    outputs: tuple[Any, ...] = field(repr=False)
+
+    @property
+    def load(self) -> dict[Ends, int]:
+        """What each edge carried down."""
+        return {ends: sum(by_array.values()) for ends, by_array in self.loads.items()}
+
+    @property
+    def save(self) -> dict[Ends, int]:
+        """What each edge carried up."""
+        return {ends: sum(by_array.values()) for ends, by_array in self.saves.items()}
+
+
+def count_levels(
+    diagram: Diagram,
+    sizes: Mapping[str, int],
+    levels: Sequence[str] | Several,
+    tiles: Mapping[str, Mapping[str, int]] | None = None,
+    *,
+    placement: Mapping[str, Names] | None = None,
+    stages: int | Mapping[str, int] = 1,
+    dtype: Dtype = None,
+    fused: bool = True,
+    arrays: Sequence[Any] | None = None,
+    functions: Functions | None = None,
+) -> LevelCounts:
+    """Runs a diagram through a chain of memories, counting values, or bytes with `dtype`.
+
+    `levels` are names, slowest first, or a hierarchy; `tiles` gives, by level, the lengths of tiles and blocks by the
+    symbols of the diagram (`{"SMEM": {"g_q": 64, "s_x": 32}, "registers": {"g_q": 16}}`; what is left out is as long
+    as at the level above). `placement` and `stages` are those of `catdiag.cost.levels.levels_io`, the rest is as
+    `catdiag.run.machine.count` has it. Raises as that does, and CatdiagError for levels and roles that are not known.
+    """
+    names = _names(levels)
+    fast = names[1:]
+    lengths = dict.fromkeys(fast, dict[str, int]())
+    for name, own in (tiles or {}).items():
+        if name not in fast:
+            raise CatdiagError(f"tiles names level {name!r}: expected some of {', '.join(fast)}")
+        lengths[name] = tile_lengths(diagram, own)
+    place = _Placement(fast, placement or {})
+    streamed = place.path("streamed", fast)
+    buffers = {fast[streamed[0] - 1]: stages} if isinstance(stages, int) else dict(stages)
+    for name, number in buffers.items():
+        if name not in fast or isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise CatdiagError(f"stages is {stages!r}: expected numbers of buffers, 1 or more, of {', '.join(fast)}")
+    chain = Chain(
+        names,
+        place.path("operand", fast),
+        streamed,
+        place.path("output", ()),
+        place.level("state"),
+        place.level("temporary"),
+        tuple(lengths[name] for name in fast),
+        tuple(buffers.get(name, 1) for name in fast),
+    )
+    chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
+    edges = dict.fromkeys([*pairwise(range(len(names))), *sorted({*chip.loads, *chip.saves})])
+    return LevelCounts(
+        {(names[j], names[k]): dict(chip.loads[j, k]) for j, k in edges},
+        {(names[j], names[k]): dict(chip.saves[j, k]) for j, k in edges},
+        dict(zip(fast, chip.peaks[1:], strict=True)),
+        dict(zip(fast, chip.children[1:], strict=True)),
+        outputs,
+    )
+
+
+def _names(levels: Sequence[str] | Several) -> tuple[str, ...]:
+    names = levels if isinstance(levels, Sequence) else [level.name for level in levels.levels]
+    if isinstance(levels, str) or len(names) < 2 or len(set(names)) < len(names):
+        raise CatdiagError(f"levels is {levels!r}: expected two names or more, slowest first, each once")
+    return tuple(names)
+
+
+class _Placement:
+    """Which levels, by number, hold arrays of a role."""
+
+    def __init__(self, fast: Sequence[str], given: Mapping[str, Names]) -> None:
+        self.fast, self.given = list(fast), given
+        for role in given:
+            if role not in _ROLES:
+                raise CatdiagError(f"placement names a role {role!r}: expected some of {', '.join(_ROLES)}")
+
+    def path(self, role: str, default: Sequence[str]) -> tuple[int, ...]:
+        """The levels of an array's path."""
+        given = self.given.get(role, default)
+        names = (given,) if isinstance(given, str) else tuple(given)
+        found = [self.fast.index(name) + 1 for name in names if name in self.fast]
+        if len(found) < len(names) or found != sorted(set(found)) or (default and not found):
+            raise CatdiagError(
+                f"placement of {role} is {given!r}: expected some of {', '.join(self.fast)}, in this order"
+            )
+        return tuple(found)
+
+    def level(self, role: str) -> int:
+        """The one level of a role, by default the fastest."""
+        found = self.path(role, self.fast[-1:])
+        if len(found) != 1:
+            raise CatdiagError(f"placement of {role} is {self.given[role]!r}: expected one level")
+        return found[0]
