@@ -237,8 +237,8 @@ class Chip:
                 piece.wires[w] = Wire(Cell(rooms=rooms, readers=outline.reads[w]), Named(0.0, ()))
 
     def leaves_from(self, outline: Outline, w: int) -> int:
-        """The level where an array that leaves a kernel is: what is computed on the spot, an operand as it is, the state
-        of a loop, or what another box makes."""
+        """The level where an array that leaves a kernel is: of what is computed on the spot, an operand as it is, the
+        state of a loop, or what another box makes."""
         base = outline.base[w]
         if outline.spot[w]:
             return self.chain.last

@@ -92,7 +92,7 @@ def count_levels(
     """
     names = _names(levels)
     fast = names[1:]
-    lengths = dict.fromkeys(fast, dict[str, int]())
+    lengths = {name: dict[str, int]() for name in fast}
     for name, own in (tiles or {}).items():
         if name not in fast:
             raise CatdiagError(f"tiles names level {name!r}: expected some of {', '.join(fast)}")

@@ -30,9 +30,9 @@ class Memory:
 class Cell:
     """Where an array is: in slow memory under the name `name`, `loaded` into memories, or nowhere (`spot`).
 
-    `rooms` says how much it takes of which memories, by level; `width` is how much room a value takes. `above` is the cell of the array in the piece that this one is cut from;
-    without `room`, the level of the cell is not on the array's path, and it is read where that of `above` is. `block`
-    is what of a streamed axis is in the ring of buffers.
+    `rooms` says how much it takes of which memories, by level; `width` is how much room a value takes. `above` is the
+    cell of the array in the piece that this one is cut from; without `room`, the level of the cell is not on the
+    array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers.
     """
 
     name: str = ""

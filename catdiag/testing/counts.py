@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +14,21 @@ from catdiag.types import size_symbols, size_value
 if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
-
 _ATTEMPTS = 20
 """Sizes drawn for a trial until they fit."""
+
+Found = dict[str, int]
 
 
 def assert_counts_match(
     form: Diagram | Derivation,
     trials: int = 10,
     *,
+    levels: Sequence[str] | None = None,
+    placement: Mapping[str, str | Sequence[str]] | None = None,
     sizes: Mapping[str, int] | None = None,
     tiles: Mapping[str, int] | None = None,
-    stages: int | None = None,
+    stages: int | Mapping[str, int] | None = None,
     dtype: str | Mapping[str, str] | None = None,
     fused: bool = True,
     longest: int = 7,
@@ -33,19 +37,18 @@ def assert_counts_match(
 ) -> None:
     """Compares the formulas of `io` with what `catdiag.run.machine.count` counts, at random sizes, tiles and stages.
 
-    Loads and saves of each array, and the most memory held, in values, or in bytes with `dtype`. `sizes` and `tiles`
-    fix some of them; others are drawn, sizes up to `longest`, tiles and blocks up to their axes, remainders included,
-    and of a loop in parts a number that divides its axis. The same `seed` draws the same. `functions` are those of
-    `cd.apply`. Raises AssertionError, naming the array and the sizes at which the two differ; CatdiagError where `io`
-    does, SizeError for sizes that no array can have.
+    Loads and saves of each array, and the most memory held, in values, or in bytes with `dtype`; with `levels` across
+    each edge of a chain of memories and at each level, where `catdiag.run.levels.count_levels` counts. `sizes` and
+    `tiles` (of the first level) fix some; others are drawn, sizes up to `longest`, tiles and blocks up to what they
+    cut, remainders included, and of a loop in parts a number that divides its axis. The same `seed` draws the same.
+    `functions` are those of `cd.apply`. Raises AssertionError, naming the array and the sizes at which the two differ;
+    CatdiagError where `io` does, SizeError for sizes that no array can have.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
     >>> cd.testing.assert_counts_match(total, dtype="bf16")
+    >>> cd.testing.assert_counts_match(total, levels=("HBM", "SMEM", "registers"), placement={"operand": "SMEM"})
     """
-    from catdiag.cost.io import io
-    from catdiag.run.machine import count
-
     diagram: Diagram = form if isinstance(form, Diagram) else form.diagram
     random = Random(seed)
     refused: SizeError | None = None
@@ -54,32 +57,149 @@ def assert_counts_match(
         if done == trials:
             return
         buffers = random.randint(1, 3) if stages is None else stages
-        formula = io(diagram, dtype=dtype, stages=buffers, fused=fused)
-        known = {name: random.randint(1, longest) for name in formula.account.sizes} | dict(sizes or {})
-        lengths = drawn_tiles(diagram, known, random) | dict(tiles or {})
+        draw = _Draw(diagram, random, longest, sizes or {}, tiles or {})
+        options: dict[str, Any] = {"dtype": dtype, "stages": buffers, "fused": fused}
         try:
-            counts = count(diagram, known, lengths, buffers, dtype=dtype, fused=fused, functions=functions)
+            if levels is None:
+                said, found = _two_levels(diagram, draw, functions, options)
+            else:
+                options["placement"] = placement or {}
+                said, found = _several_levels(diagram, levels, draw, functions, options)
         except SizeError as error:  # an index that is read need not be in range at all sizes
             refused = error
             continue
         done += 1
-        where = f"at {named({**known, **lengths})}, stages={buffers}, dtype={dtype!r}"
-
-        def at(expr: Any, values: Mapping[str, int] = {**known, **lengths}) -> int:
-            return int(expr.subs({s: values[str(s)] for s in expr.free_symbols}))
-
-        said: dict[str, int] = {}
-        for t in formula.traffic:
-            said[f"{t.direction} of {t.array}"] = said.get(f"{t.direction} of {t.array}", 0) + at(t.exact)
-        found = {f"load of {name}": amount for name, amount in counts.loads.items()}
-        found |= {f"save of {name}": amount for name, amount in counts.saves.items()}
-        said |= {"loads": at(formula.load), "saves": at(formula.save), "memory": at(formula.memory)}
-        found |= {"loads": counts.load, "saves": counts.save, "memory": counts.peak}
         for what in (*said, *(what for what in found if what not in said)):
             if said.get(what, 0) != found.get(what, 0):
-                raise AssertionError(f"{what}: {said.get(what, 0)} by formula, {found.get(what, 0)} counted, {where}")
+                raise AssertionError(
+                    f"{what}: {said.get(what, 0)} by formula, {found.get(what, 0)} counted, at {named(draw.values)}, "
+                    f"stages={buffers!r}, dtype={dtype!r}" + (f", placement={placement!r}" if placement else "")
+                )
     if refused is not None and not done:
         raise refused
+
+
+def _two_levels(
+    diagram: Diagram, draw: _Draw, functions: Mapping[str, Any] | None, options: dict[str, Any]
+) -> tuple[Found, Found]:
+    from catdiag.cost.io import io
+    from catdiag.run.machine import count
+
+    formula = io(diagram, **options)
+    known = draw.sizes(formula.account.sizes)
+    lengths = draw.lengths(known)
+    counts = count(diagram, known, lengths, options.pop("stages"), functions=functions, **options)
+    draw.values = {**known, **lengths}
+    at = evaluator(draw.values)
+    said: Found = {}
+    for t in formula.traffic:
+        said[f"{t.direction} of {t.array}"] = said.get(f"{t.direction} of {t.array}", 0) + at(t.exact)
+    found = {f"load of {name}": amount for name, amount in counts.loads.items()}
+    found |= {f"save of {name}": amount for name, amount in counts.saves.items()}
+    said |= {"loads": at(formula.load), "saves": at(formula.save), "memory": at(formula.memory)}
+    return said, found | {"loads": counts.load, "saves": counts.save, "memory": counts.peak}
+
+
+def _several_levels(
+    diagram: Diagram,
+    levels: Sequence[str],
+    draw: _Draw,
+    functions: Mapping[str, Any] | None,
+    options: dict[str, Any],
+) -> tuple[Found, Found]:
+    from catdiag.cost.levels import levels_io
+    from catdiag.run.levels import count_levels
+
+    formula = levels_io(diagram, levels, **options)
+    known = draw.sizes(formula.account.sizes)
+    lengths: dict[str, dict[str, int]] = {}
+    draw.values = dict(known)
+    for above, name in pairwise(levels):
+        lengths[name] = draw.within(lengths[above]) if above in lengths else draw.lengths(known)
+        draw.values |= {str(s): lengths[name][base] for base, s in formula.tiles[name].items() if base in lengths[name]}
+    # How many parts a loop is in, which is no tile.
+    draw.values |= {symbol: n for symbol, n in lengths[levels[1]].items() if symbol not in draw.values}
+    counts = count_levels(diagram, known, levels, lengths, functions=functions, **options)
+    at = evaluator(draw.values)
+    said: Found = {}
+    for edge in formula.edges.values():
+        for t in edge.traffic:
+            what = f"{t.direction} of {t.array} between {edge.upper} and {edge.lower}"
+            said[what] = said.get(what, 0) + at(t.exact)
+    found = {
+        f"{direction} of {array} between {upper} and {lower}": amount
+        for direction, edges in (("load", counts.loads), ("save", counts.saves))
+        for (upper, lower), by_array in edges.items()
+        for array, amount in by_array.items()
+    }
+    said |= {f"memory of {name}": at(expr) for name, expr in formula.memory.items()}
+    return said, found | {f"memory of {name}": amount for name, amount in counts.peak.items()}
+
+
+class _Draw:
+    """Random sizes and lengths; some are given."""
+
+    def __init__(
+        self, diagram: Diagram, random: Random, longest: int, sizes: Mapping[str, int], tiles: Mapping[str, int]
+    ) -> None:
+        self.diagram, self.random, self.longest, self.given, self.tiles = diagram, random, longest, sizes, tiles
+        self.values: dict[str, int] = {}
+
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
+        """Of the axes."""
+        return {name: self.random.randint(1, self.longest) for name in names} | dict(self.given)
+
+    def lengths(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Of tiles and blocks, and of parts their number."""
+        return drawn_tiles(self.diagram, sizes, self.random) | dict(self.tiles)
+
+    def within(self, lengths: Mapping[str, int]) -> dict[str, int]:
+        """Of tiles and blocks that cut others; the number of parts is not one of them."""
+        parts = parts_of(self.diagram).values()
+        return {symbol: self.random.randint(1, n) for symbol, n in lengths.items() if symbol not in parts}
+
+
+def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
+    """What formulas are at these values, in whole numbers: sympy's own substitution is slow on nested roundings.
+
+    >>> from catdiag.cost.amounts import symbol
+    >>> evaluator({"q": 7, "g_q": 2})(symbol("q") * 3 + symbol("g_q"))
+    23
+    """
+    from fractions import Fraction
+
+    import sympy
+
+    functions = {"floor": lambda v: v // 1, "ceiling": lambda v: -(-v // 1), "Max": max, "Min": min}
+
+    def at(formula: Any) -> int:
+        names = sorted(formula.free_symbols, key=str)
+        given = [Fraction(values[str(name)]) for name in names]
+        found = Fraction(sympy.lambdify(names, formula, modules=[functions])(*given))
+        if found.denominator != 1:
+            raise AssertionError(f"{formula} is {found} at {named(values)}: expected a whole number")
+        return found.numerator
+
+    return at
+
+
+def parts_of(diagram: Diagram) -> dict[str, str]:
+    """The blocks of loops in parts, each with the symbol for how many parts there are.
+
+    >>> import catdiag as cd
+    >>> parts_of(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")).stream("x").split("x").diagram)
+    {'s_x': 'p_x'}
+    """
+    from catdiag.boxes import Fold, bodies
+
+    found: dict[str, str] = {}
+    todo = [diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            if isinstance(box.op, Fold) and box.op.parts is not None:
+                found[box.op.block] = box.op.parts
+            todo.extend(bodies(box.op))
+    return found
 
 
 def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> dict[str, int]:
@@ -89,26 +209,18 @@ def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> d
     >>> drawn_tiles(cd.id(cd.Ty()), {}, Random(0))
     {}
     """
-    from catdiag.boxes import Fold, bodies
     from catdiag.run.sizes import tile_bounds
 
-    parts: dict[str, str] = {}
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, Fold) and box.op.parts is not None:
-                parts[box.op.block] = box.op.parts
-            todo.extend(bodies(box.op))
+    parts, bounds = parts_of(diagram), tile_bounds(diagram)
     found: dict[str, int] = {}
-    for symbol, size in sorted(tile_bounds(diagram).items()):
+    for symbol, size in sorted(bounds.items()):
         whole = size_value(size, dict(sizes)) if size_symbols(size) <= set(sizes) else 1
         if symbol in parts.values():
             found[symbol] = random.choice([k for k in range(1, whole + 1) if whole % k == 0])
         else:
             found[symbol] = random.randint(1, whole)
     for block, number in parts.items():
-        whole = size_value(tile_bounds(diagram)[block], dict(sizes))
-        found[block] = min(found[block], whole // found[number])
+        found[block] = min(found[block], size_value(bounds[block], dict(sizes)) // found[number])
     return found
 
 

@@ -45,13 +45,13 @@ def agree(data: st.DataObject, form: cd.Diagram, trials: int = 1) -> None:
     cd.testing.assert_counts_match(form, trials, dtype=dtype, fused=fused, seed=chosen)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_sums_of_products(data: st.DataObject) -> None:
     agree(data, data.draw(cd.testing.blocked(data.draw(cd.testing.einsums()))))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_cascades(data: st.DataObject) -> None:
     agree(data, data.draw(cd.testing.blocked(data.draw(cd.testing.cascades()))))

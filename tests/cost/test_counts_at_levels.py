@@ -1,0 +1,157 @@
+"""Formulas of chains of memories against the machine with several memories: random programs and the library's, tiles
+within tiles, arrays that pass levels by."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+import catdiag as cd
+from catdiag.cost.levels import levels_io
+from catdiag.errors import CatdiagError
+from catdiag.partial import is_split
+from catdiag.rewrite import group, stream
+from catdiag.rewrite.derivation import Derivation
+from catdiag.run.levels import count_levels
+from catdiag.run.machine import count
+from catdiag.run.memories import Cell, Wire
+from catdiag.run.named import Named
+
+PROOFS = Path(__file__).resolve().parents[2] / "proofs"
+CHAINS = (("HBM", "SMEM", "registers"), ("HBM", "L2", "SMEM", "registers"), ("HBM", "SMEM"))
+REFUSED = re.compile(
+    "split loop|reads no array along it that is loaded|of which a loop runs in parts|lacks axis|cut below"
+)
+
+
+def rows() -> cd.Diagram:
+    def attend(Q: Any, K: Any, V: Any) -> Any:
+        return cd.einsum("q x, x d -> q d", cd.softmax(cd.einsum("q d, x d -> q x", Q, K), "x"), V)
+
+    return group.find(stream.find(cd.algorithm("q d, x d, x d -> q d")(attend), "x").diagram, ["q"])
+
+
+def some(data: st.DataObject, levels: tuple[str, ...]) -> tuple[str, ...]:
+    found = data.draw(st.sets(st.sampled_from(levels), min_size=1))
+    return tuple(level for level in levels if level in found)
+
+
+def placement(data: st.DataObject, chain: tuple[str, ...]) -> dict[str, Any]:
+    fast = chain[1:]
+    found: dict[str, Any] = {role: some(data, fast) for role in ("operand", "streamed") if data.draw(st.booleans())}
+    if data.draw(st.integers(0, 3)) == 0:
+        found["output"] = some(data, fast)
+    if data.draw(st.integers(0, 2)) == 0:
+        found["temporary"] = data.draw(st.sampled_from(fast))
+    return found
+
+
+def agree(data: st.DataObject, form: cd.Diagram, trials: int = 1) -> None:
+    """Formula is count at each level, at a drawn chain, placement, stages and dtype."""
+    chain = data.draw(st.sampled_from(CHAINS))
+    where = placement(data, chain)
+    stages = {name: data.draw(st.integers(1, 3)) for name in where.get("streamed", chain[1:])}
+    dtype, fused = data.draw(st.sampled_from([None, "bf16", "fp64"])), data.draw(st.booleans())
+    try:
+        levels_io(form, chain, placement=where, stages=stages, dtype=dtype, fused=fused)
+    except CatdiagError as error:
+        if is_split(form) and REFUSED.search(str(error)):
+            return
+        raise
+    cd.testing.assert_counts_match(
+        form, trials, levels=chain, placement=where, stages=stages, dtype=dtype, fused=fused, longest=9,
+        seed=data.draw(st.integers(0, 2**20)),
+    )  # fmt: skip
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.data())
+def test_random_programs(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["einsums", "cascades"]))
+    agree(data, data.draw(cd.testing.blocked(data.draw(getattr(cd.testing, kind)()))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["einsums", "cascades", "diagrams"])
+@pytest.mark.parametrize("number", range(2))
+def test_many(kind: str, number: int) -> None:
+    program: Any = getattr(cd.testing, kind)()
+
+    @seed(number)
+    @settings(max_examples=600, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def law(data: st.DataObject) -> None:
+        agree(data, data.draw(cd.testing.blocked(data.draw(program))), 2)
+
+    law()
+
+
+DERIVED = sorted(path for path in PROOFS.glob("*.py") if re.search(r"\.(stream|group)\(", path.read_text()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", DERIVED, ids=lambda path: path.stem)
+def test_every_operator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Derivation, "_prove", lambda *args, **options: None)
+    right = runpy.run_path(str(path)).get("right")
+    form = right.diagram if isinstance(right, Derivation) else right
+    if not isinstance(form, cd.Diagram) or ".skip(" in path.read_text():
+        pytest.skip("no derivation, or one whose loop leaves out blocks")
+    for chain in CHAINS:
+        cd.testing.assert_counts_match(form, 3, levels=chain, dtype="bf16", longest=9)
+    read_there = {"operand": "SMEM", "streamed": "SMEM"}
+    cd.testing.assert_counts_match(form, 5, levels=CHAINS[0], placement=read_there, longest=9)
+
+
+def test_tiles_within_tiles_by_hand() -> None:
+    tiles = {"SMEM": {"g_q": 4, "s_x": 5}, "registers": {"g_q": 3, "s_x": 2}}
+    counts = count_levels(rows(), {"q": 6, "x": 7, "d": 2}, CHAINS[0], tiles, stages={"SMEM": 2, "registers": 1})
+    # Groups of 4 and 2 rows, in pieces of 3, 1 and 2: keys and values cross for each.
+    assert counts.loads["HBM", "SMEM"] == {"Q": 12, "K": 28, "V": 28}
+    assert counts.loads["SMEM", "registers"] == {"Q": 12, "K": 42, "V": 42}
+    assert counts.save == {("HBM", "SMEM"): 12, ("SMEM", "registers"): 12}
+    # 4 rows of Q and two buffers of 5 keys and values; 3 rows of Q, sums and scores, 2 keys and values.
+    assert counts.peak == {"SMEM": 8 + 2 * 2 * 10, "registers": 6 + 6 + 6 + 9 + 8} and counts.children["registers"] == 2
+
+
+def test_one_level_on_chip_is_count() -> None:
+    sizes, tiles = {"q": 5, "x": 7, "d": 2}, {"g_q": 2, "s_x": 3}
+    one, several = (
+        count(rows(), sizes, tiles, dtype="bf16"),
+        count_levels(rows(), sizes, ("HBM", "SMEM"), {"SMEM": tiles}, dtype="bf16"),
+    )
+    assert several.loads["HBM", "SMEM"] == one.loads and several.saves["HBM", "SMEM"] == one.saves
+    assert several.peak["SMEM"] == one.peak
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"levels": ("HBM",)}, "two names or more"),
+        ({"levels": "HBM"}, "two names or more"),
+        ({"tiles": {"L2": {}}}, "tiles names level 'L2'"),
+        ({"tiles": {"SMEM": {"g_x": 2}}}, "no tile is called 'g_x'"),
+        ({"placement": {"states": "SMEM"}}, "names a role 'states'"),
+        ({"placement": {"operand": ("registers", "SMEM")}}, "in this order"),
+        ({"placement": {"state": ("SMEM", "registers")}}, "expected one level"),
+        ({"stages": {"L2": 2}}, "expected numbers of buffers"),
+        ({"stages": 0}, "expected numbers of buffers"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(CatdiagError, match=words):
+        count_levels(rows(), {"q": 2, "x": 2, "d": 2}, **{"levels": CHAINS[0], **options})
+
+
+def test_the_machine_refuses_to_load_from_a_level_that_freed_the_array() -> None:
+    above = Cell("K", loaded=True, alive=False)
+    below = Cell("K", loaded=False, above=above)
+    assert below.source() is above
+    with pytest.raises(RuntimeError, match="freed"):
+        Wire(above, Named(0.0, ())).read()
