@@ -470,8 +470,8 @@ class _Loop:
         """The new states, each in room of its own."""
         taken: set[Cell] = set()
         found: list[Wire] = []
-        for k, (wire, ty) in enumerate(zip(ends, self.box.cod, strict=True)):
-            value = wire.read()
+        values = [wire.read() for wire in ends]
+        for k, (wire, value, ty) in enumerate(zip(ends, values, self.box.cod, strict=True)):
             if wire.cell.spot or wire.cell.pinned or wire.cell in taken:
                 found.append(self.state(lane, k, ty, value))
             else:
