@@ -174,8 +174,9 @@ class Fusions:
         return self.kernel(0, len(self.row.stages)).schedules[0].estimate.capacity
 
     def derive(self, way: Way) -> Derivation:
-        """A way as a derivation of the whole diagram: each kernel by its schedule at leading order, and what passes from
-        one to another saved whole. Tiles and blocks of one axis have one size in all kernels.
+        """A way as a derivation of the whole diagram, each kernel by its schedule at leading order.
+
+        What passes from one to another is saved whole. Tiles and blocks of one axis have one size in all kernels.
 
         Raises NotFusable where a kernel has no such schedule, or the whole was not proved.
         """
