@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost import hardware as chips
 from catdiag.cost.amounts import Amount
 from catdiag.cost.hardware import Hardware
-from catdiag.cost.kernels import Account, width
+from catdiag.cost.kernels import Account, widest
 from catdiag.cost.live import LEVEL, REGISTERS, Moment
 from catdiag.cost.places import MATRIX, check_stages
 from catdiag.cost.plan import kernels_on
@@ -131,7 +131,7 @@ def fits(
     diagram: Diagram | Any,
     hardware: Hardware | str,
     ranges: Mapping[str, Range],
-    dtype: str = "bf16",
+    dtype: str | Mapping[str, str] = "bf16",
     stages: int = 2,
     *,
     threads: int | None = None,
@@ -173,7 +173,7 @@ def possible(
     diagram: Diagram | Any,
     hardware: Hardware | str,
     at_least: Mapping[str, int],
-    dtype: str = "bf16",
+    dtype: str | Mapping[str, str] = "bf16",
     stages: int = 2,
     *,
     threads: int | None = None,
@@ -226,10 +226,10 @@ _NAMES = {LEVEL: "SMEM", REGISTERS: "registers", MATRIX: "TMEM"}
 
 
 def _held(
-    diagram: Diagram | Any, chip: Hardware, dtype: str, stages: int, passed: str, ahead: bool
+    diagram: Diagram | Any, chip: Hardware, dtype: str | Mapping[str, str], stages: int, passed: str, ahead: bool
 ) -> dict[str, list[Moment]]:
     """The moments of all kernels by place."""
-    width(dtype)
+    widest(dtype)
     check_stages(stages)
     if passed not in ("registers", "SMEM"):
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")

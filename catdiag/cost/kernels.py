@@ -63,6 +63,21 @@ def width(dtype: str) -> int:
     return BYTES[dtype]
 
 
+def widest(dtype: str | Mapping[str, str]) -> str:
+    """The type in which matrix units work: the one given, or the widest of those given by array (the first of equal
+    ones). Raises CatdiagError for unknown types, and where none is given.
+
+    >>> widest({"Q": "fp8", "V": "bf16", "out": "fp16"})
+    'bf16'
+    """
+    if isinstance(dtype, str):
+        width(dtype)
+        return dtype
+    if not isinstance(dtype, Mapping) or not dtype:
+        raise CatdiagError(f"dtype is {dtype!r}: expected a type such as 'bf16', or types by array")
+    return max(dtype.values(), key=width)
+
+
 def output_names(diagram: Diagram) -> tuple[str, ...]:
     """`out`, or `out0`, `out1`, … where there are several."""
     return ("out",) if len(diagram.cod) == 1 else tuple(f"out{k}" for k in range(len(diagram.cod)))

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.cost import hardware as chips
 from catdiag.cost.hardware import Hardware
-from catdiag.cost.kernels import Account, measure, width
+from catdiag.cost.kernels import Account, measure, widest, width
 from catdiag.cost.live import LEVEL, REGISTERS, Kernel, Moment
 from catdiag.cost.pieces import read_by_products
 from catdiag.cost.places import check_stages, two
@@ -50,7 +50,7 @@ def fit(
     diagram: Diagram | Any,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
-    dtype: str = "bf16",
+    dtype: str | Mapping[str, str] = "bf16",
     stages: int | None = None,
     *,
     tiles: Mapping[str, int] | None = None,
@@ -67,7 +67,8 @@ def fit(
     """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
 
     `diagram` is a diagram or a derivation of one kernel, `hardware` a chip, its name, or a TOML file, `sizes` gives
-    every axis, `dtype` is the inputs' and outputs'. `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`),
+    every axis, `dtype` is the inputs' and outputs', or theirs by name, as `io` has it (matrix units then work in the
+    widest). `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`),
     `multiples` says of what they must be multiples, `at_least` how large they must be, `threads` how many a group has.
     `objective` is "time", "traffic" (the fewest bytes at the edge to shared memory) or "largest" (the most points of
     the index space in one turn: the largest tile that fits; give `stages`, since one buffer leaves most room) or
@@ -89,8 +90,7 @@ def fit(
     >>> plan.smem_bytes, plan.bound
     (1024, 'latency: loads, barriers and steps that wait for each other')
     """
-    chip = chips.get(hardware)
-    width(dtype)
+    chip, worked = chips.get(hardware), widest(dtype)
     if stages is not None:
         check_stages(stages)
     whole = getattr(diagram, "diagram", diagram)
@@ -110,7 +110,8 @@ def fit(
         accounts = {1: account}  # nothing is streamed
     request = asked(account, chip, tiles, multiples, at_least, threads, objective, overlap, producers)
     request = replace(request, shares=_shares(account, density))
-    return Search(chip, dtype, known, accounts, _unsplit(whole, account, dtype), whole, request).plan()
+    plan = Search(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request).plan()
+    return plan if isinstance(dtype, str) else replace(plan, dtype=", ".join(f"{n} {t}" for n, t in dtype.items()))
 
 
 def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tuple[str, str], float]:
@@ -126,7 +127,12 @@ def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tupl
 
 
 def kernels_on(
-    diagram: Diagram, chip: Hardware, dtype: str, stages: int, passed: bool = False, ahead: bool = False
+    diagram: Diagram,
+    chip: Hardware,
+    dtype: str | Mapping[str, str],
+    stages: int,
+    passed: bool = False,
+    ahead: bool = False,
 ) -> Account:
     """The kernels of a diagram, with what they make where the chip keeps it; what contractions read of it copied to
     shared memory (`passed`), held beside the results of the turn after (`ahead`)."""
@@ -134,7 +140,7 @@ def kernels_on(
     account = measure(diagram, dtype, places=places)
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":
-        kept = [(name, amount.times(width(dtype))) for name, amount in read_by_products(diagram)]
+        kept = [(name, amount.times(width(widest(dtype)))) for name, amount in read_by_products(diagram)]
         for kernel in account.kernels:
             for place in also:
                 kernel.moments[place] = [
@@ -148,7 +154,7 @@ def kernels_on(
     return account
 
 
-def _unsplit(diagram: Diagram, account: Account, dtype: str) -> Kernel:
+def _unsplit(diagram: Diagram, account: Account, dtype: str | Mapping[str, str]) -> Kernel:
     return measure(diagram if account.parted is None else joined(diagram), dtype, registers=True).kernels[0]
 
 

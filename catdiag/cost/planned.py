@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -218,7 +219,7 @@ class Plan:
             *([f"schedule   {self.schedule}"] if self.schedule else []),
             *(f"larger     {why}" for why in self.limits.values() if why != WHOLE),
             *(
-                f"pieces     {name} by {', '.join(f'{why} {piece}' for why, piece in pieces.items())}"
+                f"pieces     {name} in {math.lcm(*pieces.values())}: {', '.join(f'{w} {n}' for w, n in pieces.items())}"
                 for name, pieces in self.divisors.items()
             ),
             f"given up   {given}",

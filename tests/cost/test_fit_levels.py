@@ -73,6 +73,15 @@ def test_products_fill_shared_memory_and_matrix_memory():
     assert {role for _, role, _ in held["TMEM"].residents} == {"accumulator", "temporary"}
 
 
+def test_types_by_array():
+    mixed = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"}
+    plan = fit(FLASH, "H100", {**LONG, "d": 128}, mixed, 2, tiles={"g_q": 128, "s_x": 64})
+    assert plan.smem_bytes == 128 * 128 + 2 * 64 * 128 * (1 + 2) and plan.dtype == "Q fp8, K fp8, V fp16, out fp16"
+    for wrong, message in [({}, "dtype is {}"), ({"Q": "fp3"}, "unknown dtype 'fp3'"), ({"T": "fp8"}, "an array 'T'")]:
+        with pytest.raises(cd.CatdiagError, match=message):
+            fit(FLASH, "H100", {**LONG, "d": 128}, wrong)
+
+
 @settings(max_examples=4, deadline=None)
 @given(st.sampled_from([32, 64, 96, 128]), st.integers(1, 3), st.sampled_from(["H100", "A100", "MI300X", "B200"]))
 def test_no_other_tile_that_fits_is_larger_or_moves_less(d, stages, name):
