@@ -180,7 +180,7 @@ def measure(
         else:
             loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held).run()
         made.transfers = [
-            replace(t, role=saved[k], path=held.path(saved[k]))
+            replace(t, role=saved[k], path=held.way_up(saved[k]))
             for t, k in zip(made.transfers, outer.leaving, strict=True)
         ]
         made.transfers[:0] = loads
@@ -192,7 +192,7 @@ def measure(
         for w in sorted(spot_ends):
             name = outer.names[root[w]]
             amount = Amount.elements(types[w].axes).times(widths.outputs.get(name, 1))
-            kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.path("spot")))
+            kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.way_up("spot")))
     sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
     if parted is not None:
         sizes = [s for s in sizes if s not in (parted.parts, parted.length)]

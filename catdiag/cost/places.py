@@ -42,15 +42,21 @@ class Places:
         return (*(p for p in self.names if p in extra and p != self.temporary), self.temporary)
 
     def path(self, role: str) -> tuple[str, ...]:
-        """The places that a load or save passes, the slow memory (`""`) first; a save passes every one on its way.
+        """The places that a load passes, the slow memory (`""`) first.
 
-        >>> two(registers=True).path("streamed"), two(registers=True).path("output")
-        (('', 'level'), ('', 'level', 'registers'))
+        >>> two(registers=True).path("streamed")
+        ('', 'level')
         """
-        if role in ("operand", "streamed"):
-            return ("", *(self.operand if role == "operand" else self.streamed))
-        last = {"accumulator": self.state, "output": self.temporary}.get(role, self.names[-1])
-        return ("", *self.names[: self.names.index(last) + 1])
+        return ("", *(self.streamed if role == "streamed" else self.operand))
+
+    def way_up(self, role: str) -> tuple[str, ...]:
+        """The places that a save passes, which are all above where it was made, the slow memory (`""`) first.
+
+        >>> two(registers=True).way_up("output"), two(registers=True).way_up("operand")
+        (('', 'level', 'registers'), ('', 'level'))
+        """
+        last = {"accumulator": self.state, "output": self.temporary, "operand": self.operand[-1]}
+        return ("", *self.names[: self.names.index(last.get(role, self.names[-1])) + 1])
 
 
 def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Places:
