@@ -191,7 +191,7 @@ def run_io(
         counted = subject.io(
             levels=chain, dtype=element, stages=stages, fused=not unfused, placement=placement_of(place), wave=wave
         )
-    print(Costs(diagram, steps, counted).text(latex, as_json))
+    print(Costs(diagram, steps, counted, element).text(latex, as_json))
 
 
 def _check_stages(stages: int | None) -> None:

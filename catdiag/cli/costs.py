@@ -13,6 +13,7 @@ from catdiag.cost.io import IO
 from catdiag.cost.levelled import LevelsIO
 
 if TYPE_CHECKING:
+    from catdiag.cost.bounds import LowerBound
     from catdiag.cost.hierarchy import Hierarchy
     from catdiag.cost.optimum import Optimum
     from catdiag.diagram import Diagram
@@ -27,6 +28,7 @@ class Costs:
     operator: Diagram
     steps: tuple[str, ...]
     counted: IO | LevelsIO
+    dtype: str | None = None
 
     def optima(self) -> Iterator[tuple[str, Optimum | str]]:
         """The least transfers by the level that is filled, or the reason why there is no formula."""
@@ -37,6 +39,24 @@ class Costs:
             if self.counted.groups[level]:
                 yield level, _attempt(self.counted.optimum, level)
 
+    def bounds(self) -> Iterator[tuple[str, LowerBound]]:
+        """What the operator's own scalar operations need at least, by level: for a memory that holds all below it."""
+        if isinstance(self.counted, IO):
+            yield "memory", self.operator.lower_bound(self.counted.capacity, dtype=self.dtype)
+            return
+        for level in self.counted.groups:
+            if self.counted.bounded(level):
+                yield level, self.operator.lower_bound(self.counted.reach(level), dtype=self.dtype)
+
+    def ratio(self, level: str, bound: LowerBound, optimum: Optimum | str | None) -> Any:
+        """The least transfers over the bound, where both are for one memory; None where they are not."""
+        last = "memory" if isinstance(self.counted, IO) else list(self.counted.groups)[-1]
+        if level != last or optimum is None or isinstance(optimum, str):
+            return None
+        if optimum.leading is None and optimum.exact is None:
+            return None
+        return bound.ratio(optimum)
+
     def lines(self) -> Iterator[str]:
         """As text."""
         yield type_of(self.operator)
@@ -45,22 +65,36 @@ class Costs:
         yield str(self.counted)
         if isinstance(self.counted, IO):
             return
-        for level, optimum in self.optima():
+        optima = dict(self.optima())
+        for level, optimum in optima.items():
             upper = self.counted.edge(level).upper
             yield f"least from {upper} to {level}, by itself, without rounding"
             yield from (f"  {line}" for line in str(optimum).splitlines())
             if not isinstance(optimum, str) and optimum.program is not None:
                 yield "  regimes"
                 yield from (f"    {line}" for line in str(optimum.regimes).splitlines())
+        for level, bound in self.bounds():
+            upper = self.counted.edge(level).upper
+            yield f"at least from {upper} to {level}, if all from {level} down holds {bound.capacity}"
+            yield from (f"  {line}" for line in str(bound).splitlines())
+            ratio = self.ratio(level, bound, optima.get(level))
+            if ratio is not None:
+                yield f"  the least above is so many times that: {ratio}"
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values, formulas as text."""
+        optima = dict(self.optima())
         return {
             "operator": self.operator.title or "",
             "type": type_of(self.operator),
             "steps": list(self.steps),
             "io": self.counted.as_dict(),
-            "optimum": {level: optimum_as_dict(found) for level, found in self.optima()},
+            "optimum": {level: optimum_as_dict(found) for level, found in optima.items()},
+            "lower_bound": {
+                level: {**bound.as_dict(), "ratio": None if ratio is None else str(ratio)}
+                for level, bound in self.bounds()
+                for ratio in [self.ratio(level, bound, optima.get(level))]
+            },
         }
 
     def text(self, latex: bool, as_json: bool) -> str:

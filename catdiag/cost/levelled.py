@@ -136,6 +136,50 @@ class LevelsIO:
             name += "_"
         return sympy.Symbol(name, positive=True)
 
+    def reach(self, level: str) -> Expr:
+        """What all memories from a level down hold that a piece of it uses: its own, and those side by side below it.
+
+        A number where all capacities are known, in bytes; else a symbol: `M`, or that of `capacity` for the last level.
+        Lower bounds on what crosses the edge into the level are for a memory of this size, since states, for one, may
+        be further down.
+        """
+        import sympy
+
+        names = list(self.groups)
+        below = [lv for lv in self.levels if lv.name in names[names.index(level) :]]
+        if len(below) == 1:
+            return self.capacity(level)
+        if self.unit != "bytes" or any(lv.capacity is None for lv in below):
+            used = {str(s) for formula in self.memory.values() for s in formula.free_symbols} | set(self.account.sizes)
+            name = "M"
+            while name in used:
+                name += "_"
+            return sympy.Symbol(name, positive=True)
+        total = 0
+        for lv in reversed(below):
+            side_by_side = names.index(lv.name) > names.index(level) and names.index(lv.name) <= self._home
+            total = (total + (lv.capacity or 0)) * (lv.count if side_by_side else 1)
+        return sympy.Integer(total)
+
+    @property
+    def _home(self) -> int:
+        return list(self.groups).index(self.places.state)
+
+    def bounded(self, level: str) -> bool:
+        """Whether all that is computed on has crossed the edge into a level: nothing is read from above, or passes by.
+
+        Then what crosses it is no less than a lower bound for a memory of `reach(level)`.
+        """
+        names = [lv.name for lv in self.levels]
+        place = names.index(level)
+        deepest = (self.places.operand[-1], self.places.streamed[-1], self.places.temporary)
+        passing = [
+            ends
+            for ends, edge in self.edges.items()
+            if edge.traffic and names.index(ends[0]) < place - 1 and names.index(ends[1]) >= place
+        ]
+        return all(names.index(p) >= place for p in deepest) and not passing
+
     def optimum(self, lower: str, capacity: Expr | None = None) -> Optimum:
         """The least that can cross the edge into a scratchpad, without rounding, if its memory is at most a capacity.
 

@@ -15,14 +15,16 @@ def test_every_level_with_the_optimum_and_its_regimes(run):
         "memory     g_a*s_b + g_c*s_b",
         "least from HBM to SMEM, by itself, without rounding",
         "M_SMEM full: a*c + 4*a*b*c*s_b/M_SMEM",
+        "at least from HBM to SMEM, if all from SMEM down holds M",
     ):
         assert said in done.out, said
+    assert "at least from SMEM to registers" not in done.out  # operands are read in SMEM, and do not cross
 
 
 def test_json_has_stable_keys(run):
     done = run("io", "attention", "--levels", "HBM, SMEM", "--stream", "x", "--group", "q", "--json")
     found = json.loads(done.out)
-    assert set(found) == {"operator", "type", "steps", "io", "optimum"}
+    assert set(found) == {"operator", "type", "steps", "io", "optimum", "lower_bound"}
     assert found["steps"] == ["stream x", "group q"]
     assert set(found["io"]) == {
         "unit", "levels", "placement", "stages", "edges", "memory", "residents", "children", "groups", "streams",
@@ -35,6 +37,8 @@ def test_json_has_stable_keys(run):
     assert best["leading"] == "2*d*q + 4*d**2*q*x/M_SMEM"
     assert {"value", "binding", "tiles", "conditions"} == set(best["regimes"][0])
     assert best["covers"] is True
+    assert found["lower_bound"]["SMEM"]["compulsory"] == "2*d*q + 2*d*x"
+    assert found["lower_bound"]["SMEM"]["ratio"].startswith("(2*d*q + 4*d**2*q*x/M_SMEM)/")
     two = json.loads(run("io", "attention", "--stream", "x", "--group", "q", "--json").out)
     assert two["io"]["transfers"] == edge["transfers"]
     assert two["optimum"]["memory"]["leading"] == "2*d*q + 4*d**2*q*x/M"

@@ -272,3 +272,39 @@ def test_children_that_hold_the_accumulators_bound_the_tile_above(derived):
         derived["product"].io(levels=CHAIN).regimes("SMEM", count)
     with pytest.raises(CatdiagError, match="'registers' is not above it"):
         found.regimes("registers", count)
+
+
+def test_lower_bounds_are_for_all_memories_that_a_piece_uses(derived):
+    h100 = cd.hardware.H100.hierarchy
+    found = derived["product"].io(levels=h100.chain("HBM", "SMEM", "registers"), dtype="bf16")
+    smem, registers = (level.capacity for level in h100.levels[2:])
+    assert (found.reach("SMEM"), found.reach("registers")) == (smem + registers, registers)
+    plain = derived["product"].io(levels=CHAIN)
+    assert (str(plain.reach("SMEM")), str(plain.reach("registers"))) == ("M", "M_registers")
+    assert plain.bounded("SMEM") and plain.bounded("registers")
+    apart = derived["product"].io(levels=CHAIN, placement=READ_THERE)
+    assert apart.bounded("SMEM") and not apart.bounded("registers")
+    assert not derived["product"].io(levels=CHAIN, placement={"streamed": "registers"}).bounded("registers")
+
+
+@settings(max_examples=20, deadline=None)
+@given(n=st.tuples(*[st.integers(1, 40)] * 3), tiles=st.tuples(*[st.tuples(*[st.integers(1, 12)] * 3)] * 3))
+def test_no_nested_tiles_move_less_than_the_lower_bound(nested_product, numbers, bound, held, n, tiles):
+    values = dict(zip("abc", n))
+    above = n
+    for names, sizes in zip(("g_a s_b g_c", "g2_a s2_b g2_c", "g3_a s3_b g3_c"), tiles):
+        above = tuple(map(min, sizes, above))
+        values.update(zip(names.split(), above))
+    (m3,) = held(values)
+    load, save = numbers["SMEM", "registers"](values)
+    assert load + save >= bound.at(dict(zip("abc", n)), m3)
+
+
+@pytest.fixture(scope="module")
+def bound(derived):
+    return derived["product"].lower_bound()
+
+
+@pytest.fixture(scope="module")
+def held(nested_product):
+    return quick(nested_product.memory["registers"])
