@@ -151,13 +151,18 @@ def optimum_as_dict(optimum: Optimum | str) -> dict[str, Any]:
 
 def chain_of(levels: str | None, on: str | None) -> tuple[str, ...] | Hierarchy | None:
     """The levels asked for: of a chip, of which all or those named, or by name only. Raises CatdiagError."""
-    names = None if levels is None else tuple(n for part in levels.split(",") if (n := part.strip()))
-    if on is None:
-        return names
-    from catdiag.cost import hardware
+    from catdiag.cost.levels import chain_of as checked
 
-    found = hardware.get(on).hierarchy
-    return found if names is None else found.chain(*names)
+    names = None if levels is None else tuple(n for part in levels.split(",") if (n := part.strip()))
+    found: tuple[str, ...] | Hierarchy | None = names
+    if on is not None:
+        from catdiag.cost import hardware
+
+        whole = hardware.get(on).hierarchy
+        found = whole if names is None else whole.chain(*names)
+    if found is not None:
+        checked(found)
+    return found
 
 
 def placement_of(texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
