@@ -94,7 +94,8 @@ class WholeTiles:
 def per_operation(io: IO, pipeline: str = "tensor") -> PowerForm:
     """Transfers for each operation at the leading optimum, in the unit of `io`: the inverse of arithmetic intensity.
 
-    `pipeline` says which operations of `io.work`: "tensor", "exp" or "alu". Raises CatdiagError where there are none,
+    `pipeline` says which operations of `io.work`: "tensor", "exp" or "alu"; those that several groups do again count
+    once, as with whole axes. Raises CatdiagError where there are none,
     ValueError where the optimum has no closed form.
     """
     work = io.work.get(pipeline)
@@ -103,9 +104,9 @@ def per_operation(io: IO, pipeline: str = "tensor") -> PowerForm:
             f"the diagram has no work for {pipeline!r}: its work is "
             f"{', '.join(f'{name}: {expr}' for name, expr in io.work.items() if expr != 0) or 'none'}"
         )
-    form = io.optimum().power_form
     import sympy
 
+    work, form = _once(io, work), io.optimum().power_form
     terms = tuple((sympy.cancel(alpha / work), beta) for alpha, beta in form.terms)
     return type(form)(tuple((sympy.expand(alpha), beta) for alpha, beta in terms), form.capacity, form.exact)
 
@@ -340,14 +341,21 @@ def bandwidth_needed(io: IO, sizes: Mapping[str, int], tiles: Mapping[str, int],
     >>> bandwidth_needed(io, {"a": 64, "b": 64, "c": 64}, {"g_a": 32, "g_c": 32}, 1e12) / 10**9
     Fraction(625, 8)
     """
-    return _number(io.transfers, {**sizes, **tiles}) * Fraction(flops_per_s) / _work(io, sizes)
+    return (
+        _number(io.transfers, {**sizes, **tiles}) * Fraction(flops_per_s) / _number(_products(io), {**sizes, **tiles})
+    )
 
 
-def _work(io: IO, sizes: Mapping[str, int]) -> Fraction:
+def _products(io: IO) -> Expr:
     work = io.work.get("tensor", 0)
     if work == 0:
         raise CatdiagError("the diagram has no products for matrix units, so nothing to keep them busy with")
-    return _number(work, sizes)
+    return work
+
+
+def _once(io: IO, work: Expr) -> Expr:
+    """The work with whole axes for tiles and blocks, where nothing is done again."""
+    return work.subs({**io.groups, **io.streams})
 
 
 def _number(formula: Expr, values: Mapping[str, int]) -> Fraction:
@@ -361,6 +369,8 @@ def least_memory_whole(
     io: IO, sizes: Mapping[str, int], ratio: Fraction, blocks: Mapping[str, int] | None = None
 ) -> WholeTiles:
     """The smallest memory of whole tiles that move at most `ratio` for each operation: exact, nothing left out.
+
+    Operations that several groups do again count once, as in `per_operation`.
 
     In the unit of `io`. Stream blocks are 1 unless `blocks` gives them (`{"s_x": 64}`). Transfers depend on a tile only
     through how many there are, and memory grows with it, so the least tile for each number of tiles is tried, and
@@ -383,7 +393,7 @@ def least_memory_whole(
     if missing:
         raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(account.sizes)}")
     (kernel,) = account.kernels
-    budget = ratio * _work(io, sizes)
+    budget = ratio * _number(_once(io, _products(io)), sizes)
     values: dict[str, Any] = {**sizes, **{block: 1 for block, _ in kernel.loops}, **(blocks or {})}
     shared = {tile for moved in kernel.transfers for tile in moved.again}
     whole = {tile: int(axis.value(values)) for tile, axis in kernel.tiles.items()}

@@ -261,6 +261,20 @@ def test_no_whole_tile_does_with_less(derived, dtype, request):
         assert needed == Fraction(found.transfers, int(work)) <= ratio
 
 
+def test_work_that_groups_do_again_counts_once():
+    twice = cd.algorithm("t d, d f, f o -> t o")(
+        lambda A, B, C: cd.einsum("t f, f o -> t o", cd.exp(cd.einsum("t d, d f -> t f", A, B)), C)
+    )
+    io = twice.stream("f").group("o").io()
+    assert "g_o" in str(io.work["tensor"])
+    form = per_operation(io)
+    assert not {str(s) for s in form.expr.free_symbols} & {"g_o", "s_f"}
+    sizes = dict.fromkeys("tdfo", 24)
+    found = least_memory_whole(io, sizes, Fraction(1, 4))
+    assert found.budget == Fraction(1, 4) * 4 * 24**3
+    assert least_memory(form, Fraction(1, 4), sizes).upper <= found.memory
+
+
 def test_whole_tiles_need_no_less_than_the_leading_order(product):
     io = product.io()
     ratio = Fraction(1, 20)
