@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost.amounts import Amount, symbol
 from catdiag.cost.flow import flow_of
 from catdiag.cost.kernels import Dtype, output_names, widths_of
+from catdiag.cost.lifetimes import Lifetime, check_lifetime, lifetimes, live_bound
 from catdiag.cost.needed import Needed, needed
 from catdiag.cost.segments import BoundError, Case, Claim, Monomial, approximate, check, derive, evaluate
 from catdiag.cost.sources import Candidate, Reader, vertices
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 Expr = Any
 
 COMPULSORY, CONTRACTION, CHAIN = "compulsory", "contraction", "chain"
-_SAMPLES = 160
+_SAMPLES = 240
 _GAIN = 1.07
+_WINS = 2
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,23 @@ class Term:
     kind: str
     box: str
     value: Expr
-    case: Case
+    case: Case | Lifetime
     sizes: Mapping[str, Size]
 
     def check(self) -> None:
         """Checks the certificate in exact arithmetic. Raises BoundError if it does not show what it claims."""
-        check(self.case)
+        if isinstance(self.case, Lifetime):
+            check_lifetime(self.case)
+        else:
+            check(self.case)
+
+    def at(self, sizes: Mapping[str, int], capacity: Fraction) -> Fraction | float:
+        """The bound at these sizes: exact, or rounded down."""
+        lengths = {n: size_value(e, sizes) for n, e in self.sizes.items()}
+        if isinstance(self.case, Lifetime):
+            found: Fraction = live_bound(self.case, lengths, capacity, lambda f: f)
+            return found
+        return evaluate(self.case, lengths, capacity)
 
 
 @dataclass(frozen=True)
@@ -75,8 +88,8 @@ class LowerBound:
     limit: Fraction | None = field(default=None, repr=False)
 
     @property
-    def certificate(self) -> tuple[Case, ...]:
-        """The certificates of the terms, which `catdiag.cost.segments.check` checks."""
+    def certificate(self) -> tuple[Case | Lifetime, ...]:
+        """The certificates of the terms, which `catdiag.cost.segments` and `catdiag.cost.lifetimes` check."""
         return tuple(term.case for term in self.terms)
 
     def check(self) -> None:
@@ -100,22 +113,29 @@ class LowerBound:
         if any(n == 0 for n in given.values()):
             return 0
         found: list[int | Fraction | float] = [sum(n.elements.value(given) * n.width for n in self.arrays)]
-        found += [evaluate(t.case, {n: size_value(e, given) for n, e in t.sizes.items()}, limit or Fraction(1))
-                  for t in self.terms]  # fmt: skip
+        found += [t.at(given, limit or Fraction(1)) for t in self.terms]
         best = max(found)
         return int(best) if best == int(best) else best
 
-    def ratio(self, optimum: Any) -> Expr:
-        """How far above the bound something is: an `Optimum`'s leading order, a formula or a number, over the bound.
+    def ratio(self, above: Any, sizes: Mapping[str, int] | None = None, capacity: float | None = None) -> Expr | float:
+        """How far something is above the bound: an `Optimum` (at leading order), a formula or a number, over the bound.
 
-        An expression; a number where sizes and capacity were given.
+        A number where sizes and a capacity are given, else an expression. Raises CatdiagError for an optimum without a
+        closed form.
         """
-        above = getattr(optimum, "leading", optimum)
-        if above is None:
-            above = optimum.exact
-        if above is None:
+        import sympy
+
+        found = getattr(above, "leading", above)
+        if found is None:
+            found = above.exact
+        if found is None:
             raise CatdiagError("the optimum has no closed form: give a number or a formula to compare with the bound")
-        return above / self.bound
+        if sizes is None and capacity is None:
+            return found / self.bound
+        put = {symbol(name): n for name, n in {**self.sizes, **(sizes or {})}.items()}
+        if capacity is not None:
+            put |= {s: capacity for s in sympy.sympify(found).free_symbols if str(s) == str(self.capacity)}
+        return float(sympy.sympify(found).subs(put)) / float(self.at(sizes, capacity))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; expressions as text."""
@@ -189,7 +209,11 @@ def lower_bound(
     exact = sympy.nsimplify(limit, rational=True)
     known_limit = Fraction(int(exact.p), int(exact.q)) if exact.is_Rational else None
     reader = Reader(flow, widths, names)
-    cases = [(c, case) for c in reader.candidates() for case in _cases(c)]
+    candidates = list(reader.candidates())
+    cases: list[tuple[Candidate, Case | Lifetime]] = [(c, case) for c in candidates for case in _cases(c)]
+    if not recompute:
+        plain = [c for c in candidates if c.plain and c.begins == 1]
+        cases += [(c, case) for c in plain for case in lifetimes(c.box, c.sources)]
     chosen = _chosen(cases, arrays)
     terms = tuple(_term(candidate, case, limit) for candidate, case in chosen)
     put = {symbol(name): n for name, n in (sizes or {}).items()}
@@ -268,11 +292,16 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
             yield replace(found, claim=derive(found))
 
 
-def _term(candidate: Candidate, case: Case, capacity: Expr) -> Term:
+def _term(candidate: Candidate, case: Case | Lifetime, capacity: Expr) -> Term:
     import sympy
 
+    sizes = dict(candidate.sizes)
+    if isinstance(case, Lifetime):
+        check_lifetime(case)
+        lengths = {n: Amount.of(e).expr() for n, e in sizes.items()}
+        return Term(CHAIN, candidate.box, live_bound(case, lengths, capacity, _rational), case, sizes)
     check(case)
-    values = [_expression(m, candidate.sizes, capacity) for m in case.claim.monomials]
+    values = [_expression(m, sizes, capacity) for m in case.claim.monomials]
     if case.claim.kind == "least":
         value = sympy.Min(*values, evaluate=False) if len(values) > 1 else values[0]
     elif case.claim.kind == "together":
@@ -280,26 +309,31 @@ def _term(candidate: Candidate, case: Case, capacity: Expr) -> Term:
     else:
         value = values[0] - values[1]
     if case.apart:
-        value = value * (1 - sympy.Add(*(1 / Amount.of(candidate.sizes[n]).expr() for n in case.apart)))
+        value = value * (1 - sympy.Add(*(1 / Amount.of(sizes[n]).expr() for n in case.apart)))
     kind = CHAIN if any(s.parts for s in case.sources) else CONTRACTION
-    return Term(kind, candidate.box, value, case, dict(candidate.sizes))
+    return Term(kind, candidate.box, value, case, sizes)
+
+
+def _rational(f: Fraction) -> Expr:
+    import sympy
+
+    return sympy.Rational(f.numerator, f.denominator)
 
 
 def _expression(monomial: Monomial, sizes: Mapping[str, Size], capacity: Expr) -> Expr:
     import sympy
 
-    def number(f: Fraction) -> Expr:
-        return sympy.Rational(f.numerator, f.denominator)
-
-    factors = [number(base) ** number(e) for base, e in monomial.coefficient]
-    factors += [Amount.of(sizes[n]).expr() ** number(e) for n, e in monomial.sizes]
-    return sympy.Mul(*factors, capacity ** number(monomial.capacity))
+    factors = [_rational(base) ** _rational(e) for base, e in monomial.coefficient]
+    factors += [Amount.of(sizes[n]).expr() ** _rational(e) for n, e in monomial.sizes]
+    return sympy.Mul(*factors, capacity ** _rational(monomial.capacity))
 
 
 # -- which to show -------------------------------------------------------------------------------------------------
 
 
-def _chosen(cases: Sequence[tuple[Candidate, Case]], arrays: Sequence[Needed]) -> list[tuple[Candidate, Case]]:
+def _chosen(
+    cases: Sequence[tuple[Candidate, Case | Lifetime]], arrays: Sequence[Needed]
+) -> list[tuple[Candidate, Case | Lifetime]]:
     """Few of the cases: at sizes drawn at random, the largest of them are nearly as large as the largest of all.
 
     Leaving one out makes the bound smaller, never wrong.
@@ -309,33 +343,50 @@ def _chosen(cases: Sequence[tuple[Candidate, Case]], arrays: Sequence[Needed]) -
                    | {s for n in arrays for s in n.elements.symbols()})  # fmt: skip
     widest = max((n.width for n in arrays), default=1)
     draws = []
-    for _ in range(_SAMPLES if cases else 0):
-        sizes = {name: max(1, round(2 ** random.uniform(0, 13))) for name in names}
-        draws.append((sizes, widest * 2 ** random.uniform(2, 22)))
-    tables = []
-    for candidate, case in cases:
-        logs = [(math.log(approximate(m.coefficient)), float(m.capacity), [(n, float(e)) for n, e in m.sizes])
-                for m in case.claim.monomials]  # fmt: skip
-        row = []
-        for sizes, capacity in draws:
-            at = {n: math.log(size_value(s, sizes)) for n, s in candidate.sizes.items()}
-            values = [math.exp(c + e * math.log(capacity) + sum(f * at[n] for n, f in powers)) for c, e, powers in logs]
-            kind = case.claim.kind
-            value = (
-                min(values)
-                if kind == "least"
-                else 1 / sum(1 / v for v in values)
-                if kind == "together"
-                else values[0] - values[1]
-            )
-            row.append(value * (1 - sum(math.exp(-at[n]) for n in case.apart)))
-        tables.append(row)
+    for k in range(_SAMPLES if cases else 0):
+        sizes = {name: max(1, round(2 ** random.uniform(0, 16))) for name in names}
+        some = [float(sizes[random.choice(names)]) for _ in range(2)]
+        # A memory of any size, and one of about the square of what a row may take, where regimes meet.
+        room = 2 ** random.uniform(2, 24) if k % 2 else sum(some) ** 2 * 2 ** random.uniform(-3, 3)
+        draws.append((sizes, widest * max(room, 4.0)))
+    lengths = {size: [size_value(size, sizes) for sizes, _ in draws] for c, _ in cases for size in c.sizes.values()}
+    tables = [_roughly(c, case, lengths, [capacity for _, capacity in draws]) for c, case in cases]
     best = [float(sum(n.elements.value(sizes) * n.width for n in arrays)) for sizes, _ in draws]
     chosen: list[int] = []
     while True:
         gains = [(sum(v > b * _GAIN for v, b in zip(row, best, strict=True)), -k) for k, row in enumerate(tables)]
         most = max(gains, default=(0, 0))
-        if not most[0]:
+        if most[0] < _WINS:
             return [cases[k] for k in sorted(chosen)]
         chosen.append(-most[1])
         best = [max(v, b) for v, b in zip(tables[-most[1]], best, strict=True)]
+
+
+def _roughly(
+    candidate: Candidate, case: Case | Lifetime, lengths: Mapping[Size, Sequence[int]], capacities: Sequence[float]
+) -> list[float]:
+    """What a case claims, in floating point, where sizes have these lengths."""
+    sizes = candidate.sizes
+    if isinstance(case, Lifetime):
+        return [
+            float(live_bound(case, {n: lengths[s][k] for n, s in sizes.items()}, capacity, float))
+            for k, capacity in enumerate(capacities)
+        ]
+    logs = {s: [math.log(n) for n in lengths[s]] for s in sizes.values()}
+    columns: list[list[float]] = []
+    for m in case.claim.monomials:
+        column = [math.log(approximate(m.coefficient)) + float(m.capacity) * math.log(c) for c in capacities]
+        for name, e in m.sizes:
+            power = float(e)
+            column = [value + power * log for value, log in zip(column, logs[sizes[name]], strict=True)]
+        columns.append([math.exp(value) for value in column])
+    found = []
+    for k, values in enumerate(zip(*columns, strict=True)):
+        if case.claim.kind == "least":
+            value = min(values)
+        elif case.claim.kind == "together":
+            value = 1 / sum(1 / v for v in values)
+        else:
+            value = values[0] - values[1]
+        found.append(value * (1 - sum(1 / lengths[sizes[n]][k] for n in case.apart)))
+    return found

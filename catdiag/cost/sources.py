@@ -29,16 +29,19 @@ SOURCES = 5
 
 @dataclass(frozen=True)
 class Found:
-    """A source with where its values come from (`base`), and its coordinates there (`at`, where they are plain)."""
+    """A source with where its values come from (`base`), and its coordinates there (`at`, where they are plain); else
+    the indices that have to be fixed for one to show another (`given`)."""
 
     source: Source
     base: tuple[object, ...]
     at: tuple[tuple[Atom, str], ...] | None
+    given: frozenset[str] = frozenset()
+    plain: bool = True
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A case without exponents, and the sizes of its indices; `result` says that the last source is the result."""
+    """A case without exponents, and the sizes of its indices; `plain` where each index shows without others fixed."""
 
     box: str
     indices: tuple[str, ...]
@@ -47,7 +50,7 @@ class Candidate:
     sizes: Mapping[str, Size]
     alike: int = 1
     apart: tuple[str, ...] = ()
-    result: bool = False
+    plain: bool = True
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,10 @@ class Reader:
         covers = tuple(dict.fromkeys(index[0] for index in at.values()))
         plain = tuple(sorted((a, i[0]) for a, i in at.items())) if all(len(i) == 1 for i in at.values()) else None
         name = self.flow.arrays[start].name
-        return Found(Source(name, covers, self.path(wires), self.weight(wires)), ("input", start), plain)
+        given = frozenset(n for index in at.values() for n in index[1:])
+        return Found(
+            Source(name, covers, self.path(wires), self.weight(wires)), ("input", start), plain, given, not given
+        )
 
     def _made(self, met: Mapping[int, Seen], loops: tuple[int, ...], depth: int) -> Found | None:
         """The source that a box makes from scratch, at the end of a path that keeps all coordinates."""
@@ -144,11 +150,13 @@ class Reader:
             ended, passed = self._ended(w, act.loops, loops)
             parts: list[Source] = []
             bases: list[tuple[object, ...]] = []
+            plain = True
             for v in act.reads:
                 found = self._part(v, at, w, act.loops, ended, depth)
                 if found is not None:
                     parts.append(found.source)
                     bases.append(found.base)
+                    plain &= found.plain
             covers = tuple(dict.fromkeys(i[0] for i in at.values()))
             chosen = cover(covers, [p.covers for p in parts]) if parts else None
             if chosen is None:
@@ -158,7 +166,8 @@ class Reader:
             alike = len(twins) * _exchanges(bases)
             source = Source(flow.arrays[w].name, covers, self.path(wires), self.weight(wires), (), (), tuple(parts),
                             *chosen, alike)  # fmt: skip
-            return Found(source, ("made", *sorted(bases, key=repr)), tuple(sorted((a, i[0]) for a, i in at.items())))
+            where = tuple(sorted((a, i[0]) for a, i in at.items()))
+            return Found(source, ("made", *sorted(bases, key=repr)), where, plain=plain)
         return None
 
     def _part(
@@ -176,6 +185,8 @@ class Reader:
         if found is None:
             return None
         rows = {i[0] for i in at.values()}
+        if not found.given <= {*rows, *whole}:
+            return None
         self.sizes |= whole
         return replace(found, source=_split(found.source, rows, set(whole)))
 
@@ -214,8 +225,8 @@ class Reader:
             if not _outer(self.flow, act) and not isinstance(act.box.op, Reduce):
                 continue
             for candidate in self._of_box(act, atoms):
-                key = (tuple(sorted(candidate.sizes.items(), key=repr)), candidate.sources, candidate.begins,
-                       candidate.alike, candidate.result)  # fmt: skip
+                sizes = tuple(sorted(candidate.sizes.items(), key=repr))
+                key = (sizes, candidate.sources, candidate.begins, candidate.alike)
                 if key not in seen:
                     seen.add(key)
                     yield candidate
@@ -243,7 +254,7 @@ class Reader:
             end = Source("result", covers, self.path(passed), self.weight(passed), alike=shares.results)
             results.append((end, 1))
         if len(ends) < len(shown):
-            whole = self._finished(act, [f.source for f in known], shown, shares.results)
+            whole = self._finished(act, known, shown, shares.results)
             results += [(None, 1)] + ([(whole, 2)] if whole is not None else [])
         name = f"{act.box.name} [{' '.join(dict.fromkeys(a[0] for a in result.axes))}]"
         for last, begins in results:
@@ -252,14 +263,15 @@ class Reader:
                 used = {n: s for n, s in self.sizes.items() if n in _mentioned(sources)}
                 sizes = {**used, **{label(a): s for a, s in atoms.items()}}
                 indices = tuple(label(a) for a in atoms)
-                yield Candidate(name, indices, sources, begins, sizes, shares.points, shares.apart, last is not None)
+                plain = all(f.plain for f in known)
+                yield Candidate(name, indices, sources, begins, sizes, shares.points, shares.apart, plain)
 
-    def _finished(self, act: Act, known: Sequence[Source], shown: Mapping[Atom, Index], alike: int) -> Source | None:
+    def _finished(self, act: Act, known: Sequence[Found], shown: Mapping[Atom, Index], alike: int) -> Source | None:
         """The result as a source: finished within the segment from whole rows, or held at an end of it."""
         rows = {i[0] for i in shown.values()}
         spaces = [self.flow.arrays[w].axes for w in act.reads]
         sums = {label(a) for axes in spaces for a, e in axes.items() if not e.loops & set(act.loops)} - rows
-        parts = [_split(source, rows, sums) for source in known]
+        parts = [_split(found.source, rows, sums) for found in known if found.given <= rows | sums]
         covers = tuple(i[0] for i in shown.values())
         chosen = cover(covers, [p.covers for p in parts]) if covers else None
         if chosen is None:
