@@ -149,6 +149,41 @@ def io(
 
 
 @app.command()
+def fusions(
+    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    size: Annotated[list[str] | None, typer.Option(help="Sizes at which the best way is asked, q=8192,…")] = None,
+    memory: Annotated[int | None, typer.Option(help="How much is held on chip there: values, or bytes.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Count bytes of this element type [values].")] = None,
+    cases: Annotated[bool, typer.Option("--cases", help="Compare the two in every regime of their tiles.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare an operator as one kernel and cut into several: what each way moves, and where one begins to win."""
+    with guarded():
+        from catdiag.cli.ways import run_fusions
+
+        run_fusions(op, size or [], memory, dtype, cases, json)
+
+
+@app.command()
+def spread(
+    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    over: Annotated[list[str], typer.Option(help="Axes and over how many devices: q=8, or q=P.")],
+    stream: Annotated[str | None, typer.Option(help="Stream this axis first.")] = None,
+    group: Annotated[str | None, typer.Option(help="Group these axes first, such as 'r q'.")] = None,
+    held: Annotated[
+        list[str] | None, typer.Option(help="Where arrays are, if not where they are needed: X=t, or W=all.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="Count bytes of this element type [values].")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Spread an operator over several devices: what each receives, holds and computes, as formulas."""
+    with guarded():
+        from catdiag.cli.ways import run_spread
+
+        run_spread(op, over, stream, group, held or [], dtype, json)
+
+
+@app.command()
 def hardware(
     name: Annotated[
         str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")

@@ -34,6 +34,8 @@ _HOMES = {
     "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain tiers",
     "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),
     "catdiag.cost.joules": "energy",
+    "catdiag.cost.crossover": "Crossover changes",
+    "catdiag.cost.devices": "Spread spread",
     "catdiag.cost.column_reader": "read_columns",
     "catdiag.cost.configuration": "configure",
     "catdiag.cost.schedule": "timeline",

@@ -60,6 +60,7 @@ def test_a_norm_before_a_product_costs_a_number_a_tile() -> None:
     assert same(found.coefficient(1), t * o * (d + 1))
 
 
+@pytest.mark.slow
 def test_latents_are_read_once_as_keys_and_as_values() -> None:
     h, q, x, c, r = symbols("hqxcr")
     io = derived("latent_attention", "x", "q h").io()
@@ -92,6 +93,7 @@ def test_experts_one_product_at_a_time() -> None:
     assert same(choice.crossover().roots[0], (sympy.sqrt(2) - 1) * (d + o))
 
 
+@pytest.mark.slow
 def test_a_step_of_decoding_reads_the_cache_once() -> None:
     b, k, r, x, d = symbols("bkrxd")
     made = derived("decoding_attention", "x", "b k r")
@@ -108,6 +110,7 @@ def test_a_step_of_decoding_reads_the_cache_once() -> None:
     assert same(intensity, r * x / (x + r))
 
 
+@pytest.mark.slow
 def test_parts_of_a_cache_cost_their_states() -> None:
     b, k, r, d, p = *symbols("bkrd"), sympy.Symbol("p_x", positive=True, integer=True)
     made = derived("decoding_attention", "x", "b k r")
@@ -142,6 +145,7 @@ def test_experts_over_devices_take_an_all_to_all() -> None:
     assert same(made.flops, 2 * e * t * f * (d + o) / P)
 
 
+@pytest.mark.slow
 def test_decoding_over_devices_by_heads_moves_nothing_and_by_keys_the_states() -> None:
     b, k, r, d = symbols("bkrd")
     P = sympy.Symbol("P", positive=True, integer=True)
