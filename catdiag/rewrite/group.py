@@ -8,6 +8,7 @@ What is found is proved elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from catdiag.boxes import (
     Box,
@@ -28,7 +29,9 @@ from catdiag.boxes import (
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable
 from catdiag.rewrite.stream import local_size, sizes_in
+from catdiag.rewrite.windows import placed
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
+from catdiag.views import leaves
 
 
 def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
@@ -54,6 +57,7 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     if not axes:
         raise AxisError("no axis to group: name at least one, such as 'q'")
     inner, outer, tiles = _opened(flat)
+    inner = placed(inner, [known[name] for name in axes])
     for name in axes:
         if name in dict(tiles):
             raise NotGroupable(f"cannot group axis {name!r}: the diagram runs in groups of it already")
@@ -128,6 +132,8 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
                 if axis in _local_axes(box.op)
                 else with_bodies(box.op, tuple(made[id(body)] for body in bodies(box.op)))
             )
+            if isinstance(op, View):
+                op = replace(op, made=tuple(Axis(a.name, size) if a.name == axis else a for a in op.made))
             nodes.append(Node(Box(op, ty(box.dom), ty(box.cod), box.line), node.inputs))
         graph = Graph(ty(item.dom), tuple(nodes), item.graph.outputs)
         made[id(item)] = of_graph(graph, ty(item.cod), item.names, item.title)
@@ -195,7 +201,7 @@ def _obstacle(box: Box, axis: str) -> str | None:
         return "gives it another name"
     if isinstance(op, Reindex) and op.touches(axis):
         return "takes it apart or makes it"
-    if isinstance(op, View) and op.touches(axis):
+    if isinstance(op, View) and _reads_at(op, axis):
         return "reads or makes it at positions that are computed"
     if isinstance(op, Fold) and op.axis == axis:
         return "streams it"
@@ -204,6 +210,12 @@ def _obstacle(box: Box, axis: str) -> str | None:
     if isinstance(op, Generic) and (takes or any(t.axis(axis) is not None for t in box.cod)):
         return "is uninterpreted and may mix positions along it"
     return None
+
+
+def _reads_at(op: View, axis: str) -> bool:
+    """Whether a view reads at the index of an axis, or reads that axis at an index: another than its own."""
+    mentioned = {leaf for e in op.expressions() for leaf in leaves(e)}
+    return ("i", axis) in mentioned or any(n == axis for read in op.reads for n, _ in read.at)
 
 
 def _is_part(name: str, axis: Axis) -> bool:
@@ -265,7 +277,9 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         count += len(node.box.cod)
         about = any(_is_about(op, a.name, a.size) for a in axes)
         renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
-        remade = isinstance(op, (Reindex, View)) and any(op.touches(a.name) for a in axes)
+        remade = (isinstance(op, Reindex) and any(op.touches(a.name) for a in axes)) or (
+            isinstance(op, View) and any(_reads_at(op, a.name) for a in axes)
+        )
         trusts = (
             isinstance(op, View) and op.trusts_inputs()
         )  # in range is known of all of an index array, not of a tile

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from catdiag.boxes import Box, Call, Fold, Group, View, bodies
+from catdiag.boxes import Box, Call, Fold, Group, Index, Read, View, bodies
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError
 from catdiag.types import Axis, Size, show_size, size_symbols, size_value
-from catdiag.views import Expr, bounds, leaves, show_condition
+from catdiag.views import Cond, Expr, bounds, leaves, replaced, show_condition
 
 _HUGE = 1 << 40
 
@@ -75,43 +75,72 @@ def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
     """Adds the sizes of new axes that nothing shows: the largest at which every read of a view is in range."""
     waiting = list(_views(diagram))
     while waiting:
-        held = []
+        held, before = [], len(sizes)
         for box in waiting:
             op = box.op
             assert isinstance(op, View)
-            unknown = {s for a in op.made for s in size_symbols(a.size) if s not in sizes}
-            if not unknown:
-                continue
-            found = _largest(op, box, sizes) if len(unknown) == 1 else None
-            if found is None:
+            for axis in op.made:
+                if len(unknown := size_symbols(axis.size) - sizes.keys()) == 1:
+                    found = _largest(op, box, axis, sizes)
+                    if found is not None:
+                        sizes[next(iter(unknown))] = found
+            if any(size_symbols(a.size) - sizes.keys() for a in op.made):
                 held.append(box)
-            else:
-                sizes[unknown.pop()] = found
-        if len(held) == len(waiting):
+        if len(held) == len(waiting) and len(sizes) == before:
             return
         waiting = held
 
 
 def _views(diagram: Diagram) -> Iterator[Box]:
-    """The boxes that read at index arithmetic, those in bodies too."""
-    stack, seen = [diagram], set[int]()
+    """The boxes that read at index arithmetic, those in bodies too; those of a group as of the whole axes.
+
+    A view in a group that reads at the positions of its tile, which are handed to it, reads at those of the whole axis.
+    """
+    stack: list[tuple[Diagram, dict[int, str], dict[str, Size]]] = [(diagram, {}, {})]
+    seen = set[int]()
     while stack:
-        item = stack.pop()
+        item, positions, wholes = stack.pop()
         if id(item) in seen:
             continue
         seen.add(id(item))
-        for box in item.boxes:
-            if isinstance(box.op, View):
-                yield box
-            stack.extend(bodies(box.op))
+        known, count = dict(positions), len(item.dom)
+        for node in item.graph.nodes:
+            box, op = node.box, node.box.op
+            if isinstance(op, Index):
+                known[count] = op.axis
+            count += len(box.cod)
+            if isinstance(op, View):
+                put: dict[Any, Expr] = {("w", k): ("i", known[w]) for k, w in enumerate(node.inputs) if w in known}
+                made = tuple(Axis(a.name, wholes.get(str(a.size), a.size)) for a in op.made)
+                yield Box(op if not (put and wholes) else _whole_view(op, made, put), box.dom, box.cod, box.line)
+            given = {k: known[w] for k, w in enumerate(node.inputs) if w in known}
+            if isinstance(op, Group):
+                sizes = {a.name: a.size for ty in (*box.dom, *box.cod) for a in ty.axes}
+                stack.append((op.body, given, {**wholes, **{g: sizes.get(a, a) for a, g in op.tiles}}))
+            elif isinstance(op, Fold):
+                stack.append((op.step, {k + len(box.cod): a for k, a in given.items()}, wholes))
+                stack.extend((body, {}, wholes) for body in (op.unit, op.merge))
+            else:
+                stack.extend((body, given, wholes) for body in bodies(op))
 
 
-def _largest(op: View, box: Box, sizes: Mapping[str, int]) -> int | None:
-    """The largest size of the one axis made whose size is not known; None where the arithmetic leaves it open.
+def _whole_view(op: View, made: tuple[Axis, ...], put: Mapping[Any, Expr]) -> View:
+    """A view with other axes made, and leaves in its expressions."""
+    own = {("i", a.name) for a in made}
+    put = {w: i for w, i in put.items() if i in own}
+
+    def conditions(found: Sequence[Cond]) -> tuple[Cond, ...]:
+        return tuple((c, replaced(e, put), replaced(f, put)) for c, e, f in found)
+
+    reads = (Read(tuple((n, replaced(e, put)) for n, e in r.at), conditions(r.where)) for r in op.reads)
+    return View(made, tuple(reads), conditions(op.fits))
+
+
+def _largest(op: View, box: Box, axis: Axis, sizes: Mapping[str, int]) -> int | None:
+    """The largest size of an axis made whose size is not known; None where the arithmetic leaves it open.
 
     Raises SizeError where there is no room for one index.
     """
-    (axis,) = [a for a in op.made if any(s not in sizes for s in size_symbols(a.size))]
     limits = list(op.fits)
     for read, ty in zip(op.reads, box.dom, strict=False):
         if len(op.reads) == 1:
@@ -121,8 +150,10 @@ def _largest(op: View, box: Box, sizes: Mapping[str, int]) -> int | None:
     limits = [
         c for c in limits if leaves(c[1]).count(("i", axis.name)) == 1 and not any(map(_from_input, leaves(c[1])))
     ]
-    others = {s for name, size in lengths.items() if name != axis.name for s in size_symbols(size)}
-    mentioned = {leaf for _, e, f in limits for leaf in (*leaves(e), *leaves(f)) if isinstance(leaf, str)}
+    named = [leaf for _, e, f in limits for leaf in (*leaves(e), *leaves(f))]
+    beside = {leaf[1] for leaf in named if isinstance(leaf, tuple) and leaf[0] == "i"} - {axis.name}
+    others = {s for name in beside for s in size_symbols(lengths[name])}
+    mentioned = {leaf for leaf in named if isinstance(leaf, str)}
     if not limits or axis.size != axis.name or not others | mentioned <= sizes.keys():
         return None
 
