@@ -231,7 +231,7 @@ def written(e: Bound, leaf: Mapping[Any, Expr]) -> Expr:
 def exactly(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr) -> Expr:
     """A local amount summed over all groups and over the blocks that a loop runs, of which a `share` is run."""
     ranges = {**kernel.tiles, **dict(loops)}
-    indices = {tile: _index(tile, ranges) for _, tile in extent.tiles}
+    indices = {tile: index_of(tile, ranges) for _, tile in extent.tiles}
     ends: dict[Any, Expr] = {}
     lengths: dict[str, Expr] = {}
     for axis, tile in extent.tiles:
@@ -267,7 +267,7 @@ def exactly(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Ext
     return found
 
 
-def _index(tile: str, taken: Mapping[str, Any]) -> Expr:
+def index_of(tile: str, taken: Mapping[str, Any]) -> Expr:
     name = "j" + tile.removeprefix("g")
     while name in taken:
         name += "_"

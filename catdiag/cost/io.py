@@ -15,6 +15,9 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
   is loaded by each part. Formulas are exact where the parts are of one length.
 - **Blocks left out.** A loop that leaves blocks out loads those that it runs; arrays that it reads to ask what is left
   in a block come for each that it asks about. See `catdiag.cost.density`.
+- **Read in place.** Of an array that a group reads only at positions of its tile, by one box of index arithmetic, it
+  loads the elements between the least and the largest index read along each axis, clipped to the array, and has room
+  for them unclipped; the box takes no room. See `catdiag.cost.windows`.
 - **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
@@ -230,7 +233,11 @@ def io(
         groups.update({symbol(t): axis.expr() for t, axis in kernel.tiles.items() if t not in single})
         streams.update({symbol(s): told(axis.expr()) for s, axis in kernel.loops if s not in single})
         for moved in kernel.transfers:
-            if moved.extent is not None and shares is not None:
+            if moved.window:
+                from catdiag.cost.windows import moved as moved_windows
+
+                exact, relaxed = moved_windows(moved, kernel)
+            elif moved.extent is not None and shares is not None:
                 exact, relaxed = shares.moved(moved, kernel)
             else:
                 exact = relaxed = moved.amount.expr()

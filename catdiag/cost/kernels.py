@@ -21,9 +21,12 @@ from catdiag.cost.extents import Bound, known
 from catdiag.cost.live import Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
 from catdiag.cost.phases import Phases, part
 from catdiag.cost.places import Places, two
+from catdiag.cost.windows import box as box_of
+from catdiag.cost.windows import of_inputs
+from catdiag.cost.windows import outer as around
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import Parted, is_split, two_kernels
+from catdiag.partial import Parted, in_place, is_split, two_kernels
 from catdiag.types import BYTES, ArrayType
 
 Dtype = str | Mapping[str, str] | None
@@ -49,6 +52,11 @@ class Account:
         left = next((e.axis for k in self.kernels for e in k.extents.values()), None)
         if left is not None:
             raise CatdiagError(f"the loop over {left!r} leaves blocks out: {what}; ask before .skip({left!r})")
+        placed = next((t.array for k in self.kernels for t in k.transfers if t.window), None)
+        if placed is not None:
+            raise CatdiagError(
+                f"of {placed} a group loads what its positions reach, which overlaps: that is not counted"
+            )
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -132,7 +140,7 @@ def measure(
     """
     held = two(stages, registers) if places is None else places
     parted = two_kernels(diagram) if is_split(diagram) else None
-    flat = inline(diagram if parted is None else parted.diagram)
+    flat = in_place(diagram if parted is None else parted.diagram)
     widths = widths_of(flat, dtype)
     graph, types = flat.graph, flat.graph.wire_types()
     free = spots(graph, [False] * len(graph.dom))
@@ -172,6 +180,7 @@ def measure(
                     local=local.times(b.width),
                     extent=extent,
                     loops=loops,
+                    window=b.window,
                 )
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None
@@ -286,6 +295,10 @@ class _Outer:
         for w, local in zip(node.inputs, body.dom, strict=True):
             wires.append(self._operand(self.root[w], local))
             self.incoming.append((Amount.elements(self.types[w].axes), _lacking(tiles, local)))
+        for k, window in of_inputs(body, self.given, dict(op.tiles)).items():
+            buffer, local = wires[k], body.dom[k]
+            if buffer is not None:
+                buffer.window, buffer.amount, buffer.inside = window, box_of(local, window), around(local, window)
         for k, local in enumerate(op.body.cod):
             w = self.first[place] + k
             if w in self.crossing:

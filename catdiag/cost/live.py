@@ -29,8 +29,11 @@ from catdiag.cost.amounts import ONE, ZERO, Amount
 from catdiag.cost.extents import Bound, Extent, extent_of
 from catdiag.cost.extents import known as known_values
 from catdiag.cost.places import LEVEL, REGISTERS, Places
+from catdiag.cost.windows import Side, outer
+from catdiag.cost.windows import box as box_of
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
+from catdiag.partial import Window
 from catdiag.types import BYTES, ArrayType, union
 
 __all__ = ["LEVEL", "REGISTERS"]
@@ -57,8 +60,12 @@ class Buffer:
     loaded: bool = True
     streamed_only: bool = False
     loads: int = 0
-    partly: list[tuple[Amount, Extent, tuple[Loop, ...]]] = field(default_factory=list)
-    """For each loop that leaves blocks out and streams it: a block of it, and which blocks are run."""
+    partly: list[tuple[Amount, Extent | None, tuple[Loop, ...]]] = field(default_factory=list)
+    """For each loop that leaves blocks out and streams it: a block of it, and which blocks are run. Of what is read in
+    place: what of it is loaded at a time, and in which loop."""
+    window: tuple[Side, ...] = ()
+    inside: Amount = ZERO
+    """Of what is read in place, how much there is along the axes that never lie outside of the array."""
     stages: Mapping[str, int] = field(default_factory=dict)
 
     def at(self, place: str) -> Amount:
@@ -100,6 +107,7 @@ class Transfer:
     `times` is how often a group loads it, which `amount` has as a factor.
 
     Of an array with an `extent` only the blocks that the loop in `loops` runs are loaded, each as `local` says.
+    Of one with a `window`, what of that lies in the array, times `local`, once a group or for each block of `loops`.
     """
 
     array: str
@@ -113,6 +121,7 @@ class Transfer:
     local: Amount = ZERO
     extent: Extent | None = None
     loops: tuple[Loop, ...] = ()
+    window: tuple[Side, ...] = ()
 
 
 @dataclass
@@ -189,6 +198,8 @@ def is_view(box: Box) -> bool:
     """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
+    if isinstance(box.op, Window):
+        return True
     if isinstance(box.op, Reduce):
         return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
@@ -273,12 +284,18 @@ def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
 def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[Buffer | None]) -> list[bool]:
     """For each input of a kernel, whether only loops read it, along their axis."""
     streamed = [b is not None for b in wires]
+    placed: set[int] = set()  # what is read in place, and views of that
+    count = len(graph.dom)
     for node in graph.nodes:
+        count += len(node.box.cod)
         if is_view(node.box):
+            if isinstance(node.box.op, Window) or node.inputs[0] in placed:
+                placed.add(count - 1)
             continue
         for k, w in enumerate(node.inputs):
             op = node.box.op
-            if root[w] < len(wires) and not (isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None):
+            along = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None and w not in placed
+            if root[w] < len(wires) and not along:
                 streamed[root[w]] = False
     for w in graph.outputs:
         if root[w] < len(wires):
@@ -345,7 +362,10 @@ class Walk:
         """An operand is live from here on, and crosses the edge, unless it is there already."""
         if not buffer.loaded:
             buffer.loaded = True
-            buffer.loads += 1
+            if buffer.window:
+                buffer.partly.append((buffer.inside, None, ()))
+            else:
+                buffer.loads += 1
             self.add(buffer)
 
     def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
@@ -471,7 +491,7 @@ class Walk:
         for k, w in enumerate(inputs):
             root = found.root[w]
             b = buffers[root]
-            if b is None or b.pinned or found.last[root] != place or not b.loaded:
+            if b is None or b.pinned or b.window or found.last[root] != place or not b.loaded:
                 continue
             same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.made_by(box, ty)
             if same and where in b.places:
@@ -509,12 +529,18 @@ class Walk:
         for b, ty in zip(inputs, step.dom.arrays[states:], strict=True):
             if b is not None and b.streamed_only:
                 if b not in staged:
-                    if extent is None:
+                    if b.window:
+                        if extent is not None:
+                            raise CatdiagError(
+                                f"{b.name} is read in place in a loop that leaves blocks out: not counted"
+                            )
+                        b.partly.append((outer(ty, b.window), None, (*loops, loop)))
+                    elif extent is None:
                         b.loads += 1
                     else:  # what is read to ask about a block is loaded for each that is asked about
                         here = replace(extent, asks=extent.asks and b not in first_asked)
                         b.partly.append((Amount.elements(ty.axes), here, (*loops, loop)))
-                    block, buffers = Amount.elements(ty.axes), self.places.stages
+                    block, buffers = box_of(ty, b.window), self.places.stages
                     staged[b] = Buffer(
                         b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers
                     )

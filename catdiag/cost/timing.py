@@ -184,6 +184,8 @@ def predict(
     """The model above for candidates that fit; `values` gives every size, tile and block, and the scalar inputs on
     which it depends how often loops turn."""
     if not kernel.extents:
+        if any(moved.window for moved in kernel.transfers):
+            values, _ = counted(kernel, values)
         return _predict(kernel, hardware, values, dtype, stages, warps, overlap, producers)
     average, longest = (
         _predict(kernel, hardware, v, dtype, stages, warps, overlap, producers) for v in counted(kernel, values)
@@ -222,7 +224,7 @@ def _predict(
         again: Numbers = moved.amount.value(values)
         for tile in moved.again:
             again = again * counts[tile]
-        again = again if moved.extent is None else values["moved", moved]
+        again = values.get(("moved", moved), again)
         traffic[moved.direction] = traffic[moved.direction] + again
     load, save = traffic["load"], traffic["save"]
 
@@ -453,7 +455,7 @@ def _filled(
         once = whole * np.minimum(repeated, copies)
         touched = touched + whole * share
         waves = ceil_div(groups, at_once) * copies
-        loaded = whole * repeated if moved.extent is None else values["moved", moved]
+        loaded = values.get(("moved", moved), whole * repeated)
         anew = anew + np.maximum(once, np.minimum(loaded, waves * whole * share)) - once
         least = least + once
     return least + np.where(touched > capacity, anew, 0), touched

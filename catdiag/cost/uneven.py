@@ -13,6 +13,7 @@ from typing import Any
 from catdiag.cost.amounts import Amount
 from catdiag.cost.extents import Extent, Tally
 from catdiag.cost.live import Kernel, Loop
+from catdiag.cost.windows import count
 
 Values = Mapping[Any, Any]
 
@@ -28,7 +29,9 @@ def counted(kernel: Kernel, values: Values) -> tuple[Values, Values]:
             number = number * -(-kernel.tiles[tile].value(values) // values[tile])
         average["turns", block], longest["turns", block] = sums / number, most
     for moved in kernel.transfers:
-        if moved.extent is not None:
+        if moved.window:
+            average["moved", moved] = longest["moved", moved] = count(moved, kernel, values)
+        elif moved.extent is not None:
             total = whole_run(moved.local, moved.loops, moved.extent, kernel, values, tally)
             average["moved", moved] = longest["moved", moved] = total
     return average, longest

@@ -156,7 +156,7 @@ class _Placing:
         flat = inline(body)
         return of_graph(composed(flat.graph, set(self.axes), numbers), flat.cod, flat.names, flat.title)
 
-    def number(self, wire: int) -> Fraction | None | bool:
+    def number(self, wire: int) -> Fraction | bool | None:
         """The number that a wire is everywhere; False for none."""
         made = self.maker(wire)
         while made is not None and isinstance(made.box.op, Rename):
@@ -273,7 +273,7 @@ class _Filled:
 
     made: tuple[Axis, ...]
     read: Read
-    fill: Fraction | None | bool  # False: nowhere
+    fill: Fraction | bool | None  # False: nowhere
     source: int
     indices: tuple[int, ...]
     fits: tuple[Cond, ...] = ()
@@ -299,7 +299,7 @@ class _Wires:
         """The node that makes a wire."""
         return self.graph.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
 
-    def number(self, wire: int) -> Fraction | None | bool:
+    def number(self, wire: int) -> Fraction | bool | None:
         """The number that a wire is everywhere; False for none."""
         node = self.node(wire)
         while node is not None and isinstance(node.box.op, Rename):
@@ -391,7 +391,9 @@ def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
     indices = (*outer.indices, *inner.indices)
     # What had to be in range of the array between says how long the axes made are.
     between = dict(outer.sizes)
-    limits = [("lt", e, between[n]) for n, e in outer.read.at] if outer.fill is False and inner.fill is not False else []
+    limits = (
+        [("lt", e, between[n]) for n, e in outer.read.at] if outer.fill is False and inner.fill is not False else []
+    )
     fits = (*outer.fits, *_put(Read((), inner.fits), put).where, *limits)
     fill = fills.pop() if fills else False
     return _Filled((*outer.made, *left), whole, fill, inner.source, indices, fits, inner.sizes)

@@ -11,9 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from catdiag.boxes import Box, Einsum, Fold, Group, Map
 from catdiag.diagram import inline
 from catdiag.errors import CatdiagError
+from catdiag.partial import Window
 from catdiag.run.memories import Cell, Piece, Wire, cut, extent
 from catdiag.run.named import Named
 from catdiag.run.numpy import Runner, filled
@@ -21,6 +24,7 @@ from catdiag.run.outline import Outline, is_view
 from catdiag.run.sizes import local_sizes
 from catdiag.run.widths import Widths
 from catdiag.types import ArrayType, size_value
+from catdiag.views import read_off
 
 Edge = tuple[int, int]
 
@@ -141,6 +145,7 @@ class Chip:
                     readers[cell] += 1
                     op = node.box.op
                     loop = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None
+                    loop = loop and w not in outline.placed
                     (along if loop else elsewhere).add(cell)
         for w in graph.outputs if copied or outline.kept else ():
             if base[w] in wires:
@@ -162,6 +167,9 @@ class Chip:
         `crew` are the pieces at work, those of upper levels first.
         """
         graph, work = outline.graph, self.chain.work
+        if not outline.kept:
+            for piece in crew:
+                windows(outline, piece)
         streamed = {piece: self.roles(outline, piece, copied) for piece in crew}
         lanes = [piece for piece in crew if piece.level == work]
         inside = {host: place for place in outline.places if (host := outline.host(place)) is not None}
@@ -172,7 +180,7 @@ class Chip:
                 for piece in crew:
                     if inputs[0] in piece.wires:
                         seen = piece.wires[inputs[0]]
-                        (value,) = self.runner.box(box, (seen.value,), piece.sizes)
+                        (value,) = self.runner.box(box, tuple(piece.wires[w].value for w in inputs), piece.sizes)
                         piece.wires[outline.first[place]] = Wire(seen.cell, value)
                 continue
             if place in waiting:
@@ -196,7 +204,7 @@ class Chip:
                     read = [*source.inputs, *(w for w in inputs if w != first)]
                 for piece in crew:
                     for w in read:
-                        self.fetch(piece, w, outline.types[w])
+                        self.fetch(piece, outline, w)
                 for lane in lanes:
                     if place in inside:
                         values = tuple(lane.wires[w].read() for w in source.inputs)
@@ -221,7 +229,7 @@ class Chip:
             for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
                 passing = [p for p in crew if w < len(graph.dom) and not p.wires[w].cell.loaded]
                 for piece in passing:
-                    self.fetch(piece, w, outline.types[w])
+                    self.fetch(piece, outline, w)
                 for piece in passing:
                     self.release(piece.wires[w].cell)
 
@@ -259,11 +267,12 @@ class Chip:
         rooms = [(p.memory, p.memory.allocate(self.length(p, ty) * width)) for p in lane.at(level)]
         return Cell(rooms={level: rooms}, width=width)
 
-    def fetch(self, piece: Piece, w: int, ty: ArrayType) -> None:
+    def fetch(self, piece: Piece, outline: Outline, w: int) -> None:
         """Loads an operand's tile unless it is there, or the level is not on its path."""
         if w not in piece.wires:
             return
-        wire = piece.wires[w]
+        w = w if w not in outline.placed else outline.base[w]
+        wire, ty = piece.wires[w], outline.types[w]
         cell = wire.cell
         if cell.loaded or cell.spot:
             return
@@ -272,8 +281,9 @@ class Chip:
             source = cell.source()
             if source is not None and not (source.loaded and source.alive):
                 raise RuntimeError(f"{cell.name} is loaded from a level that does not hold it")
-            amount = extent(ty, wire.value, piece.sizes)
+            amount = extent(ty, wire.value, piece.sizes, cell.window)
             cell.rooms[piece.level] = [(piece.memory, piece.memory.allocate(amount * cell.width))]
+            amount = extent(ty, wire.value, piece.sizes, cell.window, True)
             self.arrive(piece, cell, wire.value, amount * cell.width, False, amount * cell.width)
 
     def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
@@ -308,7 +318,7 @@ class Chip:
             for arg, arg_ty in zip(args, box.dom, strict=True) if plain else ():
                 cell = arg.cell
                 last = cell.readers == sum(a.cell is cell for a in args)
-                free = last and level in cell.rooms and not (cell.spot or cell.pinned)
+                free = last and level in cell.rooms and not (cell.spot or cell.pinned or cell.window)
                 if free and cell.width == width and set(arg_ty.names) == set(ty.names):
                     over = cell
                     break
@@ -336,6 +346,39 @@ class Chip:
         loop.start()
         loop.turns(1, 0, loop.total)
         return loop.end()
+
+
+def windows(outline: Outline, piece: Piece) -> None:
+    """Finds, of the arrays that are read in place, what is read: by looking at every index."""
+    for place in outline.places:
+        node = outline.graph.nodes[place]
+        op, box, inputs = node.box.op, node.box, node.inputs
+        if isinstance(op, Fold):
+            states = len(box.cod)
+            for inner in inline(op.step).graph.nodes:
+                if isinstance(inner.box.op, Window):
+                    own = [inputs[w - states] if 0 <= w - states < len(inputs) else -1 for w in inner.inputs]
+                    _window(inner.box.op, own, piece)
+        elif isinstance(op, Window):
+            _window(op, inputs, piece)
+
+
+def _window(op: Window, inputs: Sequence[int], piece: Piece) -> None:
+    values = {k: piece.wires[w].value for k, w in enumerate(inputs) if k >= len(op.reads)}
+    lengths = {a.name: size_value(a.size, piece.sizes) for a in op.made}
+    lengths.update({n: length for value in values.values() for n, length in value.lengths().items()})
+    order = tuple(lengths)
+
+    def leaf(v: Any) -> Any:
+        if isinstance(v, tuple) and v[0] == "w":
+            return np.asarray(values[v[1]].over(order))
+        if isinstance(v, tuple):
+            return Named(np.arange(lengths[v[1]]), (v[1],)).over(order)
+        return size_value(v, piece.sizes)
+
+    for axis, e in op.reads[0].at:
+        found = read_off(e, leaf, lambda sign, a, b: a + b if sign == "+" else a * b if sign == "*" else a // b)
+        piece.wires[inputs[0]].cell.window[axis] = int(np.min(found)), int(np.max(found))
 
 
 class _Loop:
@@ -379,12 +422,12 @@ class _Loop:
             streamed = self.streamed[piece]
             for w in self.inputs:
                 if w in piece.wires and piece.wires[w].cell not in streamed:
-                    chip.fetch(piece, w, self.outline.types[w])
+                    chip.fetch(piece, self.outline, w)
             longest = self.blocks[piece.level]
             for w, ty in zip(self.inputs, self.types, strict=True):
                 if w in piece.wires and (cell := piece.wires[w].cell) in streamed and cell not in self.rings:
                     first = piece.wires[w].value.cut(op.axis, 0, longest)
-                    amount = extent(ty, first, local_sizes(piece.sizes, {op.axis: (op.block, longest)}))
+                    amount = extent(ty, first, local_sizes(piece.sizes, {op.axis: (op.block, longest)}), cell.window)
                     held = self.chain.stages[piece.level - 1] * amount * cell.width if cell.room else 0
                     self.rings[cell] = piece.memory.allocate(held)
                     cell.block = None
@@ -446,8 +489,9 @@ class _Loop:
                 source = cell.source()
                 if source is not None and not (source.block and source.block[0] <= begin and end <= source.block[1]):
                     raise RuntimeError(f"a block of {cell.name} is loaded from a level that does not hold it")
-                amount = extent(ty, value.cut(axis, begin, end), local) * cell.width
-                self.chip.arrive(piece, cell, value, amount, True, extent(ty, value, piece.sizes) * cell.width)
+                amount = extent(ty, value.cut(axis, begin, end), local, cell.window, True) * cell.width
+                whole = extent(ty, value, piece.sizes, cell.window, True) * cell.width
+                self.chip.arrive(piece, cell, value, amount, True, whole)
                 cell.block = begin, end
 
     def turn(self, begin: int, end: int) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from catdiag.boxes import Box, Group, array_name
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import SizeError
-from catdiag.partial import is_split, two_kernels
+from catdiag.partial import in_place, is_split, two_kernels
 from catdiag.run.chip import Chain, Chip
 from catdiag.run.memories import Cell as Cell
 from catdiag.run.memories import Piece, extent
@@ -110,7 +110,7 @@ def ran(
     machine = Machine(Chip(Runner(np.dtype(np.float64), {}, functions or {}), chain, widths), called)
     values = [Named(np.asarray(a), ty.names) for a, ty in zip(arrays, diagram.dom, strict=True)]
     with np.errstate(all="ignore"):
-        results = machine.diagram(inline(moved), values, whole, fused)
+        results = machine.diagram(in_place(moved), values, whole, fused)
     outputs = tuple(np.asarray(conform(v, ty, known)) for v, ty in zip(results, diagram.cod, strict=True))
     direct = run(diagram, arrays, None, None, functions, known)
     for k, (got, want) in enumerate(zip(outputs, direct if len(outputs) != 1 else (direct,), strict=True)):

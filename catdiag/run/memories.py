@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from catdiag.run.named import Named
 from catdiag.types import ArrayType, size_value
+
+NOWHERE: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
 class Memory:
@@ -32,7 +35,9 @@ class Cell:
 
     `rooms` says how much it takes of which memories, by level; `width` is how much room a value takes. `above` is the
     cell of the array in the piece that this one is cut from; without `room`, the level of the cell is not on the
-    array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers.
+    array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers. Of
+    an array that is read in place, `window` says from which to which index along some axes: there may be room for more
+    than there is.
     """
 
     name: str = ""
@@ -46,6 +51,7 @@ class Cell:
     room: bool = True
     above: Cell | None = None
     block: tuple[int, int] | None = None
+    window: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def free(self) -> None:
         """Gives all its room back."""
@@ -100,9 +106,21 @@ class Piece:
         return [piece for piece in self.all() if piece.level == level]
 
 
-def extent(ty: ArrayType, value: Named, sizes: Mapping[str, int]) -> int:
-    """How many values an array takes: the axes of its type, and those that its box is weaved over beside."""
+def extent(
+    ty: ArrayType,
+    value: Named,
+    sizes: Mapping[str, int],
+    window: Mapping[str, tuple[int, int]] = NOWHERE,
+    there: bool = False,
+) -> int:
+    """How many values an array takes: the axes of its type, and those that its box is weaved over beside.
+
+    Along the axes of a window it is as long as that, or, of what is `there`, as much of it as the array has.
+    """
     lengths = value.lengths()
+    for name, (low, high) in window.items():
+        first, last = (max(low, 0), min(high, lengths[name] - 1)) if there else (low, high)
+        lengths[name] = max(0, last - first + 1)
     total = 1
     for axis in ty.axes:
         total *= lengths.pop(axis.name) if axis.name in lengths else size_value(axis.size, dict(sizes))

@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Graph
+from catdiag.partial import Window
 
 _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
 
 def is_view(box: Box) -> bool:
-    """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
+    """A renaming or transposition, a product axis split or merged, one index of one: the same elements; and what is
+    read in place."""
+    if isinstance(box.op, Window):
+        return True
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
     if isinstance(box.op, Reduce):
@@ -35,6 +39,7 @@ class Outline:
             number += len(node.box.cod)
         inside = set(places)
         self.base = list(range(number))
+        self.placed: set[int] = set()  # what is read in place
         self.direct: list[list[int]] = [[] for _ in range(number)]
         self.leaving: set[int] = set()
         self.spot = {**dict.fromkeys(range(len(graph.dom)), False), **spot}
@@ -48,6 +53,8 @@ class Outline:
             for k, ty in enumerate(node.box.cod):
                 w = self.first[place] + k
                 self.base[w] = self.base[node.inputs[0]] if view else w
+                if isinstance(node.box.op, Window) or (view and node.inputs[0] in self.placed):
+                    self.placed.add(w)
                 if w not in self.spot:
                     closed = all(self.spot.get(v, False) for v in node.inputs) and (view or not ty.axes)
                     loop = isinstance(node.box.op, (Fold, Group))
