@@ -11,20 +11,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from catdiag.boxes import Box, Einsum, Fold, Group, Map
 from catdiag.diagram import inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import Window
 from catdiag.run.memories import Cell, Piece, Wire, cut, extent
 from catdiag.run.named import Named
 from catdiag.run.numpy import Runner, filled
 from catdiag.run.outline import Outline, is_view
+from catdiag.run.reach import windows
 from catdiag.run.sizes import local_sizes
 from catdiag.run.widths import Widths
 from catdiag.types import ArrayType, size_value
-from catdiag.views import read_off
 
 Edge = tuple[int, int]
 
@@ -346,39 +343,6 @@ class Chip:
         loop.start()
         loop.turns(1, 0, loop.total)
         return loop.end()
-
-
-def windows(outline: Outline, piece: Piece) -> None:
-    """Finds, of the arrays that are read in place, what is read: by looking at every index."""
-    for place in outline.places:
-        node = outline.graph.nodes[place]
-        op, box, inputs = node.box.op, node.box, node.inputs
-        if isinstance(op, Fold):
-            states = len(box.cod)
-            for inner in inline(op.step).graph.nodes:
-                if isinstance(inner.box.op, Window):
-                    own = [inputs[w - states] if 0 <= w - states < len(inputs) else -1 for w in inner.inputs]
-                    _window(inner.box.op, own, piece)
-        elif isinstance(op, Window):
-            _window(op, inputs, piece)
-
-
-def _window(op: Window, inputs: Sequence[int], piece: Piece) -> None:
-    values = {k: piece.wires[w].value for k, w in enumerate(inputs) if k >= len(op.reads)}
-    lengths = {a.name: size_value(a.size, piece.sizes) for a in op.made}
-    lengths.update({n: length for value in values.values() for n, length in value.lengths().items()})
-    order = tuple(lengths)
-
-    def leaf(v: Any) -> Any:
-        if isinstance(v, tuple) and v[0] == "w":
-            return np.asarray(values[v[1]].over(order))
-        if isinstance(v, tuple):
-            return Named(np.arange(lengths[v[1]]), (v[1],)).over(order)
-        return size_value(v, piece.sizes)
-
-    for axis, e in op.reads[0].at:
-        found = read_off(e, leaf, lambda sign, a, b: a + b if sign == "+" else a * b if sign == "*" else a // b)
-        piece.wires[inputs[0]].cell.window[axis] = int(np.min(found)), int(np.max(found))
 
 
 class _Loop:

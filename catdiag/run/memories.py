@@ -35,9 +35,9 @@ class Cell:
 
     `rooms` says how much it takes of which memories, by level; `width` is how much room a value takes. `above` is the
     cell of the array in the piece that this one is cut from; without `room`, the level of the cell is not on the
-    array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers. Of
-    an array that is read in place, `window` says from which to which index along some axes: there may be room for more
-    than there is.
+    array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers.
+    Of an array that is read in place, `window` says from which to which index along some axes: there may be room for
+    more than there is.
     """
 
     name: str = ""
