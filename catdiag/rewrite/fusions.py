@@ -303,7 +303,8 @@ class Fusions:
     def __str__(self) -> str:
         stages = len(self.row.stages)
         title = self.diagram.title or "the diagram"
-        lines = [f"{title}: {stages} stage{'s' if stages > 1 else ''}, {1 << (stages - 1)} ways to cut them"]
+        many = f"{stages} stages, {1 << (stages - 1)} ways to cut them" if stages > 1 else "1 stage, nothing to cut"
+        lines = [f"{title}: {many}"]
         shown = [self.fused, *([self.rival] if self.rival is not None else []), *([self.unfused] if stages > 2 else [])]
         lines += [f"  {way}" for way in shown]
         for other in shown[1:]:

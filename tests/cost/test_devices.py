@@ -107,6 +107,9 @@ def test_it_is_io_at_the_devices_tiles_less_what_they_hold(
     load = numbers(io.load, {**sizes, **tiles, **blocks})
     held = sum(numbers(s.held, sizes) for s in formula.shares if s.array in made.diagram.input_names)
     assert load == numbers(formula.transfers, sizes) + int(np.prod(list(over.values()))) * held
+    # And with the devices' own chips below them, at the edge between all memories and one device's.
+    edge = made.io(levels=("node", "device", "SMEM")).edges["node", "device"]
+    assert numbers(edge.load, {**sizes, **tiles, **blocks}) == load
 
 
 class Ring:
@@ -217,3 +220,27 @@ def test_wrong_uses_are_refused_by_name() -> None:
             spread(made, over, held=held)
     with pytest.raises(cd.CatdiagError, match="kernels"):
         spread(cd.library.get("matmul"), {"a": 2})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_sums_of_products_over_devices_receive_what_is_counted(seed: int) -> None:
+    import random
+
+    from catdiag.rewrite.group import find
+
+    rng = random.Random(seed)
+    axes = rng.sample("abcde", rng.randint(2, 5))
+    arrays = [rng.sample(axes, rng.randint(1, len(axes))) for _ in range(rng.randint(1, 4))]
+    used = sorted({a for ty in arrays for a in ty})
+    kept = rng.sample(used, rng.randint(1, len(used)))
+    signature = ", ".join(" ".join(ty) for ty in arrays) + " -> " + " ".join(kept)
+    diagram = cd.algorithm(signature, name="sums")(lambda *given: cd.einsum(signature, *given))
+    over = {a: rng.choice((2, 3)) for a in rng.sample(kept, rng.randint(1, len(kept)))}
+    formula = spread(find(diagram, kept), over)
+    sizes = dict.fromkeys(used, 6**3)
+    for (_, names, shape), share in zip(at(diagram, sizes), formula.shares, strict=False):
+        # Counted by lengths of slices: each device holds as much of its tile as there are devices with the same one.
+        needed = int(np.prod([n // over.get(a, 1) for a, n in zip(names, shape, strict=True)]))
+        same = int(np.prod([count for a, count in over.items() if a not in names]))
+        assert needed % same == 0 and numbers(share.received, sizes) == needed - needed // same

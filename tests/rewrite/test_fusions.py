@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+import random
+from itertools import combinations, pairwise, product
 
 import pytest
 import sympy
@@ -218,6 +219,50 @@ def test_ways_as_diagrams_mean_the_same_and_move_what_the_machine_counts(name: s
         if name == "attention":
             arrays = [np.random.default_rng(0).normal(size=n) for n in ((5, 4), (6, 4), (6, 4))]
             np.testing.assert_allclose(made.run(*arrays, tiles=tiles), choice.diagram(*arrays), rtol=1e-12)
+
+
+def chained(rng: random.Random) -> cd.Diagram:
+    """Two or three products of matrices in a row, with functions between them, of random order and axes."""
+    axes = [chr(ord("a") + k) for k in range(rng.randint(3, 5))]
+    pairs = [f"{m} {n}" for m, n in pairwise(axes)]
+    functions = [rng.choice((cd.relu, cd.exp, cd.tanh, lambda v: v * v, lambda v: v)) for _ in pairs]
+
+    def body(*arrays: cd.Diagram) -> cd.Diagram:
+        made, kept = functions[0](arrays[0]), axes[0]
+        for function, array, (m, n) in zip(functions[1:], arrays[1:], pairwise(axes[1:]), strict=True):
+            made = function(cd.einsum(f"{kept} {m}, {m} {n} -> {kept} {n}", made, array))
+        return made
+
+    return cd.algorithm(", ".join(pairs), name="chain")(body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_random_chains_cost_what_the_machine_counts_and_no_way_beats_the_best(seed: int) -> None:
+    from catdiag.run.machine import count
+
+    rng = random.Random(seed)
+    choice = chained(rng).fusions()
+    sizes = {s: rng.randint(2, 12) for s in choice.fused.kernels[0].schedules[0].estimate.account.sizes}
+    for room in (rng.randint(4, 30), rng.randint(30, 150)):
+        verdict = choice.best(sizes, room)
+        for way in choice.ways():
+            total = 0
+            for kernel in way.kernels:
+                least_so_far = None
+                for schedule in kernel.schedules:
+                    whole = [range(1, sizes[str(axis)] + 1) for axis in schedule.io.groups.values()]
+                    made = kernel.diagram if schedule.derivation is None else schedule.derivation.diagram
+                    for tiles in product(*whole) if len(whole) < 3 else ():
+                        put = dict(zip(map(str, schedule.io.groups), tiles, strict=True))
+                        put.update(dict.fromkeys(map(str, schedule.io.streams), 1))
+                        if rng.random() < 0.1:
+                            counted = count(made, sizes, put)
+                            if counted.peak <= room:
+                                moved = counted.load + counted.save
+                                least_so_far = moved if least_so_far is None else min(least_so_far, moved)
+                total = None if total is None or least_so_far is None else total + least_so_far
+            assert total is None or (verdict.transfers is not None and verdict.transfers <= total)
 
 
 def test_what_is_derived_already_or_does_nothing_is_refused() -> None:
