@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import TypeAlias
 
 import sympy
@@ -173,6 +174,7 @@ def vanishes(expression: Expr) -> bool:
             base, exponent = names.setdefault(base, sympy.Dummy(positive=True)), exponent * degree
         return base**exponent
 
+    @cache
     def split(base: Expr, exponent: sympy.Rational) -> Expr:
         unsure, result = [], sympy.Integer(1)
         for side, sign in zip(sympy.fraction(sympy.together(base)), (1, -1), strict=True):

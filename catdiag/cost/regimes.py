@@ -4,16 +4,17 @@ axes, as formulas with the sizes and capacities for which each holds.
 A regime is a choice of tiles held at one, of tiles held at their axis, and of full memories, with the closed form of
 what is left free (`catdiag.cost.closed`) and a certificate (`catdiag.cost.stationary`), whose inequalities are the
 conditions of the regime: there, it is the optimum. Where memory is below what tiles of one need, nothing fits: that is
-a regime too. z3 leaves out regimes that hold on no open set of sizes, and decides whether the others cover all sizes
-(where they do not, or z3 cannot tell, the choices that have no closed form are listed). Where two regimes both hold
-they agree, since each is the optimum; `Regimes.disagreements` has z3 look for an exception all the same.
+a regime too. Points that are optimal at none of some hundred random sizes are put aside; z3 decides whether the others
+cover all sizes. Where they do not, or z3 cannot tell, the choices that have no closed form are listed. Where two
+regimes both hold they agree, since each is the optimum; `Regimes.disagreements` has z3 look for an exception all the
+same.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -22,6 +23,7 @@ from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
 from catdiag.cost.closed import by_root, by_shift, by_two_memories, weighted
+from catdiag.cost.likely import Sample
 from catdiag.cost.posynomial import (
     CertificateError,
     Posynomial,
@@ -101,11 +103,14 @@ class Regime:
 @dataclass(frozen=True)
 class Regimes:
     """All regimes that were found. `covers` says whether z3 showed that at all sizes of at least one and all positive
-    capacities one of them holds; `open` names the choices of what binds for which there is no closed form."""
+    capacities one of them holds. Where it did not, `open` names the choices of what binds for which there is no closed
+    form, and `unlikely` are points that were stationary at none of some hundred random sizes: only `at` looks at them.
+    """
 
     regimes: tuple[Regime, ...]
     covers: bool
     open: tuple[str, ...] = ()
+    unlikely: tuple[Stationary, ...] = field(default=(), repr=False)
 
     @property
     def piecewise(self) -> Expr:
@@ -115,7 +120,12 @@ class Regimes:
 
     def at(self, sizes: Mapping[Symbol, object]) -> Regime | None:
         """The regime at these sizes; `None` where no closed form was found for what binds there."""
-        return next((r for r in self.regimes if r.holds(sizes)), None)
+        found = next((r for r in self.regimes if r.holds(sizes)), None)
+        for certificate in self.unlikely if found is None else ():
+            regime = _checked(certificate)
+            if not isinstance(regime, str) and regime.holds(sizes):
+                return regime
+        return found
 
     def disagreements(self) -> tuple[tuple[Regime, Regime], ...]:
         """The pairs of regimes for which z3 does not show that they agree where both hold."""
@@ -154,6 +164,7 @@ def regimes(program: Program) -> Regimes:
     found, left = _infeasible(program)
     options = [_options(program, monomials, i, end) for i, end in enumerate(ends)]
     touched = [[_touched(t, monomials) for t in p.terms] for p in (program.transfers, *(m for m, _ in program.memory))]
+    sample, unlikely = Sample(program), list[Stationary]()
     tried = 0
     for held in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
         for full in _subsets(len(program.memory), sum(h == FREE for h in held)):
@@ -164,25 +175,31 @@ def regimes(program: Program) -> Regimes:
                 left.append(f"more than {_MOST} choices of what binds")
                 break
             for answer in _stationary(program, monomials, ends, held, full):
-                regime = answer if isinstance(answer, str) else _checked(answer)
-                if isinstance(regime, str):
+                if isinstance(answer, str):
+                    left.append(answer)
+                elif not sample.holds_somewhere(answer):
+                    unlikely.append(answer)
+                elif isinstance(regime := _checked(answer), str):
                     left.append(regime)
                 elif sympy.false not in regime.conditions:
                     found.append(regime)
-    signs = _signs(found)
-    kept = tuple(r for r in found if not signs.impossible([_strict(c) for c in r.conditions]))
-    covers = signs.impossible([], [r.conditions for r in kept])
-    return Regimes(kept, covers, () if covers else tuple(dict.fromkeys(left)))
+    covers = _cover(found)
+    if not covers and not left:
+        looked = [_checked(certificate) for certificate in unlikely]
+        found += [r for r in looked if not isinstance(r, str) and sympy.false not in r.conditions]
+        unlikely, covers = [], _cover(found)
+    if covers:
+        return Regimes(tuple(found), True)
+    return Regimes(tuple(found), False, tuple(dict.fromkeys(left)), tuple(unlikely))
+
+
+def _cover(found: Sequence[Regime]) -> bool:
+    return _signs(found).impossible([], [r.conditions for r in found])
 
 
 def _signs(found: Sequence[Regime]) -> Signs:
     memories = {c for r in found if r.certificate for _, c in r.certificate.program.memory}
     return Signs({c for c in memories if c.is_Symbol})
-
-
-def _strict(relation: Relational) -> Relational:
-    kinds = {">=": sympy.Gt, "<=": sympy.Lt}
-    return kinds[relation.rel_op](relation.lhs, relation.rhs) if relation.rel_op in kinds else relation
 
 
 def _real(relation: Relational) -> Relational:

@@ -164,6 +164,8 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
     back = {name: capacity - (whole - name) for capacity, whole in put.items() for name in whole.atoms(sympy.Dummy)}
 
     def same(left: Expr, right: Expr, what: str) -> None:
+        if left == right:
+            return
         difference = (left - right).subs(put)
         if difference.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) or not vanishes(difference):
             raise CertificateError(f"{what}: {left} is not shown to equal {right}")
