@@ -32,7 +32,7 @@ def test_proved_for_all_sizes_and_the_least_strengthening_is_refuted():
     assert over.overflow.residents == (("Q", "operand", 16384), ("K", "streamed", 65536), ("V", "streamed", 65536))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(8, 400), st.integers(1, 300), st.integers(1, 300), st.integers(1, 3), st.sampled_from([1, 2, 4]))
 def test_a_refutation_overflows_and_no_size_of_it_could_be_less(d, q, x, stages, element):
     dtype = {1: "fp8", 2: "bf16", 4: "fp32"}[element]
@@ -72,7 +72,7 @@ def test_an_impossible_request_names_the_arrays():
     json.dumps([found.as_dict(), few.as_dict()])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(1, 300), st.integers(1, 4))
 def test_what_is_possible_is_what_fits_at_its_least_sizes(a, c, b, stages):
     asked = {"g_a": a, "g_c": c, "s_b": b}
