@@ -30,32 +30,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Piece:
-    """An amount that should be a multiple of a number, and why."""
+    """An amount that should be a multiple of a number, and why; `each`: for each that works on rows alone."""
 
     amount: Amount
     piece: int
     why: str
+    each: bool = False
 
 
 def pieces(diagram: Diagram, kernel: Kernel, chip: Hardware, dtype: str) -> tuple[Piece, ...]:
     """What the chip's matrix units and loads want of the tiles and blocks of a kernel.
 
     Of a contraction, the side that carries a grouped axis is the rows (the left one if both or none do), the other the
-    columns; what is summed is the depth. The last axis of what groups and loops read is a row of a load: `row_bytes` of
-    it should be whole.
+    columns; what is summed is the depth. Where turns of a loop wait for sums along rows, rows are not shared between
+    warps (or warpgroups, where those work on a piece), so that each should have whole pieces. The last axis of what
+    groups and loops read is a row of a load: `row_bytes` of it should be whole.
     """
     names = {*kernel.tiles, *(block for block, _ in kernel.loops)}
     found: dict[Piece, None] = {}
 
-    def want(amount: Amount, piece: int, why: str) -> None:
+    def want(amount: Amount, piece: int, why: str, each: bool = False) -> None:
         if piece > 1 and amount.symbols() & names:
-            found[Piece(amount, piece, why)] = None
+            found[Piece(amount, piece, why, each)] = None
 
+    along = any(length for nest, length in kernel.chains.items() if nest)
     element = width(dtype)
     if dtype in chip.tensor:
         for c in kernel.contractions:
             rows, columns = (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
-            want(rows, chip.matrix_rows, "matrix rows")
+            want(rows, chip.matrix_rows, "matrix rows", along)
             want(columns, chip.matrix_columns, "matrix columns")
             want(c.depth, chip.depth_piece(element), "matrix depth")
     todo = [diagram]

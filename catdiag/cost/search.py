@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -195,10 +195,11 @@ class Search:
         axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in options.values()), indexing="ij") if options else []
         return {name: axis.ravel() for name, axis in zip(options, axes, strict=True)}, smallest
 
-    def aligned(self, grid: Mapping[str, Any]) -> Any:
+    def aligned(self, grid: Mapping[str, Any], warps: int) -> Any:
         """Which candidates are in the pieces that the chip wants, or have whole axes, or are as asked."""
         import numpy as np
 
+        workers = max(1, warps // self.chip.matrix_warps)
         values = {**self.sizes, **grid}
         ranges = {**self.kernel.tiles, **dict(self.kernel.loops)}
         ok: Any = True
@@ -207,7 +208,8 @@ class Search:
             for name in wanted.amount.symbols() & set(ranges):
                 given = name in self.request.tiles or name in self.request.multiples
                 whole = whole & (np.asarray(values[name] >= ranges[name].value(self.sizes)) | given)
-            ok = ok & (np.asarray(wanted.amount.value(values) % wanted.piece == 0) | whole)
+            piece = wanted.piece * (workers if wanted.each else 1)
+            ok = ok & (np.asarray(wanted.amount.value(values) % piece == 0) | whole)
         return ok
 
     def refusal(self, smallest: Mapping[str, int]) -> DoesNotFit:
@@ -241,13 +243,17 @@ class Search:
         import numpy as np
 
         grid, smallest = self.grid()
-        in_pieces = np.atleast_1d(self.aligned(grid))
-        for only in (in_pieces, np.ones_like(in_pieces)):
+        ways: list[Callable[[int], Any]] = [  # pieces for each of the warps, or for one, or none
+            lambda warps: self.aligned(grid, warps),
+            lambda _: self.aligned(grid, 1),
+            lambda _: True,
+        ]
+        for only in ways:
             found: Found = []
             for stages in self.kernels:
                 for warps in self.request.warps:
                     values = {**self.sizes, **grid}
-                    ok = np.atleast_1d(self.fitting(stages, values, warps)) & only
+                    ok = np.atleast_1d(self.fitting(stages, values, warps)) & only(warps)
                     if not ok.any():
                         continue
                     kept = {name: axis[ok] for name, axis in grid.items()}
