@@ -437,7 +437,7 @@ class Walk:
         states = sum(b is not None and b.role == "accumulator" for b in wires)
         self.kernel.chains[loops] = self.kernel.chains.get(loops, 0) + chain(graph, found, states)
         sources: dict[int, int] = {c: r for r, c in found.into.items()}
-        outputs = set(graph.outputs)
+        outputs = {found.root[w] for w in graph.outputs}
         for place, node in enumerate(graph.nodes):
             box, first = node.box, len(buffers)
             if is_view(box):
@@ -507,6 +507,11 @@ class Walk:
         loops: tuple[Loop, ...],
     ) -> list[Buffer]:
         """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
+        if loops and self.places.state != self.places.temporary:
+            raise CatdiagError(
+                f"the loop over {op.axis!r} lies within another, with temporaries at {self.places.temporary} and "
+                f"states at {self.places.state}: expected both at one level, or loops one after the other"
+            )
         step, states = inline(op.step).graph, len(box.cod)
         whole = ZERO
         for ty in box.dom:

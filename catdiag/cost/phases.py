@@ -274,8 +274,9 @@ class Phases:
                     role = "accumulator" if found.state else "temporary"
                     held[w] = Buffer(found.name, role, found.local, found.width, (self.places.state,))
                     walk.add(held[w])
-                extra = tuple(p for p in self.places.output if p in self.upper)
-                if w in self.ends and extra and not (w in held and extra == held[w].places):
+                there = held[w].places if w in held else ()
+                extra = tuple(p for p in self.places.output if p in self.upper and p not in there)
+                if w in self.ends and extra:
                     place, k = self.maker[w]
                     box = self.graph.nodes[place].box
                     width = held[w].width if w in held else self.widths.made_by(box, self.types[w])
