@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from catdiag.boxes import Box, Einsum, Fold, Group, Map
-from catdiag.diagram import inline
 from catdiag.errors import CatdiagError
-from catdiag.run.memories import Cell, Piece, Wire, cut, extent
+from catdiag.run.memories import PASSED, Cell, Piece, Wire, cut, extent
 from catdiag.run.named import Named
-from catdiag.run.numpy import Runner, filled
+from catdiag.run.numpy import Runner
 from catdiag.run.outline import Outline, is_view
 from catdiag.run.reach import windows
 from catdiag.run.sizes import local_sizes
+from catdiag.run.turns import Loop
 from catdiag.run.widths import Widths
-from catdiag.types import ArrayType, size_value
+from catdiag.types import ArrayType
 
 Edge = tuple[int, int]
 
@@ -152,9 +152,9 @@ class Chip:
             cell.readers = readers[cell]
             if outline.kept:
                 self.release(cell)
-        streamed = {cell for cell in along - elsewhere if not cell.loaded and not cell.spot}
+        streamed = {cell for cell in along - elsewhere if not (cell.loaded or cell.spot or cell.kind)}
         for cell in cells:
-            if not cell.loaded:
+            if not cell.loaded and cell.kind != PASSED:
                 cell.room = piece.level in (self.chain.streamed if cell in streamed else self.chain.operand)
         return streamed
 
@@ -210,12 +210,13 @@ class Chip:
                     ends = [outline.kept and w in outline.leaving for w in outline.made(place)]
                     made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs], ends)
             for piece in crew:
+                if piece not in made and not isinstance(box.op, Fold):
+                    self.held_beside(outline, piece, place)
+            for piece in crew:
                 if piece in made:
                     for w, wire in zip(outline.made(place), made[piece], strict=True):
                         wire.cell.readers = outline.reads[w]
                         piece.wires[w] = wire
-                elif not isinstance(box.op, Fold):
-                    self.held_beside(outline, piece, place)
                 touched = [piece.wires[w].cell for w in read if w in piece.wires]
                 for cell in touched:
                     cell.readers -= 1
@@ -285,7 +286,7 @@ class Chip:
 
     def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
         """Counts what is loaded; `whole` is all that the piece ever needs of the array."""
-        upper = self.chain.upper(piece.level, streamed)
+        upper = piece.level - 1 if cell.kind == PASSED else self.chain.upper(piece.level, streamed)
         self.loads[upper, piece.level][cell.name] += amount
         if upper == 0:
             top = cell
@@ -339,159 +340,7 @@ class Chip:
         streamed: Mapping[Piece, Collection[Cell]],
     ) -> dict[Piece, list[Wire]]:
         """The loop: block after block into rings of buffers, at each level pieces of the blocks of the one above."""
-        loop = _Loop(self, box, op, inputs, outline, crew, streamed)
+        loop = Loop(self, box, op, inputs, outline, crew, streamed)
         loop.start()
         loop.turns(1, 0, loop.total)
         return loop.end()
-
-
-class _Loop:
-    """One run of a loop by a crew."""
-
-    def __init__(
-        self,
-        chip: Chip,
-        box: Box,
-        op: Fold,
-        inputs: Sequence[int],
-        outline: Outline,
-        crew: Sequence[Piece],
-        streamed: Mapping[Piece, Collection[Cell]],
-    ) -> None:
-        self.chip, self.box, self.op, self.inputs, self.outline = chip, box, op, inputs, outline
-        self.crew, self.streamed, self.chain = crew, streamed, chip.chain
-        self.lanes = [piece for piece in crew if piece.level == chip.chain.work]
-        self.step = inline(op.step).graph
-        self.states = len(box.cod)
-        self.types = self.step.dom.arrays[self.states :]
-        lane = self.lanes[0]
-        lengths = [v.lengths()[op.axis] for w in inputs if op.axis in (v := lane.wires[w].value).names]
-        size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
-        self.total = lengths[0] if lengths else size_value(size, lane.sizes)
-        self.blocks = [self.total]
-        for level in range(1, self.chain.last + 1):
-            self.blocks.append(self.chain.length(level, op.block, self.blocks[-1]))
-        self.reads: set[int] = set()  # the inputs that are read to ask about a block
-        if op.asked is not None:
-            guide = inline(op.asked).graph
-            used = {w for node in guide.nodes for w in node.inputs} | set(guide.outputs)
-            self.reads = {k for k in range(len(guide.dom)) if k in used}
-        self.rings: dict[Cell, int] = {}
-        self.carried: dict[Piece, list[Wire]] = {}
-
-    def start(self) -> None:
-        """What is read all along the loop is loaded, buffers are made ready, and the states are those of no list."""
-        chip, op = self.chip, self.op
-        for piece in self.crew:
-            streamed = self.streamed[piece]
-            for w in self.inputs:
-                if w in piece.wires and piece.wires[w].cell not in streamed:
-                    chip.fetch(piece, self.outline, w)
-            longest = self.blocks[piece.level]
-            for w, ty in zip(self.inputs, self.types, strict=True):
-                if w in piece.wires and (cell := piece.wires[w].cell) in streamed and cell not in self.rings:
-                    first = piece.wires[w].value.cut(op.axis, 0, longest)
-                    amount = extent(ty, first, local_sizes(piece.sizes, {op.axis: (op.block, longest)}), cell.window)
-                    held = self.chain.stages[piece.level - 1] * amount * cell.width if cell.room else 0
-                    self.rings[cell] = piece.memory.allocate(held)
-                    cell.block = None
-        for lane in self.lanes:
-            unit = chip.runner.diagram(op.unit, (), {**lane.sizes, op.block: 0})
-            self.carried[lane] = []
-            for k, (value, ty) in enumerate(zip(filled(unit, self.box, lane.sizes), self.box.cod, strict=True)):
-                self.carried[lane].append(self.state(lane, k, ty, value))
-
-    def state(self, lane: Piece, k: int, ty: ArrayType, value: Named) -> Wire:
-        """A state in room of its own."""
-        width = self.chip.widths.state(self.op, k, ty)
-        return Wire(self.chip.allot(lane, self.chain.home, ty, value, width), value)
-
-    def turns(self, level: int, start: int, stop: int) -> None:
-        """The blocks of a level within one of the level above."""
-        # No deeper than there are levels of memory.
-        for begin, end in self.ends(level, start, stop, False) if self.reads else ():
-            for piece in self.crew:
-                if piece.level == level:
-                    self.arrive(piece, begin, end, True)
-        for begin, end in self.ends(level, start, stop, True):
-            for piece in self.crew:
-                if piece.level == level:
-                    self.arrive(piece, begin, end, False)
-            if level < self.chain.last:
-                self.turns(level + 1, begin, end)
-            if level == self.chain.work:
-                self.turn(begin, end)
-
-    def ends(self, level: int, start: int, stop: int, run: bool) -> Any:
-        """Where the blocks of a level begin and end: those that are run, or those that are asked about first."""
-        op, block = self.op, self.blocks[level]
-        if op.extent is None and op.live is None:
-            return cut(start, stop, block)
-        if self.chain.last > 1:
-            raise CatdiagError(
-                f"the loop over {op.axis!r} leaves out blocks: that is counted with one memory on chip, not with more"
-            )
-        lane = self.lanes[0]
-        values = [lane.wires[w].value for w in self.inputs]
-        chosen = op if run else replace(op, live=None, asks=False)
-        return self.chip.runner.blocks(chosen, values, stop, block, lane.sizes)
-
-    def arrive(self, piece: Piece, begin: int, end: int, asking: bool) -> None:
-        """A block comes into the rings of a piece: of the arrays read to ask about it, or of the others."""
-        axis = self.op.axis
-        local = local_sizes(piece.sizes, {axis: (self.op.block, end - begin)})
-        seen: set[Cell] = set()
-        asked = {piece.wires[w].cell for k, w in enumerate(self.inputs) if k in self.reads and w in piece.wires}
-        for w, ty in zip(self.inputs, self.types, strict=True):
-            if w not in piece.wires:
-                continue
-            cell, value = piece.wires[w].cell, piece.wires[w].value
-            if cell not in self.rings or cell in seen or (cell in asked) != asking:
-                continue
-            seen.add(cell)
-            if cell.room:
-                source = cell.source()
-                if source is not None and not (source.block and source.block[0] <= begin and end <= source.block[1]):
-                    raise RuntimeError(f"a block of {cell.name} is loaded from a level that does not hold it")
-                amount = extent(ty, value.cut(axis, begin, end), local, cell.window, True) * cell.width
-                whole = extent(ty, value, piece.sizes, cell.window, True) * cell.width
-                self.chip.arrive(piece, cell, value, amount, True, whole)
-                cell.block = begin, end
-
-    def turn(self, begin: int, end: int) -> None:
-        """The step, by each piece that computes."""
-        op = self.op
-        for lane in self.lanes:
-            wires = dict(enumerate(self.carried[lane]))
-            for k, w in enumerate(self.inputs):
-                wire = lane.wires[w]
-                part = wire.value.cut(op.axis, begin, end)
-                wires[self.states + k] = Wire(Cell(spot=wire.cell.spot, pinned=True, width=wire.cell.width), part)
-            local = local_sizes(lane.sizes, {op.axis: (op.block, end - begin)})
-            worker = replace(lane, wires=wires, sizes=local)
-            spot = {w: wire.cell.spot for w, wire in wires.items()}
-            outline = Outline(self.step, range(len(self.step.nodes)), spot, self.states, True)
-            self.chip.boxes(outline, [worker], False)
-            self.carried[lane] = self.renewed(lane, [worker.wires[w] for w in self.step.outputs], local)
-
-    def renewed(self, lane: Piece, ends: Sequence[Wire], sizes: Mapping[str, int]) -> list[Wire]:
-        """The new states, each in room of its own."""
-        taken: set[Cell] = set()
-        found: list[Wire] = []
-        values = [wire.read() for wire in ends]
-        for k, (wire, value, ty) in enumerate(zip(ends, values, self.box.cod, strict=True)):
-            if wire.cell.spot or wire.cell.pinned or wire.cell in taken:
-                found.append(self.state(lane, k, ty, value))
-            else:
-                taken.add(wire.cell)
-                wire.cell.free()
-                found.append(self.state(lane, k, ty, value))
-        return found
-
-    def end(self) -> dict[Piece, list[Wire]]:
-        """Buffers are given back; the states are what the loop gives."""
-        for piece in self.crew:
-            for cell in dict.fromkeys(wire.cell for wire in piece.wires.values()):
-                if cell in self.rings:
-                    piece.memory.free(self.rings.pop(cell))
-        return self.carried

@@ -32,6 +32,7 @@ from catdiag.run.memories import Wire as Wire
 from catdiag.run.named import Named
 from catdiag.run.numpy import Functions, Runner, conform, run
 from catdiag.run.outline import Outline, is_view
+from catdiag.run.phases import Phased
 from catdiag.run.sizes import tile_lengths
 from catdiag.run.widths import Widths
 from catdiag.types import ArrayType, size_symbols, size_value
@@ -183,6 +184,16 @@ class Machine:
             chip.save(names[base], amount * self.kept[base], chip.chain.last)
         return [wires[w].value for w in graph.outputs]
 
+    def work(self, outline: Outline, root: Piece, copied: bool) -> None:
+        """A kernel, by the pieces of one group."""
+        chip = self.chip
+        if chip.chain.home < chip.chain.last:
+            Phased(chip, outline, root, copied).run()
+        else:
+            chip.boxes(outline, list(root.all()), copied)
+        chip.finish(root)
+        chip.ended(root)
+
     def kernel(
         self,
         graph: Graph,
@@ -196,9 +207,7 @@ class Machine:
         outline = Outline(graph, places, {w: wire.cell.spot for w, wire in wires.items()}, 0, False)
         first = Piece(0, sizes, {}, wires)
         root = chip.part(first, {}, ())
-        chip.boxes(outline, list(root.all()), False)
-        chip.finish(root)
-        chip.ended(root)
+        self.work(outline, root, False)
         (lane,) = root.at(chip.chain.work)
         moved: dict[Cell, Cell] = {}
         for place in places:
@@ -242,9 +251,7 @@ class Machine:
         written = [0] * len(body.cod)
         for tile in chip.tiled(1, bounds, op.tiles):
             root = chip.part(first, tile, op.tiles)
-            chip.boxes(outline, list(root.all()), True)
-            chip.finish(root)
-            chip.ended(root)
+            self.work(outline, root, True)
             for k, (w, ty) in enumerate(zip(graph.outputs, body.cod, strict=True)):
                 for piece in root.at(levels[k]):
                     there = levels[k] == chip.chain.work or (outline.base[w] < len(graph.dom) and not outline.spot[w])

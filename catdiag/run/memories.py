@@ -10,6 +10,7 @@ from catdiag.run.named import Named
 from catdiag.types import ArrayType, size_value
 
 NOWHERE: Mapping[str, tuple[int, int]] = MappingProxyType({})
+RESIDENT, PASSED = "resident", "passed"
 
 
 class Memory:
@@ -38,6 +39,7 @@ class Cell:
     array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers.
     Of an array that is read in place, `window` says from which to which index along some axes: there may be room for
     more than there is.
+    `kind` is empty unless it is known that the array is resident, or passed from another phase of its kernel.
     """
 
     name: str = ""
@@ -52,6 +54,7 @@ class Cell:
     above: Cell | None = None
     block: tuple[int, int] | None = None
     window: dict[str, tuple[int, int]] = field(default_factory=dict)
+    kind: str = ""
 
     def free(self) -> None:
         """Gives all its room back."""
