@@ -11,6 +11,9 @@ follows from the axes that they have.
   only two of them need room (ring attention: Liu, Zaharia and Abbeel 2023); if not, it is *gathered* before it is used.
   An array of one value is held by all. `held` says otherwise: another axis (tokens that come by position and are needed
   by expert: an *all-to-all*), or None, for an array of which every device has all that it needs.
+- **Windows.** Of an array that is read at sums of positions and indices (a convolution) a device needs the window of
+  its tile, which reaches into its neighbours' shares: that *halo* it receives. Windows are taken to overlap or touch;
+  with steps between them it is less.
 - **States** of parts are merged in shares: each device receives the P − 1 other states of its share (a reduce-scatter),
   and with `held={"out": None}` the shares of the result after that (together an all-reduce). Where the states have no
   grouped axis to be shared along, each device receives them whole.
@@ -40,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Fold, Group
 from catdiag.cost.amounts import Amount, symbol
-from catdiag.cost.kernels import Dtype, output_names, widths_of
+from catdiag.cost.kernels import Account, Dtype, measure, output_names, widths_of
 from catdiag.cost.live import is_view
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import AxisError, CatdiagError
@@ -57,8 +60,7 @@ Held = Mapping[str, str | None]
 class Share:
     """What becomes of one array, in the unit of the `Spread`, a device: what it needs, holds and receives of it.
 
-    `how` is one of: stays, copied (every device has it), rotates, gathered, all-to-all, merged (states of parts),
-    spread again (a result that is wanted along another axis than it is made).
+    `how` is one of: stays, copied (every device has it), rotates, gathered, halo, all-to-all, merged (states of parts).
     """
 
     array: str
@@ -221,7 +223,7 @@ def spread(diagram: Diagram, over: Mapping[str, int | str], *, held: Held | None
         counts[axis] = symbol(count) if isinstance(count, str) else sympy.Integer(count)
     if not counts:
         raise CatdiagError("no axis to spread: give one with a number of devices, such as {'q': 8}")
-    layout = _Layout(inline(diagram), counts, dict(held or {}), dtype)
+    layout = _Layout(diagram, counts, dict(held or {}), dtype)
     shares = [*layout.inputs(), *layout.results()]
     account = diagram.io(dtype=dtype)
     tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in layout.tiles.items()}
@@ -244,7 +246,8 @@ def _tile(name: str, size: Expr, counts: Mapping[str, Expr]) -> Expr:
 class _Layout:
     """Where the arrays of a diagram of one kernel are needed and held."""
 
-    def __init__(self, flat: Diagram, counts: Mapping[str, Expr], held: dict[str, str | None], dtype: Dtype) -> None:
+    def __init__(self, diagram: Diagram, counts: Mapping[str, Expr], held: dict[str, str | None], dtype: Dtype) -> None:
+        flat = inline(diagram)
         self.flat, self.counts, self.held = flat, counts, held
         self.widths = widths_of(flat, dtype)
         working = [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, (Group, Fold))]
@@ -281,6 +284,27 @@ class _Layout:
             if name not in names:
                 raise CatdiagError(f"held names an array {name!r} that the diagram lacks: it has {', '.join(names)}")
         self.states = self._states()
+        self.windows, self.reaching = self._windows(measure(diagram, dtype), counts)
+
+    def _windows(self, account: Account, counts: Mapping[str, Expr]) -> tuple[dict[str, Expr], dict[str, set[str]]]:
+        """What a device needs of arrays of which it reads a window that depends on a spread axis, and on which."""
+        tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in self.tiles.items()}
+        names = {t: name for name, (t, _) in self.tiles.items()}
+        found: dict[str, Expr] = {}
+        reaching: dict[str, set[str]] = {}
+        for kernel in account.kernels:
+            if kernel.extents:
+                account.runs_all("what devices then receive is not counted")
+            for transfer in kernel.transfers:
+                on = {names[t] for side in transfer.window for t in side.length.symbols() if t in names} & set(counts)
+                if on and not all(side.whole for side in transfer.window):
+                    account.runs_all("what devices receive of windows that reach beyond arrays is not counted")
+                if on:
+                    needed = transfer.local.expr().subs(tiles, simultaneous=True)
+                    blocks = {symbol(s): axis.expr() for s, axis in transfer.loops}
+                    found[transfer.array] = needed.subs(blocks, simultaneous=True)
+                    reaching[transfer.array] = on
+        return found, reaching
 
     def amount(self, ty: ArrayType) -> Expr:
         """The elements of an array, the tiles of groups being whole axes."""
@@ -317,6 +341,13 @@ class _Layout:
             share = needed if copied else total / devices
             received = sympy.factor(needed * (1 - own))
             how = "stays"
+            window = self.windows.get(name)
+            if window is not None and not moved:
+                needed, share = window, share if copied else total / devices
+                received = sympy.factor(needed - total / devices)
+                how = "halo" if not any(a not in ty.names and a not in self.reaching[name] for a in self.counts) else ""
+                found.append(Share(name, how or "gathered", needed, share, received, sympy.Integer(1)))
+                continue
             if received != 0:
                 how = "all-to-all" if moved else "rotates" if w in self.rotating else "gathered"
             elif copied:
@@ -381,7 +412,7 @@ class _Layout:
         for s in shares:
             if s.how == "rotates":
                 taken.append(s.held + s.needed / s.turns)
-            elif s.how in ("gathered", "all-to-all") and s.array in self.flat.input_names:
+            elif s.how in ("gathered", "halo", "all-to-all") and s.array in self.flat.input_names:
                 taken.append(s.held + s.received)
             elif s.how != "merged":
                 taken.append(s.held + (s.received if s.how == "all-to-all" else 0))

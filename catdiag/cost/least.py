@@ -16,15 +16,16 @@ least. Derived here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cost.live import LEVEL, REGISTERS
+from catdiag.cost.live import LEVEL, REGISTERS, Kernel, Transfer
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.cost.io import IO
+    from catdiag.cost.windows import Side
 
 _POINTS = 1 << 21
 
@@ -46,12 +47,14 @@ class Least:
 def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
     """The least exact transfers of `io` at these sizes with memory at most `capacity`; None where nothing fits.
 
-    Raises CatdiagError for sizes that are missing, a split loop, and accumulators counted apart.
+    Raises CatdiagError for sizes that are missing, a split loop, one that leaves blocks out, windows that reach beyond
+    their arrays, and accumulators counted apart.
     """
     import numpy as np
 
     account = io.account
-    account.runs_all("the tiles that are best whole are sought for loops that run all")
+    if any(kernel.extents for kernel in account.kernels) or not all(side.whole for _, side in _sides(io)):
+        account.runs_all("the tiles that are best whole are sought for loops that run all")
     if account.parted is not None:
         raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .fit()")
     if io.accumulators == REGISTERS:
@@ -102,8 +105,33 @@ def _totals(io: IO, values: Mapping[str, Any]) -> tuple[Any, Any]:
         for moment in kernel.moments[LEVEL]:
             held = np.maximum(held, moment.total.value(values))
         for transfer in kernel.transfers:
+            if transfer.window:
+                moved = moved + _overlapping(transfer, kernel, values)
+                continue
             amount = transfer.amount.value(values)
             for tile in transfer.again:
                 amount = amount * -(-kernel.tiles[tile].value(values) // values[tile])
             moved = moved + amount
     return held, moved
+
+
+def _sides(io: IO) -> Iterator[tuple[str, Side]]:
+    for kernel in io.account.kernels:
+        for transfer in kernel.transfers:
+            yield from ((transfer.array, side) for side in transfer.window)
+
+
+def _overlapping(transfer: Transfer, kernel: Kernel, values: Mapping[str, Any]) -> Any:
+    """What groups load of an array of which their parts overlap: what is local to one, added up over all of them."""
+    ranges = {**kernel.tiles, **dict(transfer.loops)}
+    total: Any = 0
+    for monomial, coefficient in transfer.local.terms.items():
+        term: Any = coefficient
+        for name in monomial:
+            term = term if name in ranges else term * values[name]
+        for name, axis in ranges.items():
+            whole, tile, power = axis.value(values), values[name], monomial.count(name)
+            full = whole // tile
+            term = term * (-(-whole // tile) if power == 0 else full * tile**power + (whole - full * tile) ** power)
+        total = total + term
+    return total

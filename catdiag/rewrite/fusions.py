@@ -24,6 +24,7 @@ from catdiag.rewrite.derivation import Derivation, Step
 from catdiag.rewrite.schedules import REFUSED, Kernel, Schedule, at_large, proved
 from catdiag.rewrite.segments import Row, spans
 from catdiag.solvers.z3 import Z3
+from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
     from catdiag.cost.cases import Case
@@ -256,6 +257,9 @@ class Fusions:
         """
         count = len(self.row.stages)
         limit = count if kernels is None else min(kernels, count)
+        needed = {s for ty in self.row.types for axis in ty.axes for s in size_symbols(axis.size)}
+        if missing := sorted(needed - set(sizes)):
+            raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
         while True:
             costs = {span: self.kernel(*span).least(sizes, capacity) for span in spans(count, self.most)}
             table: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
@@ -283,7 +287,8 @@ class Fusions:
             tiles=tuple(found.tiles for found, _ in won),
             schedules=tuple(schedule for _, schedule in won),
             by_kernels=by_kernels,
-            exhaustive=all(found[0].exhaustive for found in costs.values() if found is not None),
+            exhaustive=all(found[0].exhaustive for found in costs.values() if found is not None)
+            and not any(self.kernel(*span).uncounted for span in costs),
         )
 
     def _proved(self, won: Sequence[tuple[int, int]], schedules: Sequence[Schedule]) -> bool:

@@ -19,7 +19,7 @@ from catdiag.cost.io import IO, io
 from catdiag.cost.least import Least, least
 from catdiag.cost.powerform import power_form
 from catdiag.diagram import Diagram, inline
-from catdiag.errors import AxisError, NotGroupable, NotStreamable
+from catdiag.errors import AxisError, CatdiagError, NotGroupable, NotStreamable
 from catdiag.rewrite.derivation import Derivation, Step
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.passes import forms
@@ -93,6 +93,8 @@ class Kernel:
     diagram: Diagram
     options: Mapping[str, Any]
     ask: Z3 = field(repr=False)
+    uncounted: bool = field(default=False, init=False)
+    """Whether a schedule was left out of `least`, whose transfers are not counted for every tile."""
 
     @cached_property
     def schedules(self) -> list[Schedule]:
@@ -108,9 +110,10 @@ class Kernel:
                 streamed = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
                 groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
                 draft = find(streamed, groups) if groups else streamed
-            except REFUSED:
+                schedule = Schedule(self.diagram, axis, passes, groups, self.options, streamed, draft, self.ask)
+                schedule.estimate  # noqa: B018  that it is counted
+            except CatdiagError:
                 continue
-            schedule = Schedule(self.diagram, axis, passes, groups, self.options, streamed, draft, self.ask)
             if not any(_no_better(other.estimate, schedule.estimate) for other in found):
                 found = [other for other in found if not _no_better(schedule.estimate, other.estimate)] + [schedule]
         return found
@@ -123,7 +126,11 @@ class Kernel:
         """The least exact transfers at these sizes, over schedules and integer tiles; None where none fits."""
         best: tuple[Least, Schedule] | None = None
         for schedule in self.schedules:
-            found = least(schedule.estimate, sizes, capacity)
+            try:
+                found = least(schedule.estimate, sizes, capacity)
+            except CatdiagError:
+                self.uncounted = True
+                continue
             if found is not None and (best is None or found.transfers < best[0].transfers):
                 best = found, schedule
         return best
@@ -137,7 +144,10 @@ class Kernel:
         found: list[tuple[bool, float, int, Schedule, Optimum]] = []
         for schedule in self.schedules:
             for variant in (schedule, *_fewer_groups(schedule)):
-                optimum = variant.estimate.optimum()
+                try:
+                    optimum = variant.estimate.optimum()
+                except ValueError:  # overlapping parts of arrays: no posynomial
+                    continue
                 if optimum.leading is not None:
                     value = at_large(optimum.leading, variant.estimate.capacity)
                     plain = value > 0 and power_form(optimum.leading, variant.estimate.capacity).exact
@@ -177,8 +187,10 @@ def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | 
 
 
 def at_large(formula: Expr, capacity: Expr) -> float:
-    """A formula where axes are long and the capacity is small beside arrays, to put ways in order by."""
-    return float(formula.subs({s: 1 << 10 if s == capacity else 1 << 12 for s in formula.free_symbols}))
+    """A formula where axes are long and the capacity is small beside arrays, to put ways in order by; negative where it
+    is no number there."""
+    value = formula.subs({s: 1 << 10 if s == capacity else 1 << 12 for s in formula.free_symbols})
+    return float(value) if value.is_real and value.is_finite else -1.0
 
 
 def _no_better(first: IO, second: IO) -> bool:

@@ -185,6 +185,23 @@ def test_a_layer_by_hidden_units_needs_an_all_reduce() -> None:
     }  # fmt: skip
 
 
+def test_a_convolution_receives_what_its_windows_reach() -> None:
+    from catdiag.rewrite.group import find
+
+    diagram = cd.library.get("conv1d")
+    formula = spread(find(diagram, ["n", "y", "o"]), {"y": 4})
+    sizes = {"n": 2, "c": 3, "o": 5, "y": 12, "k": 5, "x": 16}
+    shares = {s.array: s for s in formula.shares}
+    assert {a: s.how for a, s in shares.items()} == {"a": "halo", "w": "gathered", "out": "stays"}
+    for p in range(4):
+        needed = set(range(3 * p, 3 * p + 3 + 5 - 1))
+        held = set(range(4 * p, 4 * p + 4))
+        assert held <= needed
+        assert numbers(shares["a"].received, sizes) == 2 * 3 * len(needed - held)
+    both = spread(find(diagram, ["n", "y", "o"]), {"y": 4, "o": 5})
+    assert numbers(both.shares[0].received, {**sizes, "n": 10}) == 10 * 3 * 7 - 10 * 3 * 16 // 20
+
+
 def test_states_without_a_grouped_axis_are_received_whole() -> None:
     made = cd.library.get("dot").stream("x").diagram
     assert spread(made, {"x": 5}).received == 4

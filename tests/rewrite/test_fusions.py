@@ -161,6 +161,16 @@ def test_bytes_and_opened_boxes() -> None:
     assert [found[k][0].transfers for k in ("bf16", "fp32")] == [k * (64 * 8 + 8 * 32 + 64 * 32) for k in (2, 4)]
 
 
+def test_a_convolution_reads_its_windows_in_place_or_saves_them() -> None:
+    choice = cd.library.get("conv1d").fusions()
+    sizes = {"n": 2, "x": 34, "y": 32, "k": 3, "c": 4, "o": 4}
+    verdict = choice.best(sizes, 200)
+    # 2·34·4 elements in and 2·32·4 results once; 3·4·4 weights for each of the two sequences, of which one fits.
+    assert verdict.way == choice.fused and verdict.transfers == 2 * 34 * 4 + 2 * 3 * 4 * 4 + 2 * 32 * 4
+    with pytest.raises(cd.CatdiagError, match="no size was given for y"):
+        choice.best({k: v for k, v in sizes.items() if k != "y"}, 200)
+
+
 def test_pieces_compose_to_the_whole() -> None:
     import numpy as np
 
