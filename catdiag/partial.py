@@ -16,7 +16,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.boxes import Box, Call, Fold, Group, Index, Reduce, Rename, bodies, index_box, reindex_box
+from catdiag.boxes import (
+    Box,
+    Call,
+    Fold,
+    Group,
+    Index,
+    Reduce,
+    Rename,
+    bodies,
+    index_box,
+    map_box,
+    reduce_box,
+    reindex_box,
+)
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.errors import CatdiagError
 from catdiag.interpret import weave
@@ -188,7 +201,8 @@ def joined(diagram: Diagram) -> Diagram:
 def two_kernels(diagram: Diagram) -> Parted:
     """A diagram with one split loop, in one group or in none, as two kernels.
 
-    Raises CatdiagError for more split loops, or one that lies elsewhere or leaves blocks out.
+    A loop that leaves blocks out leaves them out of each part. Raises CatdiagError for more split loops, or one that
+    lies elsewhere.
     """
     flat = inline(diagram)
     graph = flat.graph
@@ -218,8 +232,6 @@ def _loop(body: Graph) -> tuple[int, Fold]:
     op = body.nodes[places[0]].box.op if len(places) == 1 else None
     if not isinstance(op, Fold):
         raise CatdiagError("the cost of one split loop is counted, outside of other loops")
-    if op.extent is not None or op.live is not None:
-        raise CatdiagError(f"the loop over {op.axis!r} leaves blocks out: its cost in {op.parts} parts is not counted")
     for other in (n.box for n in body.nodes if isinstance(n.box.op, Fold) and n.box.op is not op):
         if any(t.axis(op.axis) is not None for b in bodies(other.op) for t in b.graph.wire_types()):
             raise CatdiagError(f"{other.name} reads axis {op.axis!r}, of which a loop runs in parts: it is not counted")
@@ -253,7 +265,27 @@ class _Kernels:
     along: list[bool]
 
 
-def _split(body: Graph, tiles: Mapping[str, str]) -> tuple[_Kernels, Parted]:
+def _within(op: Fold, extent: Diagram, inputs: Sequence[int], positions: int | None) -> Diagram:
+    """The bounds of what a loop runs, counted from the first position of the part at hand."""
+    if positions not in inputs:
+        raise CatdiagError(
+            f"the loop over {op.axis!r} leaves blocks out by bounds that its turns do not compare positions with: its "
+            f"cost in {op.parts} parts is not counted"
+        )
+    flat = inline(extent)
+    here = inputs.index(positions)
+    count = len(flat.graph.wire_types())
+    first = reduce_box("min", op.axis, flat.dom[here])
+    nodes = [*flat.graph.nodes, Node(first, (here,))]
+    outputs = []
+    for k, w in enumerate(flat.graph.outputs):
+        shifted = map_box("sub", [flat.cod[k], first.cod[0]])
+        nodes.append(Node(shifted, (w, count)))
+        outputs.append(count + 1 + k)
+    return of_graph(Graph(flat.dom, tuple(nodes), tuple(outputs)), None, flat.names)
+
+
+def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tuple[_Kernels, Parted]:
     place, op = _loop(body)
     box, inputs = body.nodes[place].box, len(body.dom)
     assert op.parts is not None
@@ -268,6 +300,9 @@ def _split(body: Graph, tiles: Mapping[str, str]) -> tuple[_Kernels, Parted]:
     # The first kernel: what the loop needs, and the loop.
     states = tuple(range(first, first + len(box.cod)))
     once = Node(Box(replace(op, parts=None), box.dom, box.cod, box.line), body.nodes[place].inputs)
+    if op.extent is not None:
+        within = _within(op, op.extent, once.inputs, positions)
+        once = Node(Box(replace(op, parts=None, extent=within), box.dom, box.cod, box.line), once.inputs)
     nodes = (*body.nodes[:place], once)
     part = _resized(live(Graph(body.dom, nodes, states)), op.axis, length)
     saving = weave(of_graph(part), Axis(op.parts, tile), [k for k, a in enumerate(along) if a])
@@ -396,7 +431,7 @@ def _grouped(flat: Diagram, place: int, op: Group) -> Parted:
     _, loop = _loop(bare)
     axis = _axis(bare, loop.axis)
     body = _placed(bare, axis)
-    kernels, parted = _split(body, dict(op.tiles))
+    kernels, parted = _split(body, dict(op.tiles), len(bare.dom) if body is not bare else None)
     sizes = {a.name: a for t in (*node.box.dom, *node.box.cod) for a in t.axes if a.name in dict(op.tiles)}
     writer = _Writer(flat.dom)
     names = list(range(len(flat.dom)))
@@ -423,7 +458,7 @@ def _bare(flat: Diagram, place: int) -> Parted:
     _, loop = _loop(flat.graph)
     axis = _axis(flat.graph, loop.axis)
     body = _placed(flat.graph, axis)
-    kernels, parted = _split(body, {})
+    kernels, parted = _split(body, {}, len(flat.dom) if body is not flat.graph else None)
     writer = _Writer(flat.dom)
     inputs = list(range(len(flat.dom)))
     if body is not flat.graph:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ import sympy
 
 from catdiag.cost.amounts import Amount, symbol
 from catdiag.cost.extents import Bound, Extent
+from catdiag.cost.extents import put as put_leaves
 from catdiag.cost.nested import spread
 from catdiag.errors import CatdiagError
 from catdiag.views import read_off
@@ -47,6 +48,7 @@ from catdiag.views import read_off
 if TYPE_CHECKING:
     from catdiag.cost.kernels import Account
     from catdiag.cost.live import Kernel, Loop, Transfer
+    from catdiag.partial import Parted
 
 Expr = Any
 
@@ -156,7 +158,7 @@ class Shares:
     """The share of blocks that each loop runs among those that it asks, and what was assumed on the way."""
 
     def __init__(self, density: Density, account: Account) -> None:
-        self.density = density
+        self.density, self.parted = density, account.parted
         self.taken = {*account.sizes, *account.inputs}
         asking = {e.axis for k in account.kernels for e in k.extents.values() if e.asks}
         given = density if isinstance(density, Mapping) else {} if density is None else dict.fromkeys(asking, density)
@@ -191,8 +193,8 @@ class Shares:
         """What a streamed array moves in the whole run, exactly and without rounding."""
         assert transfer.extent is not None
         share = self.of(transfer.extent)
-        exact = exactly(transfer.local, kernel, transfer.loops, transfer.extent, share)
-        least, conditions = at_least(transfer.local, kernel, transfer.loops, transfer.extent, share)
+        exact = exactly(transfer.local, kernel, transfer.loops, transfer.extent, share, self.parted)
+        least, conditions = at_least(transfer.local, kernel, transfer.loops, transfer.extent, share, self.parted)
         if least == 0:
             name = transfer.array
             self.said[f"{name} is left out of the form without rounding: its bounds are not piecewise linear"] = None
@@ -228,18 +230,25 @@ def written(e: Bound, leaf: Mapping[Any, Expr]) -> Expr:
     return read_off(e, read, join)
 
 
-def exactly(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr) -> Expr:
+def exactly(
+    amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr, parted: Parted | None = None
+) -> Expr:
     """A local amount summed over all groups and over the blocks that a loop runs, of which a `share` is run."""
     ranges = {**kernel.tiles, **dict(loops)}
-    indices = {tile: index_of(tile, ranges) for _, tile in extent.tiles}
-    ends: dict[Any, Expr] = {}
+    put: dict[str, Expr] = {}
+    if parted is not None:
+        put = {parted.length: Amount.of(parted.whole).expr() / symbol(parted.parts)}
+        put.update(dict.fromkeys(parted.single, sympy.S.One))
+    known = {symbol(name): value for name, value in put.items()}
+    indices = {tile: index_of(axis, ranges) for axis, tile in extent.tiles}
+    ends: dict[Any, Expr] = dict(put)
     lengths: dict[str, Expr] = {}
     for axis, tile in extent.tiles:
-        g, whole, j = symbol(tile), kernel.tiles[tile].expr(), indices[tile]
-        stop = sympy.Min(whole, g * (j + 1))
+        g, whole, j = put.get(tile, symbol(tile)), kernel.tiles[tile].expr(), indices[tile]
+        stop = j + 1 if g == 1 else sympy.Min(whole, g * (j + 1))
         ends[("first", axis)], ends[("last", axis)] = g * j, stop - 1
         lengths[tile] = stop - g * j
-    s, total = symbol(extent.block), extent.whole.expr()
+    s, total = symbol(extent.block), extent.whole.expr().xreplace(known)
     first = Down(sympy.Max(0, written(extent.lo, ends)), s)
     end = sympy.Min(total, written(extent.hi, ends))
     last = Up(end, s)
@@ -248,7 +257,7 @@ def exactly(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Ext
         outer, inner = sympy.Integer(coefficient), sympy.S.One
         for name in monomial:
             if name not in ranges:
-                outer *= symbol(name)
+                outer *= put.get(name, symbol(name))
         for name, axis_size in ranges.items():
             power = monomial.count(name)
             if name in lengths:
@@ -256,19 +265,20 @@ def exactly(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Ext
             elif name == extent.block:
                 inner *= _blocks(first, last, total if end == total else sympy.Min(total, s * last), s, power)
             else:
-                outer *= spread(axis_size.expr(), (symbol(name),), power)
+                outer *= spread(axis_size.expr().xreplace(known), (put.get(name, symbol(name)),), power)
         summed[inner] = summed.get(inner, sympy.S.Zero) + outer
     found = sympy.S.Zero
     for inner, outer in summed.items():
         term = inner
         for tile, j in indices.items():
-            term = GroupSum(term, (j, 0, sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1))
+            term = GroupSum(term, (j, 0, sympy.ceiling(kernel.tiles[tile].expr() / put.get(tile, symbol(tile))) - 1))
         found += share * outer * term
     return found
 
 
-def index_of(tile: str, taken: Mapping[str, Any]) -> Expr:
-    name = "j" + tile.removeprefix("g")
+def index_of(axis: str, taken: Mapping[str, Any]) -> Expr:
+    """The number of a tile of an axis."""
+    name = f"j_{axis}"
     while name in taken:
         name += "_"
     return sympy.Symbol(name, integer=True, nonnegative=True)
@@ -444,12 +454,24 @@ def _leaves_of(e: Bound) -> list[tuple[str, str]]:
     return found
 
 
+def written_at(e: Bound, part: str) -> Bound:
+    """A bound of the first part."""
+    return put_leaves(e, lambda v: 0 if v in (("first", part), ("last", part)) else v)
+
+
 def at_least(
-    amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr
+    amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr, parted: Parted | None = None
 ) -> tuple[Expr, tuple[Expr, ...]]:
     """`exactly` without rounding, which it is at least, and the conditions under which that holds."""
     ranges = {**kernel.tiles, **dict(loops)}
     found, assumed = sympy.S.Zero, tuple[Expr, ...]()
+    if parted is not None and any(tile in parted.single for _, tile in extent.tiles):
+        # The parts of a tile's range add up to it: what the bounds are counted from is 0 for the first part.
+        part = next(axis for axis, tile in extent.tiles if tile in parted.single)
+        lo, hi = (written_at(e, part) for e in (extent.lo, extent.hi))
+        own = tuple((axis, tile) for axis, tile in extent.tiles if axis != part)
+        extent = replace(extent, lo=lo, hi=hi, whole=Amount.of(parted.whole), tiles=own)
+        ranges = {name: whole for name, whole in ranges.items() if name not in parted.single}
     g: Sequence[str] = [tile for _, tile in extent.tiles]
     axis = extent.tiles[0][0] if len(g) == 1 else ""
     q = kernel.tiles[g[0]].expr() if len(g) == 1 else sympy.S.One

@@ -279,7 +279,11 @@ def told_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
         return (), lambda formula: formula
     length = Amount.of(parted.whole).expr() / symbol(parted.parts)
     put = {symbol(parted.length): length, **dict.fromkeys(map(symbol, parted.single), 1)}
-    return parted.single, lambda formula: formula.subs(put, simultaneous=True)
+
+    def told(formula: Expr) -> Expr:
+        return formula if formula.free_symbols.isdisjoint(put) else formula.subs(put, simultaneous=True)
+
+    return parted.single, told
 
 
 def frontier(account: Account, place: str) -> list[Moment]:
@@ -301,7 +305,9 @@ def whole_run(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], shares: S
     if extent is not None:
         from catdiag.cost.density import exactly
 
-        return exactly(amount, kernel, loops, extent, sympy.S.One if shares is None else shares.of(extent))
+        if shares is None:
+            return exactly(amount, kernel, loops, extent, sympy.S.One)
+        return exactly(amount, kernel, loops, extent, shares.of(extent), shares.parted)
     ranges = {**kernel.tiles, **dict(loops)}
     return summed(amount, {name: (axis.expr(), (symbol(name),)) for name, axis in ranges.items()})
 

@@ -166,7 +166,7 @@ def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
     partly = [side for side in transfer.window if not side.whole]
     tile_of = {axis: tile for tile, axis in kernel.axes.items()}
     mine = sorted({tile_of[v[1]] for s in partly for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, tuple)})
-    indices = {tile: index_of(tile, ranges) for tile in mine}
+    indices = {tile: index_of(kernel.axes[tile], ranges) for tile in mine}
     there: dict[Any, Expr] = {}
     lengths: dict[str, Expr] = {}
     for tile, j in indices.items():

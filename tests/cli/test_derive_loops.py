@@ -40,7 +40,7 @@ def test_parts_and_blocks_left_out(run, file, tmp_path):
         "for blocks and tiles of every size: g_q, s_x, p_x",
         "for each of p_x parts of x, in parallel:",
         "for each block of x (s_x at a time) that meets the range from 0 to max_q t1:",
-        "parts and blocks left out are not counted",
+        "assumed: without rounding: q <= x",
     ):
         assert said in done.out, said
     data = json.loads((tmp_path / "all.json").read_text())
