@@ -91,9 +91,10 @@ class Flow:
         """Of a state at the end of a turn: the coordinates at which it takes the same state at the turn's start, and
         the arrays on the way. None of them where it does not."""
         turn = self.turns[loop]
-        if wire not in turn.ends or not turn.merged[k := turn.ends.index(wire)]:
+        places = [k for k, end in enumerate(turn.ends) if end == wire]
+        if not places or not all(turn.merged[k] for k in places):
             return frozenset(), frozenset()
-        start = turn.starts[k]
+        start = turn.starts[places[0]]
         if start == wire:
             return frozenset(self.arrays[wire].axes), frozenset((wire,))
         same = {atom: (_text(atom),) for atom in self.arrays[wire].axes}
@@ -351,7 +352,11 @@ def back(
                     found[atom] = shown[atom]
                 continue
             signs = affine(at[atom[0]])
-            if not signs or any((name, 0) not in shown or len(shown[name, 0]) != 1 for name in signs):
+            # An axis that is a product shows nothing by a factor alone.
+            products = {name for name, place in (*axes, *shown) if place}
+            if not signs or atom[0] in products or products & set(signs):
+                continue
+            if any((name, 0) not in shown or len(shown[name, 0]) != 1 for name in signs):
                 continue
             order = sorted(signs, key=lambda name: (shown[name, 0][0] in apart, name))
             found[atom] = tuple(shown[name, 0][0] for name in order)
@@ -439,8 +444,8 @@ def trace(
 
 def _passes(flow: Flow, reader: Act, wire: int) -> bool:
     """Whether what a reader outside a loop in parts takes of it takes the same state of a part."""
-    left = [f for f in flow.arrays[wire].loops if f not in reader.loops]
-    return all(flow.turns[f].merged[flow.turns[f].ends.index(wire)] for f in left if wire in flow.turns[f].ends)
+    left = [flow.turns[f] for f in flow.arrays[wire].loops if f not in reader.loops]
+    return all(m for turn in left for end, m in zip(turn.ends, turn.merged, strict=True) if end == wire)
 
 
 def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapping[Atom, Index], frozenset[int]]:

@@ -31,9 +31,9 @@ def needed(
     flow: Flow, inputs: Mapping[str, int], outputs: Mapping[str, int], names: tuple[str, ...]
 ) -> tuple[Needed, ...]:
     """What every schedule loads and saves at least once; widths by name (1 where they are not given)."""
-    counts: dict[int, Counts] = {}
-    for w in flow.outputs:
-        counts[w] = _whole(flow, w)
+    given = {flow.root(w) for w in flow.inputs}
+    # What is given and returned need not be moved for that.
+    counts = {w: _whole(flow, w) for w in flow.outputs if flow.root(w) not in given}
     for act in reversed(flow.acts):
         have = [counts[w] for w in act.makes if w in counts]
         if not have or not act.sure:
@@ -50,7 +50,6 @@ def needed(
         if w in counts:
             name = flow.arrays[w].name
             result.append(Needed(name, "load", _total(counts[w]), inputs.get(name, 1)))
-    given = {flow.root(w) for w in flow.inputs}
     seen: set[int] = set()
     for w, name in zip(flow.outputs, names, strict=True):
         root = flow.root(w)

@@ -23,6 +23,8 @@ from catdiag.types import Size
 
 DEPTH = 3
 """How many contractions in a row are looked through."""
+OPERANDS = 6
+"""How many operands a box has at most whose symmetries are looked for."""
 SOURCES = 5
 """How many sources a case has at most."""
 
@@ -311,6 +313,8 @@ class Reader:
         permutations of the indices make two products one; otherwise any exchange of them may.
         """
         arrays = [self.flow.arrays[w] for w in act.reads]
+        if len(arrays) > OPERANDS:
+            return None
         exact = {a for array in arrays for a in array.varies - array.tangled}
         varied = {a for array in arrays for a in array.varies}
         if varied != set(atoms) or any(len(array.tangled - exact) > 1 for array in arrays):
@@ -455,6 +459,8 @@ def cover(indices: Sequence[str], covers: Sequence[Sequence[str]]) -> tuple[tupl
     >>> cover(("q", "x"), [("q",), ("x",)])
     ((Fraction(1, 1), Fraction(1, 1)), ())
     """
+    if len(covers) > OPERANDS:
+        return None
     open_ = [i for i in indices if not any(i in names for names in covers)]
     full = [v for v, boxes in vertices([i for i in indices if i not in open_], covers) if not boxes]
     if not full:
