@@ -18,7 +18,7 @@ from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, Reindex, Rename
 from catdiag.cost.live import is_view
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.types import Axis, Size, Ty
-from catdiag.views import Expr, leaves, read_off
+from catdiag.views import Expr, read_off
 
 Atom = tuple[str, int]
 """An axis, or a factor of a product axis: the axis' name and the factor's place."""
@@ -37,15 +37,15 @@ class Extent:
 @dataclass(frozen=True)
 class Array:
     """An array of the flow. `maker` is the place of the box that makes it (-1: an input, or a state at the start of
-    a turn), `loops` are the loops around that box. Its elements may differ along the axes in `varies`; along those in
-    `tangled`, elements of different indices may be one and the same, as those of overlapping windows are."""
+    a turn), `loops` are the loops around that box. Its elements may differ along the axes in `varies`; along those of
+    a set in `tangled`, elements of different indices may be one and the same, as in windows that overlap."""
 
     axes: Mapping[Atom, Extent]
     maker: int
     loops: tuple[int, ...]
     name: str
     varies: frozenset[Atom] = frozenset()
-    tangled: frozenset[Atom] = frozenset()
+    tangled: frozenset[frozenset[Atom]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -280,44 +280,39 @@ def _made(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> list[d
 
 def _varies(
     flow: Flow, box: Box, reads: tuple[int, ...], axes: Mapping[Atom, Extent]
-) -> tuple[frozenset[Atom], frozenset[Atom]]:
-    """Along which axes elements of what a box makes may differ, and along which they may coincide."""
+) -> tuple[frozenset[Atom], frozenset[frozenset[Atom]]]:
+    """Along which axes elements of what a box makes may differ, and along which together they may coincide."""
     arrays = [flow.arrays[w] for w in reads]
     varies = {a for array in arrays for a in array.varies}
-    tangled = {a for array in arrays for a in array.tangled}
+    tangled = {group for array in arrays for group in array.tangled}
     op = box.op
+    new: dict[Atom, set[Atom]] = {}
     if isinstance(op, Rename):
         pairs = dict(op.pairs)
-        varies = {(pairs.get(n, n), k) for n, k in varies}
-        tangled = {(pairs.get(n, n), k) for n, k in tangled}
+        new = {a: {(pairs.get(a[0], a[0]), a[1])} for a in varies}
     elif isinstance(op, Reindex) and op.kind in ("split", "merge"):
-        across = dict(_across(op))
-        varies, tangled = {across.get(a, a) for a in varies}, {across.get(a, a) for a in tangled}
-    elif isinstance(op, (Reindex, View)):
-        given = {a.name for a in op.given()}
-        varies |= {a for a in axes if a[0] in given}
-        if isinstance(op, View):
-            tangled = {a for a in tangled if a[0] not in given} | _tangles(op, axes)
+        new = {a: {b} for a, b in _across(op)}
+    elif isinstance(op, Reindex):
+        given = {a for a in axes if a[0] in {axis.name for axis in op.given()}}
+        new = {(axis.name, 0): given for taken in op.taken() for axis in taken}
+    elif isinstance(op, View):
+        made = {a for a in axes if a[0] in {axis.name for axis in op.made}}
+        for read in op.reads:
+            for name, e in read.at:
+                known = affine(e)
+                named = {a for a in made if known is not None and a[0] in known}
+                new.setdefault((name, 0), set()).update(named if known is not None else {NOWHERE, *made})
+        tangled |= {frozenset((a,)) for a in new}
+        varies |= made
     elif not isinstance(op, (Map, Einsum, Reduce)):
         varies = set(axes)
-    return frozenset(varies & set(axes)), frozenset(a for a in tangled if a in axes or a == NOWHERE)
+    varies = {b for a in varies for b in new.get(a, {a})}
+    groups = {frozenset(b for a in group for b in new.get(a, {a}) if b in axes or b == NOWHERE) for group in tangled}
+    return frozenset(varies & set(axes)), frozenset(group for group in groups if len(group) > 1)
 
 
 NOWHERE: Atom = ("", 0)
 """Stands among what is tangled for an index array, or for arithmetic that is not understood."""
-
-
-def _tangles(op: View, axes: Collection[Atom]) -> set[Atom]:
-    found: set[Atom] = set()
-    for read in op.reads:
-        for _, e in read.at:
-            signs = affine(e)
-            named = {str(v[1]) for v in leaves(e) if isinstance(v, tuple) and v[0] == "i"}
-            if signs is None or len(signs) > 1:
-                found |= {a for a in axes if a[0] in named}
-            if signs is None:
-                found |= {NOWHERE, *(a for a in axes if a[0] in {m.name for m in op.made})}
-    return found
 
 
 def _across(op: Reindex) -> list[tuple[Atom, Atom]]:

@@ -16,7 +16,7 @@ from itertools import combinations, permutations
 from math import factorial, prod
 
 from catdiag.boxes import Einsum, Map, Reduce
-from catdiag.cost.flow import NOWHERE, Act, Atom, Flow, Index, Seen, downstream, trace, way
+from catdiag.cost.flow import Act, Atom, Flow, Index, Seen, downstream, trace, way
 from catdiag.cost.live import Widths
 from catdiag.cost.segments import Exponents, Source
 from catdiag.types import Size
@@ -315,11 +315,10 @@ class Reader:
         arrays = [self.flow.arrays[w] for w in act.reads]
         if len(arrays) > OPERANDS:
             return None
-        exact = {a for array in arrays for a in array.varies - array.tangled}
+        tangled = {group for array in arrays for group in array.tangled}
+        exact = {a for array in arrays for a in array.varies - frozenset().union(*array.tangled)}
         varied = {a for array in arrays for a in array.varies}
-        if varied != set(atoms) or any(len(array.tangled - exact) > 1 for array in arrays):
-            return None
-        if any(NOWHERE in array.tangled and not (array.tangled - {NOWHERE}) <= exact for array in arrays):
+        if varied != set(atoms) or any(len(group - exact) > 1 for group in tangled):
             return None
         origins = [self._origins(w) for w in act.reads]
         for k, j in combinations(range(len(operands)), 2):
@@ -334,10 +333,11 @@ class Reader:
         weak = _Shares(len(swaps) + 1, twins * (len(swaps) + 1))
         others = (twins - 1) * (len(swaps) + 1)
         sizes = {label(a): s for a, s in atoms.items()}
-        order, apart = 1, list[str]()
+        # Pairs of indices that have to differ: where they are equal, further products may be one.
+        order, apart = 1, dict[frozenset[str], str]()
         for swap in swaps:
             images: dict[str, str] = {}
-            differ = None
+            differ: frozenset[str] | None = None
             for k in count:
                 mine, theirs = operands[k], operands[swap[k]]
                 if mine is None or theirs is None or mine is theirs:
@@ -350,14 +350,14 @@ class Reader:
                     if sizes[old] != sizes[new]:
                         return weak
                     if images.setdefault(new, old) != old:
-                        differ = old
-            moved = next((new for new, old in images.items() if new != old), None)
-            if differ is not None:
-                apart.append(differ)
-            elif moved is not None:
+                        differ = frozenset((images[new], old))
+            moved = next((frozenset(pair) for pair in images.items() if pair[0] != pair[1]), None)
+            if differ is None and moved is not None:
                 order += 1
-                apart.append(moved)
-        return _Shares(1, order + others, tuple(apart))
+            pair = differ or moved
+            if pair is not None:
+                apart.setdefault(pair, min(pair))
+        return _Shares(1, order + others, tuple(apart.values()))
 
     def _twins(self, place: int) -> tuple[int, ...]:
         """The boxes that may compute the same products, or the same sums, as one (and itself): those that put together

@@ -526,10 +526,16 @@ class Derivation:
         return found
 
     def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
-        """What any schedule of the derived diagram's scalar operations moves at least; see `catdiag.cost.bounds`."""
+        """What any schedule of the derived diagram's scalar operations moves at least; see `catdiag.cost.bounds`.
+
+        Groups and kernels do the operations of the diagram that was put in groups, which is what the bound is read off.
+        """
         from catdiag.cost.bounds import lower_bound
 
-        return lower_bound(self.diagram, capacity, **options)
+        last = len(self.steps)
+        while last and (self.steps[last - 1].name == "fuse" or self.steps[last - 1].name.startswith("group ")):
+            last -= 1
+        return lower_bound(self.steps[last - 1].diagram if last else self.source, capacity, **options)
 
     def fit(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
         """The tiles of least predicted time on a machine, with z3's proof that they fit.

@@ -214,14 +214,14 @@ def test_no_order_of_products_falls_under_the_bound(name):
     random = Random(5)
     bound = diagram().lower_bound()
     nearest = 9.0
-    for _ in range(12):
+    for _ in range(6):
         sizes = {a: random.randint(3, 9 if len(axes) == 3 else 6) for a in axes}
         steps = {a: random.randint(1, n) for a, n in sizes.items()}
         order = [
             (tuple((n, *(p[i] for i in at)) for n, at in operands), (result[0], *(p[i] for i in result[1])))
             for p in tiled(sizes, steps, random)
         ]
-        for capacity in (4, 7, 13, 21, 31):
+        for capacity in (4, 7, 13, 31):
             moved = replaced(order, capacity)
             assert bound.at(sizes, capacity) <= moved
             nearest = min(nearest, moved / float(bound.at(sizes, capacity)))
