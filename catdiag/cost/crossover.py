@@ -103,7 +103,8 @@ class Crossover:
         else:
             return f"no formula: {self.proof}"
         given = f" if {', '.join(map(str, self.conditions))}" if self.conditions else ""
-        return f"{text}{given} ({self.proof})"
+        short = f"; at long axes, without {', '.join(map(str, self.dropped))}" if self.dropped else ""
+        return f"{text}{given} ({self.proof}{short})"
 
 
 def crossover(first: Expr, second: Expr, capacity: Symbol, long: Collection[Symbol] = ()) -> Crossover:
