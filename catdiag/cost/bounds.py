@@ -17,6 +17,7 @@ from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from catdiag.boxes import Map
 from catdiag.cost.amounts import Amount, symbol
 from catdiag.cost.flow import flow_of
 from catdiag.cost.kernels import Dtype, output_names, widths_of
@@ -161,17 +162,21 @@ class LowerBound:
         return "\n".join(lines)
 
 
-def assumptions(recompute: bool) -> tuple[str, ...]:
-    """What a schedule is, in words."""
+def assumptions(recompute: bool, masks: bool = False, left_out: bool = False) -> tuple[str, ...]:
+    """What a schedule is, in words; more where a diagram has masks, or loops that leave blocks out."""
     again = "anything may be computed again" if recompute else "nothing is computed twice"
-    return (
+    found = [
         "a schedule: a fast memory of M, a slow one without limit; values are loaded, saved, computed and dropped",
         "each scalar operation of this diagram is done at each index of its box, with its operands in fast memory",
         "sums go in any order and partial sums may be saved; other boxes use a sum when it is complete, or add to it",
         f"products of the same elements may be shared, and their sums; {again}",
         "every size is at least 1, and reads at index arithmetic are in range",
-        "no bound on equal diagrams: one that computes the same from fewer operations may move less",
-    )
+    ]
+    if masks:
+        found.append("operations that a mask empties count too: a form that skips them (.skip) may move less")
+    if left_out:
+        found.append("what a loop that leaves blocks out does in its turns does not count, as it may not be done")
+    return (*found, "no bound on equal diagrams: one that computes the same from fewer operations may move less")
 
 
 def lower_bound(
@@ -226,7 +231,8 @@ def lower_bound(
     kinds = [t.kind for t in terms]
     kind = CHAIN if CHAIN in kinds else CONTRACTION if kinds else COMPULSORY
     unit = "values" if dtype is None else "bytes"
-    words = assumptions(recompute)
+    masks = any(isinstance(act.box.op, Map) and act.box.op.fn == "where" for act in flow.acts if act.sure)
+    words = assumptions(recompute, masks, not all(act.sure for act in flow.acts))
     return LowerBound(bound, compulsory, terms, arrays, conditions, words, kind, unit, limit, recompute,
                       dict(sizes or {}), known_limit)  # fmt: skip
 

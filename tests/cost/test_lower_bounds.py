@@ -13,7 +13,7 @@ import catdiag as cd
 from catdiag.cost.io import io
 from catdiag.cost.lifetimes import Lifetime, check_lifetime
 from catdiag.cost.segments import BoundError, Claim, check, times
-from catdiag.rewrite import group, stream
+from catdiag.rewrite import group, skip, stream
 from catdiag.run.machine import count
 from catdiag.testing.counts import drawn_tiles
 
@@ -157,6 +157,18 @@ def test_no_bound_on_equal_diagrams():
     whole = 2 * 2**14 * 32
     assert second.lower_bound(capacity).at(sizes) <= whole < first.lower_bound(capacity).at(sizes)
     assert any("equal diagrams" in text for text in first.lower_bound().assumptions)
+
+
+def test_what_a_mask_empties_counts_and_what_is_skipped_does_not():
+    """Causal: the form that leaves blocks out moves less than the whole form has to, and no less than its own bound."""
+    whole = group.find(stream.find(cd.library.get("causal_attention"), "x").diagram, ["q"])
+    skipped = skip.find(whole, "x")
+    assert any("mask" in text for text in whole.lower_bound().assumptions)
+    assert any("leaves blocks out" in text for text in skipped.lower_bound().assumptions)
+    sizes, formula = {"q": 960, "x": 960, "d": 8}, io(skipped)
+    put = {positive(n): v for n, v in {**sizes, "g_q": 24, "s_x": 4}.items()}
+    moved, peak = (int(e.subs(put, simultaneous=True).doit()) for e in (formula.transfers, formula.memory))
+    assert skipped.lower_bound().at(sizes, peak) <= moved < whole.lower_bound().at(sizes, peak)
 
 
 # -- what is counted -----------------------------------------------------------------------------------------------
