@@ -1,4 +1,5 @@
-"""Which stationary points may be optima, told at random sizes before anything is proved: an order of work, no claim."""
+"""Which stationary points may be optima, and whether they may be all, told at random sizes before anything is proved:
+this saves work and claims nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import sympy
 from sympy import Symbol
 
-from catdiag.cost.posynomial import value_at
+from catdiag.cost.posynomial import powers, value_at
 from catdiag.cost.stationary import BOUND, FREE, Program, Stationary, derivative
 
 _POINTS = 400
@@ -23,6 +24,7 @@ class Sample:
     def __init__(self, program: Program) -> None:
         import numpy as np
 
+        self._program = program
         self.names: list[Symbol] = sorted(program.symbols, key=lambda s: (s.name, str(s.sort_key())))
         draw = random.Random(0)
         limits = frozenset[Symbol]().union(*(c.free_symbols for _, c in program.memory))
@@ -30,8 +32,23 @@ class Sample:
             np.array([10 ** draw.uniform(0, 9 if s in limits else 4) for _ in range(_POINTS)]) for s in self.names
         ]
 
-    def holds_somewhere(self, certificate: Stationary) -> bool:
-        """Whether the point is feasible and its multipliers have the right signs at some of the sizes."""
+    @property
+    def nowhere(self) -> Any:
+        """None of the sizes."""
+        import numpy as np
+
+        return np.zeros(_POINTS, dtype=bool)
+
+    def too_small(self, memory: int) -> Any:
+        """At which of the sizes a memory is below what tiles of one need."""
+        import numpy as np
+
+        held, capacity = self._program.memory[memory]
+        ones = tuple((powers({v: 1}), sympy.S.One) for v, _ in self._program.tiles)
+        return _all(self._values([value_at(held, ones), capacity], np))
+
+    def holds(self, certificate: Stationary) -> Any:
+        """At which of the sizes the point is feasible and its multipliers have the right signs."""
         import numpy as np
 
         program, tiles = certificate.program, certificate.tiles
@@ -50,7 +67,7 @@ class Sample:
         for k, (memory, capacity) in enumerate(program.memory):
             pair = (certificate.multipliers[k], sympy.S.Zero) if k in certificate.full else None
             above.append(pair or (capacity, value_at(memory, tiles)))
-        return bool(_all(self._values([side for pair in above for side in pair], np)).any())
+        return np.broadcast_to(_all(self._values([side for pair in above for side in pair], np)), (_POINTS,))
 
     def _values(self, expressions: Sequence[Any], np: Any) -> Any:
         shared, reduced = sympy.cse(expressions, order="none")

@@ -57,6 +57,10 @@ _MOST = 200
 """How many choices of what binds are tried; the rest is `open`."""
 
 
+_LONG = 120
+"""How many operations the formulas of a regime, its value and its tiles, may have together."""
+
+
 @dataclass(frozen=True)
 class Regime:
     """The optimum where `conditions` hold. `tiles` gives the size of each tile, or of a product of powers of tiles
@@ -165,6 +169,9 @@ def regimes(program: Program) -> Regimes:
     options = [_options(program, monomials, i, end) for i, end in enumerate(ends)]
     touched = [[_touched(t, monomials) for t in p.terms] for p in (program.transfers, *(m for m, _ in program.memory))]
     sample, unlikely = Sample(program), list[Stationary]()
+    seen = sample.nowhere
+    for k in range(len(program.memory)):
+        seen = seen | sample.too_small(k)
     tried = 0
     for held in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
         for full in _subsets(len(program.memory), sum(h == FREE for h in held)):
@@ -177,13 +184,16 @@ def regimes(program: Program) -> Regimes:
             for answer in _stationary(program, monomials, ends, held, full):
                 if isinstance(answer, str):
                     left.append(answer)
-                elif not sample.holds_somewhere(answer):
+                elif _long(answer):
+                    left.append(f"{_named(program, answer.coordinates, full)} (no short one)")
+                elif not (here := sample.holds(answer)).any():
                     unlikely.append(answer)
                 elif isinstance(regime := _checked(answer), str):
                     left.append(regime)
                 elif sympy.false not in regime.conditions:
                     found.append(regime)
-    covers = _cover(found)
+                    seen = seen | here
+    covers = bool(seen.all()) and _cover(found)
     if not covers and not left:
         looked = [_checked(certificate) for certificate in unlikely]
         found += [r for r in looked if not isinstance(r, str) and sympy.false not in r.conditions]
@@ -191,6 +201,11 @@ def regimes(program: Program) -> Regimes:
     if covers:
         return Regimes(tuple(found), True)
     return Regimes(tuple(found), False, tuple(dict.fromkeys(left)), tuple(unlikely))
+
+
+def _long(certificate: Stationary) -> bool:
+    """Whether a point's formulas have more operations than one can read, or check in a moment."""
+    return sum(int(e.count_ops()) for e in (certificate.value, *(c.size for c in certificate.coordinates))) > _LONG
 
 
 def _cover(found: Sequence[Regime]) -> bool:

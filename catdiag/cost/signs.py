@@ -13,7 +13,7 @@ import sympy
 from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
-_RLIMIT = 2_000_000
+_RLIMIT = 500_000
 """z3's own count of steps, so that the outcome is the same on every machine."""
 
 

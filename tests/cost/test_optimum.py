@@ -320,9 +320,24 @@ def number(expression: Expr, at: Mapping[Symbol, object]) -> float:
 Sizes = st.integers(1, 60)
 
 
-@settings(max_examples=25, deadline=None)
-@given(Sizes, Sizes, st.integers(1, 4), *[st.integers(0, 6)] * 2, st.integers(0, 5), st.integers(20, 200))
-def test_two_tiles_against_brute_force(
+Few = st.integers(0, 6)
+two_tile_sizes = given(st.tuples(Sizes, Sizes, st.integers(1, 4), Few, Few, st.integers(0, 5), st.integers(20, 200)))
+
+
+@settings(max_examples=5, deadline=None)
+@two_tile_sizes
+def test_two_tiles_against_brute_force(sizes: tuple[int, ...]) -> None:
+    two_tiles_against_brute_force(*sizes)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@two_tile_sizes
+def test_many_two_tiles_against_brute_force(sizes: tuple[int, ...]) -> None:
+    two_tiles_against_brute_force(*sizes)
+
+
+def two_tiles_against_brute_force(
     first: int, second: int, alpha: int, beta: int, gamma: int, cross: int, capacity: int
 ) -> None:
     """Every coefficient its own, some absent: integer tiles never beat the claim, real ones reach it."""
@@ -364,9 +379,20 @@ def programs(draw: st.DrawFn) -> tuple[Terms, Terms]:
     return [(w, tuple(-i for i in powers)) for w, powers in costs], resident
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(programs(), st.integers(8, 90))
 def test_random_programs_against_brute_force(program: tuple[Terms, Terms], capacity: int) -> None:
+    random_programs_against_brute_force(program, capacity)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(programs(), st.integers(8, 90))
+def test_many_random_programs_against_brute_force(program: tuple[Terms, Terms], capacity: int) -> None:
+    random_programs_against_brute_force(program, capacity)
+
+
+def random_programs_against_brute_force(program: tuple[Terms, Terms], capacity: int) -> None:
     """Whatever form is found: certified, never beaten by integer tiles, and attained at its tiles."""
     costs, resident = program
     tiles = [g_i, g_j, g_k][: len(costs[0][1])]

@@ -142,7 +142,19 @@ def test_two_memories_full_at_once() -> None:
 
 
 def test_tiles_within_tiles_decouple() -> None:
-    """Two levels: tiles of registers cut from those of SMEM, each edge with its own weight."""
+    """Two levels: a tile of registers cut from one of SMEM, each edge with its own weight."""
+    w, v, t_a = sympy.symbols("w v t_a", positive=True)
+    edges, memories = [(w, a * b / g_a), (v, a * b / t_a)], [(g_a + s, S), (t_a, R)]
+    found = minimise(edges, memories, [g_a, t_a], [s], bounds={g_a: a, t_a: g_a}).regimes
+    assert found.covers
+    of = by_binding(found)
+    assert same(of["S full, R full"].value, w * a * b / (S - s) + v * a * b / R)
+    assert same(of["S full, t_a = g_a"].value, (w + v) * a * b / (S - s))
+    assert of["R full, g_a at its axis"].tiles == {g_a: a, t_a: R}
+
+
+@pytest.mark.slow
+def test_tiles_within_tiles_of_two_axes() -> None:
     w, v, t_a, t_c = sympy.symbols("w v t_a t_c", positive=True)
     volume = a * b * c
     found = minimise(
@@ -152,8 +164,8 @@ def test_tiles_within_tiles_decouple() -> None:
         [],
         bounds={g_a: a, g_c: c, t_a: g_a, t_c: g_c},
     ).regimes
-    at = {a: 1000, b: 1000, c: 1000, S: 10000, R: 100, w: 5, v: 1}
-    regime = found.at(at)
+    assert found.covers
+    regime = found.at({a: 1000, b: 1000, c: 1000, S: 10000, R: 100, w: 5, v: 1})
     assert regime is not None
     assert same(regime.value, w * 2 * volume / sqrt(S) + v * 2 * volume / sqrt(R))
     assert regime.tiles[t_a] == sqrt(R)
@@ -170,6 +182,18 @@ def test_what_no_closed_form_is_known_for_is_told() -> None:
     assert everything is not None and everything.value.subs(n, 2) == 3 * a / 4
     assert "not shown to cover" in str(found)
     assert found.piecewise.subs({a: 5, n: 100, M: 64}) is sympy.nan
+
+
+@pytest.mark.slow
+def test_formulas_that_nobody_could_read_are_left_out() -> None:
+    """Two memories of one capacity, both full: roots of a quadratic with long coefficients. A bracket does not mind."""
+    memory = Max(k * g_a * g_c + g_a * g_c + g_c * s, k * g_a * g_c + k * g_a * n + g_c * n)
+    transfers = a * b * c * k / g_c + (b + k) * a * c / g_a
+    optimum = minimise(transfers, memory, [g_a, g_c], [s, n], bounds={g_a: a, g_c: c})
+    assert sympy.count_ops(optimum.piecewise) < 1500
+    assert optimum.regimes.open == ("M full, M full, g_a free, g_c free (no short one)",)
+    bracket = optimum.bracket({"a": 100, "b": 100, "c": 100, "k": 50, "s": 1, "n": 2, "M": 10000})
+    assert bracket is not None and bracket.gap < 1e-6
 
 
 def first(found: Regimes, binding: str) -> Stationary:
@@ -245,9 +269,20 @@ def value(terms: Terms, sizes: Sequence[float]) -> float:
     return sum(w * math.prod(size**e for size, e in zip(sizes, powers, strict=True)) for w, powers in terms)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(programs(), st.integers(1, 90))
 def test_random_programs_against_brute_force(program: tuple[Terms, Terms, list[int]], capacity: int) -> None:
+    random_programs_against_brute_force(program, capacity)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(programs(), st.integers(1, 90))
+def test_many_random_programs_against_brute_force(program: tuple[Terms, Terms, list[int]], capacity: int) -> None:
+    random_programs_against_brute_force(program, capacity)
+
+
+def random_programs_against_brute_force(program: tuple[Terms, Terms, list[int]], capacity: int) -> None:
     """The regime at hand is feasible where it says, attains its value, and neither integer tiles nor any other regime
     that holds does better."""
     costs, resident, ends = program
