@@ -18,26 +18,26 @@ class Fetches:
 
         self.wave = wave
         self.grid = [(whole, piece) for _, whole, piece in grid]
-        found: dict[tuple[str, tuple[bool, ...]], Fetched] = {}
+        found: dict[tuple[int, tuple[bool, ...]], Fetched] = {}
         for moved in kernel.transfers:
             if moved.direction != "load" or moved.path[0]:
                 continue
             has = tuple(tile not in moved.again for tile, _, _ in grid)
-            known = found.get((moved.array, has))
+            known = found.get((moved.wire, has))
             times = moved.times + (known.times if known else 0)
-            found[moved.array, has] = Fetched(moved.array, moved.amount.expr() / moved.times, times, has)
+            found[moved.wire, has] = Fetched(moved.array, moved.amount.expr() / moved.times, times, has)
         self.tiles = [tile for tile, _, _ in grid]
         self.found = found
-        self.told: set[tuple[tuple[str, tuple[bool, ...]], int | None]] = set()
+        self.told: set[tuple[str, tuple[int, tuple[bool, ...]]]] = set()
 
-    def of(self, moved: Transfer, capacity: int | None) -> tuple[Expr, Expr] | None:
-        """What a cache of that capacity fetches of an array, exactly and without rounding; None if told before."""
+    def of(self, moved: Transfer, cache: str, capacity: int | None) -> tuple[Expr, Expr] | None:
+        """What a cache fetches of an array, exactly and without rounding; None if told of that cache before."""
         from catdiag.cost.caches import about, fetched
 
-        key = moved.array, tuple(tile not in moved.again for tile in self.tiles)
-        if (key, capacity) in self.told:
+        key = moved.wire, tuple(tile not in moved.again for tile in self.tiles)
+        if (cache, key) in self.told:
             return None
-        self.told.add((key, capacity))
+        self.told.add((cache, key))
         which, arrays = list(self.found).index(key), list(self.found.values())
         return (
             fetched(which, self.wave, capacity, self.grid, arrays),

@@ -165,6 +165,7 @@ def measure(
                     _role(b),
                     held.path(_role(b)),
                     times=b.loads,
+                    wire=b.wire,
                 )
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None and b.loads
@@ -181,6 +182,7 @@ def measure(
                     extent=extent,
                     loops=loops,
                     window=b.window,
+                    wire=b.wire,
                 )
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None
@@ -276,7 +278,7 @@ class _Outer:
         if self.free[w]:
             return None
         size, held = Amount.elements(local.axes), self.places.operand
-        return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False)
+        return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w)
 
     def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
         """A Group box as a kernel."""

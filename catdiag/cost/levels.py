@@ -303,7 +303,7 @@ class _Count:
                     for pair, cache in zip(pairwise([root, *cached]), self.caches, strict=True):
                         if moved.direction == "save":
                             carry(pair, moved, exact, relaxed)
-                        elif (found := fetched.of(moved, cache.capacity)) is not None:
+                        elif (found := fetched.of(moved, cache.name, cache.capacity)) is not None:
                             carry(pair, moved, *map(self.told, found))
         return edges
 

@@ -67,6 +67,8 @@ class Buffer:
     inside: Amount = ZERO
     """Of what is read in place, how much there is along the axes that never lie outside of the array."""
     stages: Mapping[str, int] = field(default_factory=dict)
+    wire: int = -1
+    """Of an operand, which array of slow memory it is."""
 
     def at(self, place: str) -> Amount:
         """What it takes there: values times their width, for each buffer."""
@@ -122,6 +124,8 @@ class Transfer:
     extent: Extent | None = None
     loops: tuple[Loop, ...] = ()
     window: tuple[Side, ...] = ()
+    wire: int = -1
+    """Of what comes from slow memory, which array it is: two may have one name."""
 
 
 @dataclass
@@ -426,8 +430,13 @@ class Walk:
                 self.load(buffer)
                 self.note("copy")
                 self.drop(buffer)
-        ends = [made[w] for w in graph.outputs]
-        return ["spot" if b is None else "output" if b.role == "temporary" else b.role for b in ends]
+        roles: list[str] = []
+        for w in graph.outputs:
+            b = made[w]
+            # What another array was written over later, after it was saved, has no buffer any more.
+            made_here = "output" if b is None or b.role == "temporary" else b.role
+            roles.append("spot" if free[w] else made_here)
+        return roles
 
     def sequence(
         self, graph: Graph, wires: list[Buffer | None], found: Lives, free: Sequence[bool], loops: tuple[Loop, ...]

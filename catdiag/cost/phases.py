@@ -169,9 +169,11 @@ class Phases:
             whole = self.places.path(role)
             if times:
                 moved = amount.times(buffer.width * times)
-                upper.append(Transfer(buffer.name, "load", moved, again, role, path, times=times))
+                upper.append(Transfer(buffer.name, "load", moved, again, role, path, times=times, wire=buffer.wire))
             if w in copied:
-                upper.append(Transfer(buffer.name, "load", amount.times(buffer.width), again, role, whole))
+                upper.append(
+                    Transfer(buffer.name, "load", amount.times(buffer.width), again, role, whole, wire=buffer.wire)
+                )
         return [*upper, *self.transfers], [self._role(w) for w in self.graph.outputs]
 
     def _role(self, w: int) -> str:
