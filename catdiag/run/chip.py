@@ -20,6 +20,7 @@ from catdiag.run.outline import Outline, is_view
 from catdiag.run.reach import windows
 from catdiag.run.sizes import local_sizes
 from catdiag.run.turns import Loop
+from catdiag.run.waves import Waves
 from catdiag.run.widths import Widths
 from catdiag.types import ArrayType
 
@@ -32,7 +33,8 @@ class Chain:
 
     `operand`, `streamed` and `output` are the levels that hold such arrays, in order; `home` the level of the states of
     loops, `work` that of everything else that is made; `lengths` the tiles and blocks of each level by their symbols,
-    and `stages` the buffers of streamed blocks (both without level 0).
+    and `stages` the buffers of streamed blocks (both without level 0). `caches` are the capacities of those between the
+    levels 0 and 1, which are no levels here, and `wave` how many groups run at a time.
     """
 
     names: tuple[str, ...]
@@ -43,6 +45,8 @@ class Chain:
     work: int
     lengths: tuple[Mapping[str, int], ...]
     stages: tuple[int, ...]
+    caches: tuple[int | None, ...] = ()
+    wave: int = 1
 
     @property
     def last(self) -> int:
@@ -67,8 +71,7 @@ class Chip:
         self.saves: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
         self.peaks = [0] * len(chain.names)
         self.children = [1] * len(chain.names)
-        # What the groups at work took from slow memory: for each array and tile of it how much there is of it.
-        self.taken: dict[tuple[Any, ...], int] = {}
+        self.waves = Waves(chain.caches, chain.wave)
 
     # -- pieces --------------------------------------------------------------------------------------------------
 
@@ -113,10 +116,6 @@ class Chip:
             self.peaks[piece.level] = max(self.peaks[piece.level], piece.memory.peak)
             if piece.memory.held:
                 raise RuntimeError(f"a piece left {piece.memory.held} in memory {self.chain.names[piece.level]}")
-
-    def ended(self, root: Piece) -> None:
-        """A group has ended: what it took from slow memory is known."""
-        self.taken = {}
 
     def save(self, name: str, amount: int, level: int) -> None:
         """An array leaves the level where it was made, and crosses every edge above."""
@@ -293,7 +292,7 @@ class Chip:
             while top.above is not None:
                 top = top.above
             own = tuple((axis, ends) for axis, ends in piece.bounds.items() if axis in value.names)
-            self.taken[top, own] = whole
+            self.waves.load(cell.name, (top, own), amount, whole)
 
     def release(self, cell: Cell) -> None:
         """Frees an array that nobody will read."""

@@ -30,15 +30,23 @@ _ROLES = ("operand", "streamed", "state", "temporary", "output")
 
 
 class Named(Protocol):
-    """A level of memory, of which its name counts."""
+    """A level of memory."""
 
     @property
     def name(self) -> str:
         """What it is called."""
 
+    @property
+    def kind(self) -> str:
+        """Whether it is a `scratchpad` or a `cache`."""
+
+    @property
+    def capacity(self) -> int | None:
+        """Its bytes; None: anything fits."""
+
 
 class Several(Protocol):
-    """A hierarchy, of which the names of its levels count."""
+    """A hierarchy, of which the levels count."""
 
     @property
     def levels(self) -> Sequence[Named]:
@@ -50,7 +58,8 @@ class LevelCounts:
     """What crossed each edge in the whole run, by array too, and the most that a piece of each level ever held.
 
     Edges are by the names of upper and lower level; `children` is how many pieces of a level there were at most in one
-    of the level above. In values, or in bytes where a dtype was given.
+    of the level above; the peak of a cache is what the pieces take that a wave of groups loads. In values, or in bytes
+    where a dtype was given.
     """
 
     loads: Mapping[Ends, Mapping[str, int]]
@@ -80,6 +89,7 @@ def count_levels(
     stages: int | Mapping[str, int] = 1,
     dtype: Dtype = None,
     fused: bool = True,
+    wave: int | None = None,
     arrays: Sequence[Any] | None = None,
     functions: Functions | None = None,
 ) -> LevelCounts:
@@ -87,10 +97,23 @@ def count_levels(
 
     `levels` are names, slowest first, or a hierarchy; `tiles` gives, by level, the lengths of tiles and blocks by the
     symbols of the diagram (`{"SMEM": {"g_q": 64, "s_x": 32}, "registers": {"g_q": 16}}`; what is left out is as long
-    as at the level above). `placement` and `stages` are those of `catdiag.cost.levels.levels_io`, the rest is as
-    `catdiag.run.machine.count` has it. Raises as that does, and CatdiagError for levels and roles that are not known.
+    as at the level above). Caches have none: `wave` groups run at a time. `placement` and `stages` are those of
+    `catdiag.cost.levels.levels_io`, the rest is as `catdiag.run.machine.count` has it. Raises as that does, and
+    CatdiagError for levels and roles that are not known, and a cache without a wave, or with a capacity and no dtype.
     """
-    names = _names(levels)
+    every = _names(levels)
+    caches = {} if isinstance(levels, Sequence) else {v.name: v.capacity for v in levels.levels if v.kind == "cache"}
+    if caches and (isinstance(wave, bool) or not isinstance(wave, int) or wave < 1):
+        raise CatdiagError(f"wave is {wave!r}: expected how many groups run at a time under {', '.join(caches)}")
+    if dtype is None and any(capacity is not None for capacity in caches.values()):
+        raise CatdiagError(
+            f"the capacity of {', '.join(caches)} is in bytes: say how wide values are, as in dtype='bf16'"
+        )
+    names = tuple(name for name in every if name not in caches)
+    if every[1 : len(caches) + 1] != tuple(caches) or len(names) < 2:
+        raise CatdiagError(
+            f"levels are {', '.join(every)}: expected caches directly below {every[0]}, and a level below"
+        )
     fast = names[1:]
     lengths = {name: dict[str, int]() for name in fast}
     for name, own in (tiles or {}).items():
@@ -112,13 +135,24 @@ def count_levels(
         place.level("temporary"),
         tuple(lengths[name] for name in fast),
         tuple(buffers.get(name, 1) for name in fast),
+        tuple(caches.values()),
+        wave or 1,
     )
+    if caches and not chain.operand[0] == chain.streamed[0] == 1:
+        raise CatdiagError(f"arrays pass by {fast[0]}, which is under a cache: expected paths that begin with it")
     chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
     edges = dict.fromkeys([*pairwise(range(len(names))), *sorted({*chip.loads, *chip.saves})])
+    loads = {(names[j], names[k]): dict(chip.loads[j, k]) for j, k in edges}
+    saves = {(names[j], names[k]): dict(chip.saves[j, k]) for j, k in edges}
+    if caches:
+        through = list(pairwise((names[0], *caches, fast[0])))
+        direct = (names[0], fast[0])
+        loads = {**dict(zip(through, map(dict, [*chip.waves.fetched, loads.pop(direct)]), strict=True)), **loads}
+        saves = {**dict.fromkeys(through, saves.pop(direct)), **saves}
     return LevelCounts(
-        {(names[j], names[k]): dict(chip.loads[j, k]) for j, k in edges},
-        {(names[j], names[k]): dict(chip.saves[j, k]) for j, k in edges},
-        dict(zip(fast, chip.peaks[1:], strict=True)),
+        loads,
+        saves,
+        dict(zip((*caches, *fast), (*chip.waves.most, *chip.peaks[1:]), strict=True)),
         dict(zip(fast, chip.children[1:], strict=True)),
         outputs,
     )

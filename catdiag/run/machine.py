@@ -192,7 +192,7 @@ class Machine:
         else:
             chip.boxes(outline, list(root.all()), copied)
         chip.finish(root)
-        chip.ended(root)
+        chip.waves.ended()
 
     def kernel(
         self,
@@ -208,6 +208,7 @@ class Machine:
         first = Piece(0, sizes, {}, wires)
         root = chip.part(first, {}, ())
         self.work(outline, root, False)
+        chip.waves.flush()
         (lane,) = root.at(chip.chain.work)
         moved: dict[Cell, Cell] = {}
         for place in places:
@@ -267,6 +268,7 @@ class Machine:
                         outputs.append(Named(np.zeros(shape, data.dtype), order))
                     place = tuple(slice(*lane.bounds[n]) if n in bounds else slice(None) for n in order)
                     outputs[k].data[place] = data
+        chip.waves.flush()
         return list(zip(outputs, written, levels, strict=True))
 
 

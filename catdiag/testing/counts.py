@@ -12,6 +12,7 @@ from catdiag.errors import SizeError
 from catdiag.types import size_symbols, size_value
 
 if TYPE_CHECKING:
+    from catdiag.cost.hierarchy import Hierarchy
     from catdiag.rewrite.derivation import Derivation
 
 _ATTEMPTS = 20
@@ -24,8 +25,9 @@ def assert_counts_match(
     form: Diagram | Derivation,
     trials: int = 10,
     *,
-    levels: Sequence[str] | None = None,
+    levels: Sequence[str] | Hierarchy | None = None,
     placement: Mapping[str, str | Sequence[str]] | None = None,
+    wave: int | None = None,
     sizes: Mapping[str, int] | None = None,
     tiles: Mapping[str, int] | None = None,
     stages: int | Mapping[str, int] | None = None,
@@ -38,11 +40,12 @@ def assert_counts_match(
     """Compares the formulas of `io` with what `catdiag.run.machine.count` counts, at random sizes, tiles and stages.
 
     Loads and saves of each array, and the most memory held, in values, or in bytes with `dtype`; with `levels` across
-    each edge of a chain of memories and at each level, where `catdiag.run.levels.count_levels` counts. `sizes` and
-    `tiles` (of the first level) fix some; others are drawn, sizes up to `longest`, tiles and blocks up to what they
-    cut, remainders included, and of a loop in parts a number that divides its axis. The same `seed` draws the same.
-    `functions` are those of `cd.apply`. Raises AssertionError, naming the array and the sizes at which the two differ;
-    CatdiagError where `io` does, SizeError for sizes that no array can have.
+    each edge of a chain of memories and at each level, where `catdiag.run.levels.count_levels` counts, under caches with
+    `wave` groups at a time, or any number up to `longest`. `sizes` and `tiles` (of the first level) fix some; others are
+    drawn, sizes up to `longest`, tiles and blocks up to what they cut, remainders included, and of a loop in parts a
+    number that divides its axis. The same `seed` draws the same. `functions` are those of `cd.apply`. Raises
+    AssertionError, naming the array and the sizes at which the two differ; CatdiagError where `io` does, SizeError for
+    sizes that no array can have.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
@@ -64,6 +67,8 @@ def assert_counts_match(
                 said, found = _two_levels(diagram, draw, functions, options)
             else:
                 options["placement"] = placement or {}
+                if not isinstance(levels, Sequence):
+                    options["wave"] = random.randint(1, longest) if wave is None else wave
                 said, found = _several_levels(diagram, levels, draw, functions, options)
         except SizeError as error:  # an index that is read need not be in range at all sizes
             refused = error
@@ -73,7 +78,9 @@ def assert_counts_match(
             if said.get(what, 0) != found.get(what, 0):
                 raise AssertionError(
                     f"{what}: {said.get(what, 0)} by formula, {found.get(what, 0)} counted, at {named(draw.values)}, "
-                    f"stages={buffers!r}, dtype={dtype!r}" + (f", placement={placement!r}" if placement else "")
+                    f"stages={buffers!r}, dtype={dtype!r}"
+                    + (f", placement={placement!r}" if placement else "")
+                    + (f", wave={options['wave']}" if "wave" in options else "")
                 )
     if refused is not None and not done:
         raise refused
@@ -102,7 +109,7 @@ def _two_levels(
 
 def _several_levels(
     diagram: Diagram,
-    levels: Sequence[str],
+    levels: Sequence[str] | Hierarchy,
     draw: _Draw,
     functions: Mapping[str, Any] | None,
     options: dict[str, Any],
@@ -114,11 +121,12 @@ def _several_levels(
     known = draw.sizes(formula.account.sizes)
     lengths: dict[str, dict[str, int]] = {}
     draw.values = dict(known)
-    for above, name in pairwise(levels):
+    tiled = [level.name for level in formula.levels if level.kind != "cache"]
+    for above, name in pairwise(tiled):
         lengths[name] = draw.within(lengths[above]) if above in lengths else draw.lengths(known)
         draw.values |= {str(s): lengths[name][base] for base, s in formula.tiles[name].items() if base in lengths[name]}
     # How many parts a loop is in, which is no tile.
-    draw.values |= {symbol: n for symbol, n in lengths[levels[1]].items() if symbol not in draw.values}
+    draw.values |= {symbol: n for symbol, n in lengths[tiled[1]].items() if symbol not in draw.values}
     counts = count_levels(diagram, known, levels, lengths, functions=functions, **options)
     at = evaluator(draw.values)
     said: Found = {}
@@ -170,10 +178,14 @@ def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
 
     import sympy
 
+    from catdiag.cost.caches import Wave
+
     functions = {"floor": lambda v: v // 1, "ceiling": lambda v: -(-v // 1), "Max": max, "Min": min}
 
     def at(formula: Any) -> int:
         names = sorted(formula.free_symbols, key=str)
+        if formula.atoms(Wave):
+            return int(formula.subs({name: values[str(name)] for name in names}).doit())
         given = [Fraction(values[str(name)]) for name in names]
         found = Fraction(sympy.lambdify(names, formula, modules=[functions])(*given))
         if found.denominator != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import runpy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.cost.hierarchy import Edge, Hierarchy, Level
 from catdiag.cost.levels import levels_io
 from catdiag.errors import CatdiagError
 from catdiag.partial import is_split
@@ -203,3 +205,49 @@ def test_loops_within_loops_need_states_and_temporaries_at_one_level() -> None:
     with pytest.raises(CatdiagError, match="lies within another: expected states and temporaries at one level"):
         count_levels(nested, sizes, CHAINS[0], lengths, placement=where)
     cd.testing.assert_counts_match(nested, 3, levels=CHAINS[0])
+
+
+def test_an_output_that_is_written_over_later_leaves_from_where_it_was_made() -> None:
+    two = cd.algorithm("q -> q, q")(lambda a: (lambda b: (b + 1, b))(cd.exp(a)))
+    found = levels_io(two, CHAINS[0], placement={"temporary": "SMEM", "operand": "SMEM"})
+    assert str(found.edges["SMEM", "registers"].save) == "0" and str(found.edges["HBM", "SMEM"].save) == "2*q"
+    cd.testing.assert_counts_match(two, 3, levels=CHAINS[0], placement={"temporary": "SMEM"})
+
+
+def cached(levels: tuple[str, ...], capacities: dict[str, int | None]) -> Hierarchy:
+    """A chain in which some levels are caches."""
+    kinds = [Level(n, capacities.get(n), "cache" if n in capacities else "scratchpad") for n in levels]
+    return Hierarchy("cached", tuple(kinds), tuple(Edge(*ends, 1.0) for ends in pairwise(levels)))
+
+
+def test_caches_fetch_what_a_wave_loads_once() -> None:
+    tiles = {"SMEM": {"g_q": 2, "s_x": 3}}
+    sizes = {"q": 7, "x": 5, "d": 2}
+    chain = cached(("HBM", "L3", "L2", "SMEM"), {"L3": None, "L2": 100})
+    counts = count_levels(rows(), sizes, chain, tiles, dtype="bf16", wave=3)
+    # Four groups, in two waves: three with 24 bytes of queries, one with 4, and each wave with 40 of keys and values.
+    assert counts.loads["HBM", "L3"] == {"Q": 28, "K": 40, "V": 40} == counts.loads["L3", "L2"]
+    assert counts.loads["L2", "SMEM"] == {"Q": 28, "K": 80, "V": 80}
+    assert counts.save == dict.fromkeys(pairwise(("HBM", "L3", "L2", "SMEM")), 28)
+    assert counts.peak["L2"] == counts.peak["L3"] == 24 + 40
+    small = count_levels(rows(), sizes, cached(("HBM", "L2", "SMEM"), {"L2": 60}), tiles, dtype="bf16", wave=3)
+    # The first wave's 64 bytes do not fit: all that its groups load passes.
+    assert small.loads["HBM", "L2"] == {"Q": 28, "K": 80, "V": 80}
+    with pytest.raises(CatdiagError, match="wave is None: expected how many groups run at a time under L3, L2"):
+        count_levels(rows(), sizes, chain, tiles, dtype="bf16")
+    with pytest.raises(CatdiagError, match="in bytes: say how wide values are"):
+        count_levels(rows(), sizes, chain, tiles, wave=2)
+
+
+def test_what_caches_fetch_is_counted() -> None:
+    places = {"L3": 90, "L2": 90}
+    for levels in (("HBM", "L2", "SMEM", "registers"), ("HBM", "L3", "L2", "SMEM")):
+        chain = cached(levels, {name: places[name] for name in levels if name in places})
+        cd.testing.assert_counts_match(rows(), 2, levels=chain, dtype="bf16", longest=6)
+
+
+def test_two_states_of_one_name_are_two_arrays_to_a_cache() -> None:
+    means = cd.algorithm("x -> ")(lambda a: cd.sum(cd.exp(a), "x") / cd.max(a, "x"))
+    form = stream.find(means, "x").diagram
+    chain = cached(("HBM", "L2", "SMEM"), {"L2": None})
+    cd.testing.assert_counts_match(form, 3, levels=chain, fused=False, wave=2)
