@@ -40,10 +40,10 @@ def assert_counts_match(
     """Compares the formulas of `io` with what `catdiag.run.machine.count` counts, at random sizes, tiles and stages.
 
     Loads and saves of each array, and the most memory held, in values, or in bytes with `dtype`; with `levels` across
-    each edge of a chain of memories and at each level, where `catdiag.run.levels.count_levels` counts, under caches with
-    `wave` groups at a time, or any number up to `longest`. `sizes` and `tiles` (of the first level) fix some; others are
-    drawn, sizes up to `longest`, tiles and blocks up to what they cut, remainders included, and of a loop in parts a
-    number that divides its axis. The same `seed` draws the same. `functions` are those of `cd.apply`. Raises
+    each edge of a chain of memories and at each level, where `catdiag.run.levels.count_levels` counts, under caches
+    with `wave` groups at a time, or any number up to `longest`. `sizes` and `tiles` (of the first level) fix some;
+    others are drawn, sizes up to `longest`, tiles and blocks up to what they cut, remainders included, and of a loop in
+    parts a number that divides its axis. The same `seed` draws the same. `functions` are those of `cd.apply`. Raises
     AssertionError, naming the array and the sizes at which the two differ; CatdiagError where `io` does, SizeError for
     sizes that no array can have.
 
