@@ -21,7 +21,7 @@ from catdiag.boxes import Box, Einsum, Fold, Group, array_name
 from catdiag.cost.amounts import Amount
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.kernels import width
-from catdiag.cost.live import Kernel, contracts, is_view
+from catdiag.cost.live import Kernel, contracts, is_view, spots
 from catdiag.diagram import inline
 
 if TYPE_CHECKING:
@@ -61,18 +61,21 @@ def pieces(diagram: Diagram, kernel: Kernel, chip: Hardware, dtype: str) -> tupl
             want(rows, chip.matrix_rows, "matrix rows", along)
             want(columns, chip.matrix_columns, "matrix columns")
             want(c.depth, chip.depth_piece(element), "matrix depth")
-    todo = [diagram]
+    todo = [(diagram, [False] * len(diagram.dom))]
     while todo:
-        for box in inline(todo.pop()).boxes:
-            if isinstance(box.op, Group):
-                read, inner = list(box.op.body.dom), box.op.body
-            elif isinstance(box.op, Fold):
-                read, inner = list(box.op.step.dom.arrays[len(box.cod) :]), box.op.step
-            else:
+        whole, spot = todo.pop()
+        graph = inline(whole).graph
+        free = spots(graph, spot)  # what is computed on the spot is not loaded
+        for node in graph.nodes:
+            op = node.box.op
+            if not isinstance(op, (Group, Fold)):
                 continue
-            todo.append(inner)
-            for ty in read:
-                if ty.axes:
+            inner = op.body if isinstance(op, Group) else op.step
+            states = 0 if isinstance(op, Group) else len(node.box.cod)
+            known = [False] * states + [free[w] for w in node.inputs]
+            todo.append((inner, known))
+            for ty, computed in zip(inner.dom.arrays[states:], known[states:], strict=True):
+                if ty.axes and not computed:
                     each = {"bool": 1, "int": 4}.get(ty.element, element)
                     want(Amount.of(ty.axes[-1].size), max(1, chip.row_bytes // each), "row of a load")
     return tuple(found)

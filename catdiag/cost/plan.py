@@ -11,8 +11,9 @@ parts, whose number is a power of two, with at least 16 elements in each. Of mem
 How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; stream blocks likewise, from 16
 to 8,192; for another objective every multiple of the pieces that the chip wants. Tiles that are in such pieces
 (`catdiag.cost.pieces`), or whole axes, are taken before others. A grouped axis that every loaded array carries gets
-tile 1 beside others that are shared, since a larger one saves no transfer. Operands are in shared memory, `stages`
-buffers of each stream block; everything else is where the chip keeps it, in registers as a rule, 4 bytes a value.
+tile 1 beside others that are shared, since a larger one saves no transfer, unless the chip wants pieces of it.
+Operands are in shared memory, `stages` buffers of each stream block; everything else is where the chip keeps it, in
+registers as a rule, 4 bytes a value.
 Kernels index in powers of two, so other tiles must be half as quick again to be taken;
 among tiles predicted within 5% the one with fewer threads a group is taken, then fewer bytes moved (in steps of 0.5%),
 then one that leaves no tenth of the cores without a group, then fewer turns of loops, then fewer buffers.

@@ -114,7 +114,7 @@ class Search:
         for tile, whole in self.kernel.tiles.items():
             if self.parted is not None and tile in self.parted.single:
                 continue
-            alone = tile not in shared and (bool(shared) or tile != tiles[-1])
+            alone = tile not in shared and (bool(shared) or tile != tiles[-1]) and not self.divisors.get(tile)
             size = int(whole.value(self.sizes))
             found[tile] = self._asked(tile, size, [1] if alone else group_candidates(size))
         for block, whole in self.kernel.loops:
@@ -134,8 +134,10 @@ class Search:
         found = usual
         if every:
             found = list(range(every, min(size, _LONGEST) + 1, every))
-            if size not in found and (size <= every or name not in asked.multiples):
-                found.append(size)
+            if name not in asked.multiples:
+                found = sorted({*found, *usual})
+            elif size <= every:
+                found = [size]
         least = min(asked.at_least.get(name, 1), size)
         return [n for n in found if n >= least] or [size]
 

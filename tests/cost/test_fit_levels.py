@@ -215,3 +215,17 @@ def test_wrong_requests_are_named():
     small = dataclasses.replace(hardware.H100, name="small", smem_per_block=1024, smem_per_sm=2048)
     with pytest.raises(cd.DoesNotFit, match="too much for 1,024 bytes of SMEM"):
         fit(FLASH, small, given, tiles={"g_q": 128})
+
+
+def test_axes_shorter_than_a_piece_and_rows_that_nobody_shares():
+    def found(name, axis, axes):
+        whole = cd.library.get(name)
+        return group.find(stream.find(whole, axis).diagram if axis else whole, axes)
+
+    batches = found("conv1d", "c", ["n", "y", "o"])
+    sizes = {"n": 8, "x": 1026, "y": 1024, "k": 3, "c": 64, "o": 64}
+    small = fit(batches, "MI300X", sizes, stages=2, objective="largest")  # 8 of n do not fit: fewer are tried
+    assert small.tiles["g_n"] < 8 and small.smem_bytes <= 64 * 1024
+    pool = found("average_pool", None, ["n", "y", "x", "c"])
+    sizes = {s: {"n": 8, "c": 64}.get(s, 64) for s in kernels_on(pool, hardware.H100, "bf16", 1).sizes}
+    assert fit(pool, "H100", sizes).tiles["g_c"] == 64, "the last axis is loaded in whole rows"
