@@ -11,6 +11,8 @@
   of all levels together;
 - `least`: the least transfers at given sizes, over all integer tiles; `whole`: the same under divisibility, of any
   formulas, with the gap to real tiles;
+- `bounds`: what no schedule of a diagram's operations moves less than; `flow`, `sources`, `needed`: what that is read
+  off; `segments`, `lifetimes`: certificates of it, and their checkers;
 - `devices`: a diagram spread over several devices, as one more level;
 - `hierarchy`: memories as graphs; `hardware`: chips, `chipfile`, `units`: as TOML files;
 - `timing`: predicted times; `plan`: tiles for a chip; `proof`: that they fit;
@@ -29,6 +31,8 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "catdiag.cost.bounds": "LowerBound lower_bound",
+    "catdiag.cost.segments": "BoundError",
     "catdiag.cost.joint": "levels_together",
     "catdiag.cost.capacity": "fits possible",
     "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain tiers",
