@@ -49,7 +49,7 @@ from catdiag.cost.columns import (
     width_of,
 )
 from catdiag.cost.hardware import Hardware
-from catdiag.cost.kernels import Dtype, width, widths_of
+from catdiag.cost.kernels import Dtype, measure, width, widths_of
 from catdiag.cost.live import SPECIAL, contracts, elementwise, is_view, lives, spots
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import AxisError, CatdiagError
@@ -76,7 +76,8 @@ def read_columns(
     `pieces` names those wanted, "u_x u_d v_d". The shapes of matrix instructions and of loads, and how many threads a
     warpgroup has (those that work on one instruction), are those of `hardware`.
 
-    Raises CatdiagError for several kernels, parts or none, for names of no array and for a chip that does not hold in
+    Raises CatdiagError for several kernels, parts or none, for loops that leave blocks out and groups along windows,
+    for names of no array and for a chip that does not hold in
     registers what is made; AxisError for an axis that is not grouped and for pieces of an unknown one.
 
     >>> import catdiag as cd
@@ -105,6 +106,7 @@ def read_columns(
             "the arrays of one kernel in groups are asked for: derive with .stream(axis).group(axes); this diagram "
             f"runs {', '.join(n.box.name for n in groups) or 'nothing'}"
         )
+    measure(whole).runs_all("what its kernel holds is told of loops that run all")
     node, op = groups[0], groups[0].box.op
     tiles = dict(op.tiles)
     axis = split if split is not None else op.tiles[0][0]

@@ -163,6 +163,14 @@ def test_what_is_refused(flash):
             call()
 
 
+def test_groups_along_windows_are_refused():
+    rolling = cd.algorithm("x k, k -> x")(lambda A, w: cd.einsum("x k, k -> x", A, w))
+    assert read_columns(rolling.stream("k").group("x")).rows == "w_x"
+    convolution = cd.library.get("conv1d").stream("c").group("y")
+    with pytest.raises(cd.CatdiagError, match="what its positions reach"):
+        read_columns(convolution)
+
+
 def test_sizes_that_are_no_multiples_are_told(flash):
     found = configure(flash, "H100", {**VALUES, "s_x": 72, "u_x": 72}, FP8, arithmetic="fp16")
     assert found.misfits == ("s_x = 72 of 16",)
