@@ -240,7 +240,7 @@ def test_groups_do_what_is_grouped():
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_random_programs_at_length(data):
     program = data.draw(st.one_of(cd.testing.einsums(), cd.testing.cascades()))

@@ -170,8 +170,9 @@ def test_the_best_schedules_of_tiny_diagrams_at_length(game, sizes, capacity, kn
 # -- orders of products, with the best replacement -----------------------------------------------------------------
 
 
-def replaced(order, capacity):
-    """What an order of (operands, sum) moves: who is next needed last goes first; sums are saved when they go."""
+def replaced(order, capacity, results):
+    """What an order of (operands, sum) moves: who is next needed last goes first; sums that are still needed, or are
+    results, are saved when they go."""
     uses = {}
     for t, (operands, total) in enumerate(order):
         for value in (*operands, total):
@@ -185,14 +186,14 @@ def replaced(order, capacity):
             until[v] = -1
         while len(until) > capacity:
             value = max((v for v in until if v not in now), key=lambda v: (until[v], v not in dirty, v))
-            moved += value in dirty
+            moved += value in dirty and (until[value] < len(order) or value[0] == results)
             dirty.discard(value)
             del until[value]
         begun.add(total)
         dirty.add(total)
         for v in now:
             until[v] = next(following[v])
-    return moved + len(dirty)
+    return moved + sum(value[0] == results for value in dirty)
 
 
 def tiled(indices, steps, random):
@@ -222,10 +223,40 @@ def test_no_order_of_products_falls_under_the_bound(name):
             for p in tiled(sizes, steps, random)
         ]
         for capacity in (4, 7, 13, 31):
-            moved = replaced(order, capacity)
+            moved = replaced(order, capacity, result[0])
             assert bound.at(sizes, capacity) <= moved
             nearest = min(nearest, moved / float(bound.at(sizes, capacity)))
     assert nearest < 1.6  # the orders are good enough to tell
+
+
+def chained(random, q, x, d, v):
+    """The products of a chain in tiles of rows: each tile's scores, in whole or as they come, then what they weigh."""
+    high, wide = random.randint(1, q), random.randint(1, x)
+    tiles = [
+        [(i, j) for i in range(a, min(a + high, q)) for j in range(b, min(b + wide, x))]
+        for a in range(0, q, high)
+        for b in range(0, x, wide)
+    ]
+    order = []
+    for tile in tiles:
+        inner = [(i, j, k) for k in range(d) for i, j in tile] if random.random() < 0.5 else None
+        for i, j, k in inner or [(i, j, k) for i, j in tile for k in range(d)]:
+            order.append(((("Q", i, k), ("K", j, k)), ("S", i, j)))
+        order += [((("S", i, j), ("V", j, w)), ("O", i, w)) for i, j in tile for w in range(v)]
+    return order
+
+
+@pytest.mark.parametrize("trials", [6, pytest.param(300, marks=pytest.mark.slow)])
+def test_no_order_of_a_chain_falls_under_the_bound(trials):
+    random = Random(7)
+    bounds = [chain.lower_bound(recompute=again) for again in (True, False)]
+    for _ in range(trials):
+        sizes = {"q": random.randint(3, 14), "x": random.randint(3, 14), "d": random.randint(1, 6)}
+        sizes["v"] = random.randint(1, 6)
+        order = chained(random, **sizes)
+        for capacity in (5, 9, 20, 50):
+            moved = replaced(order, capacity, "O")
+            assert all(bound.at(sizes, capacity) <= moved for bound in bounds)
 
 
 # -- schedules that beat published bounds --------------------------------------------------------------------------
