@@ -13,7 +13,7 @@ from typing import Any
 
 from catdiag.boxes import Box, Einsum, Fold, Group, Map
 from catdiag.errors import CatdiagError
-from catdiag.run.memories import PASSED, Cell, Piece, Wire, cut, extent
+from catdiag.run.memories import PASSED, UNSEEN, Cell, Piece, Wire, cut, extent
 from catdiag.run.named import Named
 from catdiag.run.numpy import Runner
 from catdiag.run.outline import Outline, is_view
@@ -176,7 +176,9 @@ class Chip:
                 for piece in crew:
                     if inputs[0] in piece.wires:
                         seen = piece.wires[inputs[0]]
-                        (value,) = self.runner.box(box, tuple(piece.wires[w].value for w in inputs), piece.sizes)
+                        value = seen.value
+                        if value is not UNSEEN:
+                            (value,) = self.runner.box(box, tuple(piece.wires[w].value for w in inputs), piece.sizes)
                         piece.wires[outline.first[place]] = Wire(seen.cell, value)
                 continue
             if place in waiting:
@@ -239,7 +241,7 @@ class Chip:
                 width = self.widths.made(outline.graph.nodes[place].box, k)
                 held = piece.memory.allocate(width * self.length(piece, outline.types[w]))
                 rooms = {piece.level: [(piece.memory, held)]}
-                piece.wires[w] = Wire(Cell(rooms=rooms, readers=outline.reads[w]), Named(0.0, ()))
+                piece.wires[w] = Wire(Cell(rooms=rooms, readers=outline.reads[w]), UNSEEN)
 
     def leaves_from(self, outline: Outline, w: int) -> int:
         """The level where an array that leaves a kernel is: of what is computed on the spot, an operand as it is, the
@@ -254,7 +256,7 @@ class Chip:
 
     def length(self, piece: Piece, ty: ArrayType) -> int:
         """How many values an array has at a piece."""
-        return extent(ty, Named(0.0, ()), piece.sizes)
+        return extent(ty, UNSEEN, piece.sizes)
 
     def allot(self, lane: Piece, level: int, ty: ArrayType, value: Named, width: int) -> Cell:
         """Room for an array of a lane, in the memories of a level."""

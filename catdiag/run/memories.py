@@ -11,6 +11,8 @@ from catdiag.types import ArrayType, size_value
 
 NOWHERE: Mapping[str, tuple[int, int]] = MappingProxyType({})
 RESIDENT, PASSED = "resident", "passed"
+UNSEEN = Named(0.0, ())
+"""The value of an array where it only takes room."""
 
 
 class Memory:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram
-from catdiag.errors import SizeError
+from catdiag.errors import CatdiagError, SizeError
 from catdiag.types import size_symbols, size_value
 
 if TYPE_CHECKING:
@@ -95,8 +95,11 @@ def _two_levels(
     formula = io(diagram, **options)
     known = draw.sizes(formula.account.sizes)
     lengths = draw.lengths(known)
-    counts = count(diagram, known, lengths, options.pop("stages"), functions=functions, **options)
     draw.values = {**known, **lengths}
+    # A loop may run the blocks that a number among the inputs says.
+    mentioned = {str(s) for e in (formula.load, formula.save, formula.memory) for s in e.free_symbols}
+    arrays = draw.arrays(known, mentioned - set(draw.values))
+    counts = count(diagram, known, lengths, options.pop("stages"), arrays=arrays, functions=functions, **options)
     at = evaluator(draw.values)
     said: Found = {}
     for t in formula.traffic:
@@ -161,6 +164,27 @@ class _Draw:
         """Of tiles and blocks, and of parts their number."""
         return drawn_tiles(self.diagram, sizes, self.random) | dict(self.tiles)
 
+    def arrays(self, sizes: Mapping[str, int], said: Collection[str]) -> list[Any] | None:
+        """Inputs of which some are integers that are said, with their values; None where none is."""
+        import numpy as np
+
+        if not said:
+            return None
+        generator = np.random.default_rng(self.random.randint(0, 2**20))
+        found: list[Any] = []
+        for name, ty in zip(self.diagram.input_names, self.diagram.dom, strict=True):
+            shape = [size_value(a.size, dict(sizes)) for a in ty.axes]
+            if ty.element == "int" and not shape and name in said:
+                self.values[name] = self.random.randint(1, self.longest)
+                found.append(np.asarray(self.values[name]))
+            elif ty.element == "int":
+                found.append(np.zeros(shape, np.int64))
+            else:
+                found.append(
+                    generator.random(shape) < 0.5 if ty.element == "bool" else generator.uniform(0.5, 1.5, shape)
+                )
+        return found
+
     def within(self, lengths: Mapping[str, int]) -> dict[str, int]:
         """Of tiles and blocks that cut others; the number of parts is not one of them."""
         parts = parts_of(self.diagram).values()
@@ -178,13 +202,15 @@ def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
 
     import sympy
 
-    from catdiag.cost.caches import Wave
-
     functions = {"floor": lambda v: v // 1, "ceiling": lambda v: -(-v // 1), "Max": max, "Min": min}
+    quick = (sympy.Add, sympy.Mul, sympy.Pow, sympy.floor, sympy.ceiling, sympy.Max, sympy.Min, sympy.Atom)
 
     def at(formula: Any) -> int:
         names = sorted(formula.free_symbols, key=str)
-        if formula.atoms(Wave):
+        unknown = [str(name) for name in names if str(name) not in values]
+        if unknown:
+            raise CatdiagError(f"{formula} depends on {', '.join(unknown)}, which no size of an axis says")
+        if not all(isinstance(part, quick) for part in sympy.preorder_traversal(formula)):
             return int(formula.subs({name: values[str(name)] for name in names}).doit())
         given = [Fraction(values[str(name)]) for name in names]
         found = Fraction(sympy.lambdify(names, formula, modules=[functions])(*given))

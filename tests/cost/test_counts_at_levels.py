@@ -75,7 +75,7 @@ def agree(data: st.DataObject, form: cd.Diagram, trials: int = 1) -> None:
     )  # fmt: skip
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.data())
 def test_random_programs(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["einsums", "cascades"]))
@@ -187,6 +187,8 @@ def test_an_output_seen_through_a_transposition_is_held_too() -> None:
     where = {"operand": "SMEM", "output": "SMEM"}
     assert str(levels_io(turned, CHAINS[0], placement=where).memory["SMEM"]) == "2*q*x"
     cd.testing.assert_counts_match(turned, 3, levels=CHAINS[0], placement=where)
+    merged = cd.algorithm("(q x)")(lambda a: cd.rearrange(cd.exp(a), "(q x) -> x q"))
+    cd.testing.assert_counts_match(merged, 3, levels=CHAINS[0], placement=where)
 
 
 def test_an_output_that_lies_at_home_lies_there_once() -> None:
