@@ -38,7 +38,7 @@ from catdiag.cost.posynomial import (
     powers,
     value_at,
 )
-from catdiag.cost.signs import Signs
+from catdiag.cost.signs import RLIMIT, Signs
 from catdiag.cost.stationary import (
     BOUND,
     FREE,
@@ -57,8 +57,10 @@ _MOST = 200
 """How many choices of what binds are tried; the rest is `open`."""
 
 
-_LONG = 120
+_LONG = 90
 """How many operations the formulas of a regime, its value and its tiles, may have together."""
+_WORK = 700
+"""How many operations the formulas of all regimes may have."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Regimes:
     def disagreements(self) -> tuple[tuple[Regime, Regime], ...]:
         """The pairs of regimes for which z3 does not show that they agree where both hold."""
         feasible = [r for r in self.regimes if r.feasible]
-        signs = _signs(self.regimes)
+        signs = _signs(self.regimes, 8)
         return tuple(
             (one, other)
             for one, other in itertools.combinations(feasible, 2)
@@ -172,7 +174,7 @@ def regimes(program: Program) -> Regimes:
     seen = sample.nowhere
     for k in range(len(program.memory)):
         seen = seen | sample.too_small(k)
-    tried = 0
+    tried = work = 0
     for held in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
         for full in _subsets(len(program.memory), sum(h == FREE for h in held)):
             if not _stopped(touched, held, full):
@@ -184,10 +186,12 @@ def regimes(program: Program) -> Regimes:
             for answer in _stationary(program, monomials, ends, held, full):
                 if isinstance(answer, str):
                     left.append(answer)
-                elif _long(answer):
+                elif (operations := _operations(answer)) > _LONG:
                     left.append(f"{_named(program, answer.coordinates, full)} (no short one)")
                 elif not (here := sample.holds(answer)).any():
                     unlikely.append(answer)
+                elif (work := work + operations) > _WORK:
+                    left.append(f"{_named(program, answer.coordinates, full)} (not worked out)")
                 elif isinstance(regime := _checked(answer), str):
                     left.append(regime)
                 elif sympy.false not in regime.conditions:
@@ -203,18 +207,18 @@ def regimes(program: Program) -> Regimes:
     return Regimes(tuple(found), False, tuple(dict.fromkeys(left)), tuple(unlikely))
 
 
-def _long(certificate: Stationary) -> bool:
-    """Whether a point's formulas have more operations than one can read, or check in a moment."""
-    return sum(int(e.count_ops()) for e in (certificate.value, *(c.size for c in certificate.coordinates))) > _LONG
+def _operations(certificate: Stationary) -> int:
+    """How many operations a point's formulas have: too many are not read by anyone, nor checked in a moment."""
+    return sum(int(e.count_ops()) for e in (certificate.value, *(c.size for c in certificate.coordinates)))
 
 
 def _cover(found: Sequence[Regime]) -> bool:
     return _signs(found).impossible([], [r.conditions for r in found])
 
 
-def _signs(found: Sequence[Regime]) -> Signs:
+def _signs(found: Sequence[Regime], more: int = 1) -> Signs:
     memories = {c for r in found if r.certificate for _, c in r.certificate.program.memory}
-    return Signs({c for c in memories if c.is_Symbol})
+    return Signs({c for c in memories if c.is_Symbol}, more * RLIMIT)
 
 
 def _real(relation: Relational) -> Relational:

@@ -13,7 +13,7 @@ import sympy
 from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
-_RLIMIT = 500_000
+RLIMIT = 500_000
 """z3's own count of steps, so that the outcome is the same on every machine."""
 
 
@@ -26,7 +26,7 @@ class Signs:
     (True, False)
     """
 
-    def __init__(self, capacities: Collection[Symbol] = (), rlimit: int = _RLIMIT) -> None:
+    def __init__(self, capacities: Collection[Symbol] = (), rlimit: int = RLIMIT) -> None:
         import z3
 
         self._z3, self._context = z3, z3.Context()
@@ -49,7 +49,8 @@ class Signs:
             ]
         except NotImplementedError:
             return False
-        used = {e for r in (*relations, *(r for c in none_of for r in c)) for e in sympy.preorder_traversal(r)}
+        sides = (side for r in (*relations, *(r for c in none_of for r in c)) for side in _sides(r))
+        used = {e for side in sides for e in sympy.preorder_traversal(side)}
         for expression in sorted(used & set(self._facts), key=sympy.default_sort_key):
             solver.add(*self._facts[expression])
         solver.add(*claims)
@@ -62,7 +63,7 @@ class Signs:
     def _relation(self, relation: Relational) -> Any:
         if relation in (sympy.true, sympy.false):
             return self._z3.BoolVal(relation == sympy.true, self._context)
-        left, right = self._term(relation.lhs), self._term(relation.rhs)
+        left, right = (self._term(side) for side in _sides(relation))
         return {">=": left >= right, ">": left > right, "<=": left <= right, "<": left < right, "!=": left != right}[
             relation.rel_op
         ]
@@ -115,6 +116,16 @@ class Signs:
 
     def _fresh(self, e: Expr) -> Any:
         return self._z3.Real(f"{len(self._known)}:{e}", self._context)
+
+
+def _sides(relation: Relational) -> tuple[Expr, Expr]:
+    """The two sides of a relation, multiplied by a denominator that is positive: a division costs an unknown."""
+    if relation in (sympy.true, sympy.false):
+        return sympy.S.Zero, sympy.S.Zero
+    above, below = sympy.fraction(sympy.together(relation.lhs - relation.rhs))
+    if relation.rel_op != "!=" and below.is_positive:
+        return above, sympy.S.Zero
+    return relation.lhs, relation.rhs
 
 
 def _whole(base: Any, exponent: int) -> Any:

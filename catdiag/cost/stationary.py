@@ -40,6 +40,9 @@ from catdiag.cost.posynomial import (
     vanishes,
 )
 
+_MANY = 60
+"""A sum of more terms than this is not factored: it would take long, and be no easier to read."""
+
 ONE, BOUND, FREE = "one", "bound", "free"
 
 
@@ -233,7 +236,7 @@ def _factors(expression: Expr) -> Iterator[tuple[Expr, int]]:
     """Factors with their powers; one of no whole power stays as it is."""
     for factor in sympy.Mul.make_args(expression):
         base, exponent = factor.as_base_exp()
-        if not base.is_Add or not exponent.is_Integer or base.is_number:
+        if not base.is_Add or not exponent.is_Integer or base.is_number or len(base.args) > _MANY:
             yield factor, 1
             continue
         constant, factors = sympy.factor_list(base)
