@@ -33,7 +33,9 @@ those of `io`.
   fetches each distinct piece that a wave loads once, where they fit it together; otherwise, and below it, every load
   crosses. What it holds is counted as the most that a wave's pieces take. Saves pass. Capacities are in bytes, so a
   dtype is needed to compare them.
-- **Loops that leave blocks out** are counted at two levels only (`io`).
+- **Loops that leave blocks out** are counted at two levels only (`io`), and so are windows that reach beyond an array
+  (padding); windows that do not are what each piece of a level reaches (`catdiag.cost.windows`), where states are at Ln
+  and there is no cache.
 - **Work** is that of the pieces and blocks of the temporaries' level.
 """
 
@@ -106,8 +108,10 @@ def levels_io(
             f"paths that begin with {places.names[0]}"
         )
     account = measure(diagram, dtype, fused=fused, places=places)
-    account.runs_all("which are run at each level is not counted")
-    account.runs_all("what crosses several levels is counted of loops that run all")
+    windows = [side for kernel in account.kernels for moved in kernel.transfers for side in moved.window]
+    partly = any(kernel.extents for kernel in account.kernels) or not all(side.whole for side in windows)
+    if partly or places.phased or caches:
+        account.runs_all("which are run at each level is not counted")
     return _Count(chain, places, account, within or {}, wave).report("values" if dtype is None else "bytes")
 
 
@@ -265,6 +269,8 @@ class _Count:
 
     def moved(self, transfer: Transfer, kernel: Kernel, place: str) -> tuple[Expr, Expr]:
         """What crosses into or out of all pieces of a level: exactly, and without rounding."""
+        if transfer.window:
+            return self._windows(transfer, kernel, place)
         exact = relaxed = transfer.amount.expr()
         for tile in transfer.again:
             whole, found = kernel.tiles[tile].expr(), self.cuts(tile, place)
@@ -272,6 +278,20 @@ class _Count:
             if found:
                 relaxed = relaxed * whole / found[-1]
         return self.told(exact), self.told(relaxed)
+
+    def _windows(self, transfer: Transfer, kernel: Kernel, place: str) -> tuple[Expr, Expr]:
+        """The same of an array that is read in windows, which overlap: what each piece reaches (`cost.windows`)."""
+        import sympy
+
+        axes = {**kernel.tiles, **dict(transfer.loops)}
+        ranges = {name: (whole.expr(), self.cuts(name, place)) for name, whole in axes.items()}
+        relaxed = sympy.S.Zero
+        for monomial, coefficient in transfer.local.terms.items():
+            term = sympy.Mul(coefficient, *(symbol(name) for name in monomial if name not in ranges))
+            for name, (whole, found) in ranges.items():
+                term *= whole * (found[-1] if found else whole) ** (monomial.count(name) - 1)
+            relaxed += term
+        return self.told(summed(transfer.local, ranges)), self.told(relaxed)
 
     def edges(self) -> dict[tuple[str, str], EdgeIO]:
         """What crosses each edge."""

@@ -14,6 +14,7 @@ from catdiag.cost.amounts import ZERO, Amount
 from catdiag.cost.live import Buffer, Kernel, Loop, Transfer, Walk, Widths, is_view, lives, only_streamed, spots
 from catdiag.cost.places import Places
 from catdiag.diagram import Graph, Node
+from catdiag.errors import CatdiagError
 from catdiag.types import ArrayType, Ty
 
 Incoming = Sequence[tuple[Amount, tuple[str, ...]]]
@@ -93,6 +94,12 @@ class Phases:
     ) -> None:
         self.kernel, self.graph, self.wires, self.widths, self.places = kernel, graph, wires, widths, places
         self.incoming = incoming
+        reached = next((b.name for b in wires if b is not None and b.window), None)
+        if reached is not None:
+            raise CatdiagError(
+                f"of {reached} a group loads what its positions reach, which overlaps: that is not counted where "
+                f"states are above the innermost level; expected them at {places.names[-1]}"
+            )
         self.types = graph.wire_types()
         self.free = spots(graph, [b is None for b in wires])
         self.root = lives(graph, self.free, 0, False).root

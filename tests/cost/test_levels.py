@@ -12,6 +12,7 @@ from catdiag.cost.hierarchy import Edge, Hierarchy, Level
 from catdiag.cost.io import io
 from catdiag.cost.levels import levels_io
 from catdiag.errors import CatdiagError
+from catdiag.rewrite import group
 
 CHAIN = ("HBM", "SMEM", "registers")
 READ_THERE = {"operand": "SMEM", "streamed": "SMEM"}
@@ -309,3 +310,17 @@ def bound(derived):
 @pytest.fixture(scope="module")
 def held(nested_product):
     return quick(nested_product.memory["registers"])
+
+
+def test_windows_are_what_each_piece_reaches():
+    form = group.find(cd.library.get("conv1d"), ["y"])
+    found, plain = levels_io(form, CHAIN), io(form)
+    assert found.edges["HBM", "SMEM"].transfers.expand() == plain.transfers.expand()
+    assert found.edges["HBM", "SMEM"].relaxed == plain.relaxed
+    assert found.memory["SMEM"].free_symbols & set(found.groups["SMEM"])
+    below = {t.array: t.exact for t in found.edges["SMEM", "registers"].traffic}
+    for y, g, h in ((23, 7, 3), (9, 4, 4), (5, 8, 2)):
+        values = {"y": y, "g_y": g, "g2_y": h, "k": 4, "c": 2, "n": 3, "o": 5, "x": y + 3}
+        assert at(below["a"], values) == 2 * 3 * sum(n + 4 - 1 for n in lengths(y, [g, h]))
+    with pytest.raises(CatdiagError, match="which overlaps"):
+        levels_io(form, CHAIN, placement={"state": "SMEM"})
