@@ -9,16 +9,16 @@ that neighbouring tiles at the boundary b share w(b) = hi(b - 1) - lo(b) positio
 
     Σ (hi - lo) = hi(q - 1) - lo(0) + Σ w(b)   over the boundaries b = g, 2g, … below q
 
-(with the ends exchanged for bounds that fall). Let w be piecewise linear and not negative on [0, q], and u₁, u₂, …
-the places where its slope falls, by δ₁, δ₂, …. Then Σ w(b) ≥ 1/g ∫ w - (w(0) + w(q))/2 - Σ δₖ uₖ/2, with equality
-for a linear w and a g that divides q:
+(with the ends exchanged for bounds that fall). Let w be piecewise linear on [0, q], not negative at q, g ≤ q, and
+u₁, u₂, … the places where its slope falls, by δ₁, δ₂, …. Then Σ w(b) ≥ 1/g ∫ w - (w(0) + w(q))/2 - Σ δₖ uₖ/2, with
+equality for a linear w and a g that divides q:
 
 1. With n = ⌈q/g⌉ and y = n·g ≥ q, where w goes on in its last slope a, Σ w(b) is the trapezoid sum over [0, y] less
    (w(0) + w(y))/2. Against 1/g ∫₀^y w the trapezoid sum gains at each place where the slope rises, and loses
    δ·(g/2)·φ(1 - φ) where it falls, φ being the part of a tile by which u passes a multiple of g: at most δ·u/2.
 2. 1/g ∫₀^y w - w(y)/2 is no less than at y = q: with h = y - q < g the difference is (h/g)·w(q) - (a·h/2)(1 - h/g),
-   not negative if a ≤ 0, or if w(q) ≥ a·q, as q > g where there is a boundary at all. Without one the right side is
-   not positive, as ∫ w ≤ q(w(0) + w(q))/2 + Σ δₖ uₖ(q - uₖ)/2 and q ≤ g.
+   not negative if w(q) ≥ max(0, a)·(q - 1)/2, as q > g where there is a boundary at all. Without one g is q, and the
+   right side is not positive, as ∫ w ≤ q(w(0) + w(q))/2 + Σ δₖ uₖ(q - uₖ)/2.
 
 The integral is the area of what the mask leaves: that is what transfers are proportional to.
 
@@ -427,17 +427,16 @@ def relaxed(extent: Extent, axis: str, q: Expr) -> Relaxed | None:
         for at in dict.fromkeys((high.c, high.end(q))):
             if not sympy.expand(total - at).is_nonnegative:
                 lines.assume(sympy.Le(sympy.expand(at), total))
+        shared = high + low.times(sympy.Integer(-1))
+        rising = sympy.Max(0, shared.a + sympy.Add(*(d for d, _ in shared.bends)))
+        room = sympy.expand(2 * shared.end(q) - rising * (q - 1))
+        if not room.is_nonnegative:
+            lines.assume(sympy.Ge(sympy.expand(2 * shared.end(q)), sympy.expand(rising * (q - 1))))
     except _NoLine:
         return None
-    shared = high + low.times(sympy.Integer(-1))
     last = {v[1] for v in _leaves_of(extent.hi) if v[0] == "last"}
     first = {v[1] for v in _leaves_of(extent.lo) if v[0] == "last"}
     beyond = (high.end(q) if last else high.c) - (low.end(q) if first else low.c)
-    rising = shared.a + sympy.Add(*(d for d, _ in shared.bends))
-    if not sympy.expand(shared.end(q) - sympy.Max(0, rising) * q).is_nonnegative:
-        lines.assume(sympy.Ge(sympy.expand(shared.end(q)), sympy.expand(sympy.Max(0, rising) * q)))
-    if not shared.c.is_nonnegative:
-        lines.assume(sympy.Ge(shared.c, 0))
     falls = sympy.Add(*(-d * u / 2 for d, u in shared.bends if d.is_negative))
     constant = beyond - (shared.c + shared.end(q)) / 2 - falls
     return Relaxed(sympy.expand(shared.area(q)), sympy.expand(constant), tuple(lines.assumed))

@@ -2,8 +2,8 @@
 what is derived for the whole by hand."""
 
 import time
-from fractions import Fraction
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
