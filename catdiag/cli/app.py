@@ -127,6 +127,12 @@ def io(
     unfused: Annotated[bool, typer.Option("--unfused", help="Run each box as a kernel of its own.")] = False,
     stream: Annotated[str | None, typer.Option(help="Stream this axis first.")] = None,
     group: Annotated[str | None, typer.Option(help="Group these axes first, such as 'r q'.")] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Leave out the blocks of this streamed axis that a mask empties.")
+    ] = None,
+    density: Annotated[
+        float | None, typer.Option(help="The share of blocks run where data decides, 0 to 1 [a symbol].")
+    ] = None,
     on_chip: Annotated[str | None, typer.Option(help="Keep these arrays on chip, save the others: 'S, P'.")] = None,
     saved: Annotated[str | None, typer.Option(help="Save these arrays between kernels: 'S, P'.")] = None,
     levels: Annotated[
@@ -145,7 +151,24 @@ def io(
     with guarded():
         from catdiag.cli.commands import run_io
 
-        run_io(op, dtype, stages, unfused, stream, group, on_chip, saved, levels, on, place or [], wave, latex, json)
+        left_out = (skip or [], density)
+        run_io(
+            op,
+            dtype,
+            stages,
+            unfused,
+            stream,
+            group,
+            on_chip,
+            saved,
+            levels,
+            on,
+            place or [],
+            wave,
+            latex,
+            json,
+            left_out,
+        )
 
 
 @app.command()

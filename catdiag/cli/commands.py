@@ -144,16 +144,21 @@ def run_io(
     wave: int | None = None,
     latex: bool = False,
     as_json: bool = False,
+    left_out: tuple[Sequence[str], float | None] = ((), None),
 ) -> None:
     """`catdiag io`: the counts of an operator as it stands, or streamed, grouped and put into kernels as asked.
 
-    With levels, or a chip's, it is streamed and grouped as is best where nothing is asked.
+    With levels, or a chip's, it is streamed and grouped as is best where nothing is asked. `left_out` are the axes of
+    which blocks are left out, and the share of blocks that is run where data decides.
     """
     from catdiag.cli.costs import Costs, best_of, chain_of, placement_of
     from catdiag.cost.io import io
 
     _check_stages(stages)
     chosen = on_chip is not None or saved is not None
+    skip, density = left_out
+    if skip and stream is None:
+        raise UsageError(f"--skip leaves blocks out of a loop: say which, as in --stream {skip[0]}")
     derived = stream is not None or group is not None or chosen
     if unfused and derived:
         raise UsageError("--unfused counts the operator as it stands: leave out the other options")
@@ -179,6 +184,8 @@ def run_io(
                     derivation = derivation.stream(stream)
                 if group is not None:
                     derivation = derivation.group(group)
+                for axis in skip:
+                    derivation = derivation.skip(axis)
                 if chosen:
                     derivation = derivation.fuse(on_chip, saved=saved or ())
             else:
@@ -186,7 +193,7 @@ def run_io(
             subject, steps = derivation.diagram, tuple(step.name for step in derivation.steps)
     counted: IO | LevelsIO
     if chain is None:
-        counted = io(subject, dtype=element, stages=stages, fused=not unfused)
+        counted = io(subject, dtype=element, stages=stages, fused=not unfused, density=density)
     else:
         counted = subject.io(
             levels=chain, dtype=element, stages=stages, fused=not unfused, placement=placement_of(place), wave=wave

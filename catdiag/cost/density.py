@@ -170,7 +170,9 @@ class Shares:
                 )
             if isinstance(share, bool) or not isinstance(share, (int, float, Fraction)) or not 0 <= share <= 1:
                 raise CatdiagError(f"density of axis {axis!r} is {share!r}: expected a number from 0 to 1")
-        self.given = {axis: sympy.Rational(Fraction(share)) for axis, share in given.items()}
+        # A decimal number stands for itself, not for the binary one near it.
+        exact = {axis: Fraction(repr(float(s))) if isinstance(s, float) else Fraction(s) for axis, s in given.items()}
+        self.given = {axis: sympy.Rational(share.numerator, share.denominator) for axis, share in exact.items()}
         self.said: dict[str, None] = {}
         self.conditions: dict[Expr, None] = {}
 

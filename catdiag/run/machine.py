@@ -265,7 +265,7 @@ class Machine:
                     if len(outputs) <= k:
                         lengths = {axis: stop for axis, (_, stop) in bounds.items()}
                         shape = [lengths.get(n, m) for n, m in zip(order, data.shape, strict=True)]
-                        outputs.append(Named(np.zeros(shape, data.dtype), order))
+                        outputs.append(Named(np.zeros(shape, chip.runner.held(ty, data)), order))
                     place = tuple(slice(*lane.bounds[n]) if n in bounds else slice(None) for n in order)
                     outputs[k].data[place] = data
         chip.waves.flush()

@@ -411,12 +411,16 @@ class Runner:
             ]
             del results
             if not outputs:
-                for tile in tiles:
+                for tile, ty in zip(tiles, op.body.cod, strict=True):
                     shape = [totals.get(n, k) for n, k in zip(tile.names, tile.data.shape, strict=True)]
-                    outputs.append(Named(np.empty(shape, tile.data.dtype), tile.names))
+                    outputs.append(Named(np.empty(shape, self.held(ty, tile.data)), tile.names))
             for output, tile in zip(outputs, tiles, strict=True):
                 output.data[tuple(bounds.get(n, slice(None)) for n in tile.names)] = tile.data
         return outputs
+
+    def held(self, ty: ArrayType, data: Any) -> np.dtype[Any]:
+        """The type of an array that tiles are written into: a first tile may hold integers only, of a constant say."""
+        return self.kind if ty.element in ("real", "extended") else np.asarray(data).dtype
 
     # -- what the user gives ------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def exact(found, array):
     return next(t.exact for t in found.traffic if t.array == array and t.direction == "load")
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
+@settings(max_examples=15, derandomize=True, deadline=None)
 @given(
     st.sampled_from([(0, 1, 1), (1, 1, 1), (2, 1, 1), (1, 2, 1), (0, 2, 1), (2, 1, 2), (3, 2, 1)]),
     st.data(),
@@ -116,11 +116,9 @@ def test_a_stencil_of_one_axis():
 
 
 def test_grouping_is_proved():
-    for kind in ((0, 1, 1), (1, 2, 1)):
+    for kind in ((0, 2, 1), (1, 1, 1)):
         derived = convolution(*kind).group("y o")
         assert not derived.theorem.conditional
-    pooled = cd.library.get("average_pool").group("y x")
-    assert not pooled.theorem.conditional
 
 
 def test_sizes_are_found_in_groups():

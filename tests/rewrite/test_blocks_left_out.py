@@ -15,10 +15,12 @@ from catdiag.build import program
 from catdiag.cost.amounts import symbol
 from catdiag.diagram import Graph, Node, of_graph
 from catdiag.kernel.check import Checker
+from catdiag.rewrite import group, stream
 from catdiag.rewrite.skip import find
 from catdiag.run.machine import count
 from catdiag.run.numpy import run
 from catdiag.solvers.z3 import Z3
+from catdiag.types import ArrayType, Axis
 
 
 @cd.algorithm("q, x, x -> q")
@@ -117,6 +119,16 @@ def test_in_parts(derived, name):
     for parts in (1, 2, 5, 13):
         found = split.run(*given_, tiles={"s_x": 2, "p_x": parts})
         np.testing.assert_array_equal(found, run(CASES[name], given_))
+
+
+def test_a_first_tile_of_which_nothing_is_run():
+    def earlier(a, b):
+        return cd.sum(cd.where(cd.index("x") < cd.index("q"), b, 0), "x")
+
+    before = program([ArrayType((Axis("q"),)), ArrayType((Axis("x"),))], earlier, ("a", "b"))
+    skipped = find(group.find(stream.find(before, "x").diagram, ["q"]), "x")
+    given = [np.zeros(4), np.array([0.5, 0.25, 0.125, 3])]
+    assert np.allclose(run(skipped, given, {"g_q": 1, "s_x": 1}), [0, 0.5, 0.75, 0.875])
 
 
 def test_half_is_loaded():
