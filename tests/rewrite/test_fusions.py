@@ -11,6 +11,7 @@ import sympy
 import catdiag as cd
 from catdiag.cost.least import least, tile_sizes
 from catdiag.rewrite.fusions import Fusions
+from catdiag.rewrite.stream import sizes_in
 
 d, q, x, t, f, o, M = (sympy.Symbol(n, positive=True, integer=n != "M") for n in ("d", "q", "x", "t", "f", "o", "M"))
 
@@ -273,6 +274,21 @@ def test_random_chains_cost_what_the_machine_counts_and_no_way_beats_the_best(se
                                 least_so_far = moved if least_so_far is None else min(least_so_far, moved)
                 total = None if total is None or least_so_far is None else total + least_so_far
             assert total is None or (verdict.transfers is not None and verdict.transfers <= total)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["attention", "gated_mlp", "linear_cross_entropy", "latent_attention", "rms_norm_linear"]
+)
+def test_no_way_moves_less_than_what_every_schedule_must(name: str) -> None:
+    rng = random.Random(name)
+    diagram = cd.library.get(name)
+    choice, bound = diagram.fusions(), diagram.lower_bound()
+    for _ in range(10):
+        sizes = {s: rng.choice((1, 2, 3, 6, 9, 16, 25)) for s in sizes_in(diagram)}
+        room = rng.choice((5, 9, 17, 33, 60, 100, 300))
+        verdict = choice.best(sizes, room)
+        assert verdict.transfers is None or bound.at(sizes, room) <= verdict.transfers
 
 
 def test_what_is_derived_already_or_does_nothing_is_refused() -> None:
