@@ -2,6 +2,8 @@
 
 - `io`: transfers and memory as formulas, under rules that it states;
 - `live`: which arrays are on chip when; `kernels`: a diagram cut into GPU kernels; `amounts`: how many;
+- `extents`: which blocks a loop runs that leaves some out; `density`: how often it turns, in all groups; `uneven`: the
+  same in numbers, for plans; `windows`: what groups load of arrays that they read at computed positions;
 - `optimum`: the least transfers for a memory, in closed form; `posynomial`: certificates of that, and their checker;
   `powerform`: transfers as powers of the capacity; `crossover`: where one sum of them begins to be less than another;
   `cases`: two ways compared in every regime;
