@@ -68,13 +68,13 @@ _UNBOUNDED: Mapping[Symbol, Expr] = MappingProxyType({})
 class Optimum:
     """Least transfers under a capacity, in the unit of the transfers given (values, or bytes).
 
-    `leading` takes the least stream blocks and the leading terms of memory; with positive coefficients it
-    is never above the true optimum. `exact` keeps stream blocks and statistics as they are. Either is
-    `None` where no closed form was found, and `reason` says why. `tiles` and `leading_tiles` give the
-    size of each tile there, or of a product of tiles where only that is determined. `conditions` and
-    `leading_conditions` are those under which the two are the optimum over real tiles of at least one (and
-    at most their bounds); integer tiles can only do worse. `certificate` and `leading_certificate` pass
-    `check_certificate`.
+    `leading` takes the least stream blocks and the leading terms of memory (and of transfers, where there is no
+    closed form otherwise); with positive coefficients it is never above the true optimum. `exact` keeps stream
+    blocks and statistics as they are. Either is `None` where no closed form was found, and `reason` says why.
+    `tiles` and `leading_tiles` give the size of each tile there, or of a product of tiles where only that is
+    determined. `conditions` and `leading_conditions` are those under which the two are the optimum over real tiles
+    of at least one (and at most their bounds); integer tiles can only do worse. `certificate` and
+    `leading_certificate` pass `check_certificate`.
     """
 
     leading: Expr | None
@@ -271,6 +271,12 @@ def _one_memory(
             if not settled_at_one:
                 break
             growing -= settled_at_one
+        plain = _fastest(cost, growing)
+        if leading is None and plain != cost:
+            # Without what vanishes as tiles grow (a halo): less is counted, so that it stays a lower bound.
+            leading, again = _attempt(Problem(plain, kept or (Posynomial(()),), capacity, stated), groups)
+            why = again if leading is None else why
+            main = main if leading is None or main is None else replace(main, transfers=plain)
     reasons += [f"no leading order: {why}"] if leading is None else []
     return Optimum(
         leading=None if leading is None else leading.value,
@@ -344,6 +350,16 @@ def leading_order(memory: Posynomial, streams: Sequence[Symbol], growing: Collec
         for monomial, original in same
         if not negligible(monomial, effective)
     )
+
+
+def _fastest(transfers: Posynomial, growing: Collection[Symbol]) -> Posynomial:
+    """The terms of transfers but those whose ratio to another falls with growing tiles, and rises with no tile."""
+
+    def falls(term: Term, other: Term) -> bool:
+        gap = times((term.powers, 1), (other.powers, -1))
+        return bool(other.powers and gap) and all(e < 0 and v in growing for v, e in gap)
+
+    return Posynomial(tuple(t for t in transfers.terms if not any(falls(t, other) for other in transfers.terms)))
 
 
 def _degree(monomial: Expr) -> Expr:

@@ -95,6 +95,21 @@ def test_convolution() -> None:
     assert same(regime.value, P * C + volume * F / M + P * F)
 
 
+def test_convolution_with_a_halo_in_two_directions() -> None:
+    # The same constant where the halo is small beside the tile: 2*G/sqrt(w*h*M), and never above the exact optimum.
+    X, Y, C, F, w, h = sympy.symbols("X Y C F w h", positive=True)
+    g_x, g_y, g_f = sympy.symbols("g_x g_y g_f", positive=True)
+    halo = (1 + w / g_x) * (1 + h / g_y)
+    moved = X * Y * C * F * halo / g_f + X * Y * C * F * w * h / (g_x * g_y) + X * Y * F
+    found = minimise(moved, g_x * g_y * g_f, [g_x, g_y, g_f], [], bounds={g_x: X, g_y: Y, g_f: F})
+    assert found.exact is None
+    assert same(found.leading, 2 * X * Y * C * F * sqrt(w * h / M) + X * Y * F)
+    bracket = found.bracket({"X": 224, "Y": 224, "C": 64, "F": 128, "w": 2, "h": 2, "M": 60000})
+    assert bracket is not None and bracket.gap < 1e-6
+    at = {X: 224, Y: 224, C: 64, F: 128, w: 2, h: 2, M: 60000}
+    assert found.leading is not None and float(found.leading.subs(at)) <= float(bracket.least)
+
+
 def test_two_products_kept_together() -> None:
     # Rows resident through two products, n by d by f by d: 2*n*d + 4*n*f*d**2/M against 4*n*d*f/sqrt(M) + 2*n*f apart;
     # together is less where sqrt(M) is above (sqrt(3) - 1)*d.
