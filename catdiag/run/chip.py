@@ -184,10 +184,12 @@ class Chip:
             if place in waiting:
                 continue
             if all(outline.spot[w] for w in outline.made(place)) and box.cod:
-                for lane in lanes:
-                    results = self.runner.box(box, tuple(lane.wires[w].read() for w in inputs), lane.sizes)
+                for piece in crew:
+                    if not all(w in piece.wires for w in inputs):
+                        continue
+                    results = self.runner.box(box, tuple(piece.wires[w].read() for w in inputs), piece.sizes)
                     for w, value in zip(outline.made(place), results, strict=True):
-                        lane.wires[w] = Wire(Cell(spot=True), value)
+                        piece.wires[w] = Wire(Cell(spot=True), value)
                 continue
             if isinstance(box.op, Group):
                 raise CatdiagError(f"{box.name} lies within another loop: the machine runs groups outside of loops")

@@ -85,8 +85,10 @@ def test_every_operator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("no derivation")
     if "rho_" in str(io(form).load):
         pytest.skip("its loop leaves out what data say")
+    room = {"h": 40, "w": 40} if {"h", "w"} <= set(io(form).account.sizes) else {"x": 40}
+    reads = "conv" in path.stem or "pool" in path.stem or "im2col" in path.stem
     for dtype in (None, "bf16", {form.input_names[0]: "fp8"}):
-        cd.testing.assert_counts_match(form, 8, dtype=dtype, longest=9)
+        cd.testing.assert_counts_match(form, 8, dtype=dtype, longest=9, sizes=room if reads else None)
 
 
 def test_truth_values_between_kernels_take_a_byte_and_casts_what_they_say() -> None:
@@ -125,6 +127,7 @@ def test_the_disagreement_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_loops_that_leave_blocks_out_by_position_and_by_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Derivation, "_prove", lambda *args, **options: None)
+
     def below(n: Any, a: Any) -> Any:
         return cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0), "x") + n
 
