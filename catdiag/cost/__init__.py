@@ -1,7 +1,10 @@
 """What a diagram costs: transfers, memory, the optimum of one under the other, hardware and plans.
 
-- `io`: transfers and memory as formulas, under rules that it states;
-- `live`: which arrays are on chip when; `kernels`: a diagram cut into GPU kernels; `amounts`: how many;
+- `io`: transfers and memory as formulas, under rules that it states; `levels`: the same at every level of a chain, in
+  `levelled` (`nested` tiles, `places` of arrays, `phases` below the states' home, `caches` and what each `fetches`);
+  `latex`: in LaTeX;
+- `live`: which arrays are on chip when; `lives`: what the stored order says of them; `kernels`: a diagram cut into GPU
+  kernels; `amounts`: how many;
 - `extents`: which blocks a loop runs that leaves some out; `density`: how often it turns, in all groups; `uneven`: the
   same in numbers, for plans; `windows`: what groups load of arrays that they read at computed positions;
 - `optimum`: the least transfers for a memory, in closed form; `posynomial`: certificates of that, and their checker;

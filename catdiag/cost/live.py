@@ -13,34 +13,28 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.boxes import (
     Box,
-    Const,
     Einsum,
     Fold,
     Group,
-    Index,
     Map,
     Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
     array_name,
 )
 from catdiag.cost.amounts import ONE, ZERO, Amount
 from catdiag.cost.extents import Bound, Extent, extent_of
 from catdiag.cost.extents import known as known_values
+from catdiag.cost.lives import Lives, chain, contracts, elementwise, is_view, lives, only_streamed, spots
 from catdiag.cost.places import LEVEL, REGISTERS, Places
 from catdiag.cost.windows import Side, outer
 from catdiag.cost.windows import box as box_of
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import Window
 from catdiag.types import BYTES, ArrayType, union
 
-__all__ = ["LEVEL", "REGISTERS"]
+__all__ = ["LEVEL", "REGISTERS", "contracts", "elementwise", "is_view", "lives", "only_streamed", "spots"]
 Loop = tuple[str, Amount]
 """A loop over blocks: the symbol of the block, and the whole size of the axis."""
 
-COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 SPECIAL = ("exp", "log", "sqrt", "tanh", "sigmoid")
 
 
@@ -186,139 +180,6 @@ class Kernel:
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
     """For each nest of loops, how often a turn waits for sums (see `chain`)."""
     order: list[str] = field(default_factory=list)
-
-
-def elementwise(box: Box) -> bool:
-    """A scalar function, or a product that sums over nothing: it may write over an input."""
-    return isinstance(box.op, Map) or (isinstance(box.op, Einsum) and not contracts(box))
-
-
-def contracts(box: Box) -> bool:
-    """Whether an einsum sums over an axis."""
-    return bool({n for t in box.dom for n in t.names} - set(box.cod[0].names))
-
-
-def is_view(box: Box) -> bool:
-    """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
-    if isinstance(box.op, Reindex):
-        return box.op.kind in ("split", "merge")
-    if isinstance(box.op, Window):
-        return True
-    if isinstance(box.op, Reduce):
-        return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
-    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
-
-
-def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
-    """For each wire, whether it is computed on the spot: positions, sizes, constants, scalars made of those."""
-    free = list(given)
-    for node in graph.nodes:
-        op = node.box.op
-        if isinstance(op, (Index, SizeOf, Const)):
-            free.append(True)
-            continue
-        closed = all(free[w] for w in node.inputs) and not isinstance(op, (Fold, Group))
-        free.extend(closed and (is_view(node.box) or not t.axes) for t in node.box.cod)
-    return free
-
-
-def _monoid(box: Box) -> str:
-    if isinstance(box.op, Reduce):
-        return box.op.monoid
-    return "sum" if isinstance(box.op, Einsum) and contracts(box) else ""
-
-
-@dataclass
-class Lives:
-    """For each wire the wire it is a view of, that one's last reader, and which reductions go straight into which
-    combining box (`into`: place of the reduction → place of the box)."""
-
-    root: list[int]
-    last: list[int]
-    into: dict[int, int]
-
-
-def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
-    """Reads the last use of each array off the stored order; `kept` says that the outputs outlast the graph."""
-    n = len(graph.nodes)
-    root = list(range(len(graph.dom)))
-    maker = [-1] * len(root)
-    for place, node in enumerate(graph.nodes):
-        for _ in node.box.cod:
-            root.append(root[node.inputs[0]] if is_view(node.box) else len(root))
-            maker.append(place)
-    readers: list[list[int]] = [[] for _ in root]
-    viewed: set[int] = set()
-    for place, node in enumerate(graph.nodes):
-        if is_view(node.box):
-            viewed.add(root[node.inputs[0]])
-            continue
-        for w in node.inputs:
-            readers[root[w]].append(place)
-    ends = {root[w] for w in graph.outputs}
-    into: dict[int, int] = {}
-    for place, node in enumerate(graph.nodes):
-        if not isinstance(node.box.op, Map) or len(node.inputs) != 2 or node.inputs[0] == node.inputs[1]:
-            continue
-        for w in sorted(node.inputs, reverse=True):
-            made = maker[w]
-            if made < 0 or root[w] != w or w in ends or w in viewed or readers[w] != [place]:
-                continue
-            if COMBINES.get(_monoid(graph.nodes[made].box)) != node.box.op.fn:
-                continue
-            (v,) = set(node.inputs) - {w}
-            own = (maker[v] >= 0 or v < states) and root[v] == v and v not in viewed and not free[v]
-            dies = bool(readers[v]) and readers[v][-1] == place and not (kept and v in ends)
-            names = [set(t.names) for t in (*node.box.dom, *node.box.cod)]
-            apart = v not in graph.nodes[made].inputs
-            if own and dies and apart and names[0] == names[1] == names[2]:
-                into[made] = place
-                break
-    last = [-1] * len(root)
-    for place, node in enumerate(graph.nodes):
-        if not is_view(node.box):
-            for w in node.inputs:
-                last[root[w]] = max(last[root[w]], into.get(place, place))
-    if kept:
-        for w in ends:
-            last[w] = n
-    return Lives(root, last, into)
-
-
-def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[Buffer | None]) -> list[bool]:
-    """For each input of a kernel, whether only loops read it, along their axis."""
-    streamed = [b is not None for b in wires]
-    placed: set[int] = set()  # what is read in place, and views of that
-    count = len(graph.dom)
-    for node in graph.nodes:
-        count += len(node.box.cod)
-        if is_view(node.box):
-            if isinstance(node.box.op, Window) or node.inputs[0] in placed:
-                placed.add(count - 1)
-            continue
-        for k, w in enumerate(node.inputs):
-            op = node.box.op
-            along = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None and w not in placed
-            if root[w] < len(wires) and not along:
-                streamed[root[w]] = False
-    for w in graph.outputs:
-        if root[w] < len(wires):
-            streamed[root[w]] = False
-    return streamed
-
-
-def chain(graph: Graph, found: Lives, states: int) -> int:
-    """How often, along the longest path, boxes wait for the result of a reduction or contraction, which other threads
-    make. Adding to a state in place does not wait for it; anything else that reads the state does."""
-    depth, summed = [0] * len(graph.dom), [w < states for w in range(len(graph.dom))]
-    ends = set(found.into.values())
-    for place, node in enumerate(graph.nodes):
-        waits = place not in ends and not is_view(node.box)
-        longest = max((depth[w] + (waits and summed[w]) for w in node.inputs), default=0)
-        made = summed[node.inputs[0]] if is_view(node.box) else place in ends or bool(_monoid(node.box))
-        depth.extend([longest] * len(node.box.cod))
-        summed.extend([made] * len(node.box.cod))
-    return max((depth[w] for w in graph.outputs), default=0)
 
 
 class Walk:
