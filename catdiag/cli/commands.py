@@ -18,7 +18,9 @@ from catdiag.signature import axis_names
 if TYPE_CHECKING:
     from catdiag.cost.io import IO
     from catdiag.cost.levelled import LevelsIO
+    from catdiag.diagram import Diagram
     from catdiag.prove.api import Theorem
+    from catdiag.rewrite.derivation import Derivation
 
 
 def run_derive(
@@ -173,12 +175,14 @@ def run_io(
         _known_dtype(element)
     diagram = operator(op)
     subject, steps = diagram, tuple[str, ...]()
+    bounded: Diagram | Derivation = diagram
     if derived or (chain is not None and not unfused):
-        from catdiag.rewrite.derivation import Derivation
         from catdiag.solvers.z3 import Z3
 
         with Z3() as ask, _working("deriving"):
             if derived:
+                from catdiag.rewrite.derivation import Derivation
+
                 derivation = Derivation.start(diagram, ask)
                 if stream is not None:
                     derivation = derivation.stream(stream)
@@ -190,7 +194,7 @@ def run_io(
                     derivation = derivation.fuse(on_chip, saved=saved or ())
             else:
                 derivation = best_of(diagram, ask)
-            subject, steps = derivation.diagram, tuple(step.name for step in derivation.steps)
+            subject, steps, bounded = derivation.diagram, tuple(step.name for step in derivation.steps), derivation
     counted: IO | LevelsIO
     if chain is None:
         counted = io(subject, dtype=element, stages=stages, fused=not unfused, density=density)
@@ -198,7 +202,7 @@ def run_io(
         counted = subject.io(
             levels=chain, dtype=element, stages=stages, fused=not unfused, placement=placement_of(place), wave=wave
         )
-    print(Costs(diagram, steps, counted, element).text(latex, as_json))
+    print(Costs(diagram, bounded, steps, counted, element).text(latex, as_json))
 
 
 def _check_stages(stages: int | None) -> None:

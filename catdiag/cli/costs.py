@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Costs:
-    """What `catdiag io` says: the operator, the steps from it to what is counted, and the counts."""
+    """What `catdiag io` says: the operator, its form that is bounded from below, the steps to what is counted, counts."""
 
     operator: Diagram
+    bounded: Diagram | Derivation
     steps: tuple[str, ...]
     counted: IO | LevelsIO
     dtype: str | None = None
@@ -42,11 +43,11 @@ class Costs:
     def bounds(self) -> Iterator[tuple[str, LowerBound]]:
         """What the operator's own scalar operations need at least, by level: for a memory that holds all below it."""
         if isinstance(self.counted, IO):
-            yield "memory", self.operator.lower_bound(self.counted.capacity, dtype=self.dtype)
+            yield "memory", self.bounded.lower_bound(self.counted.capacity, dtype=self.dtype)
             return
         for level in self.counted.groups:
             if self.counted.bounded(level):
-                yield level, self.operator.lower_bound(self.counted.reach(level), dtype=self.dtype)
+                yield level, self.bounded.lower_bound(self.counted.reach(level), dtype=self.dtype)
 
     def ratio(self, level: str, bound: LowerBound, optimum: Optimum | str | None) -> Any:
         """The least transfers over the bound, where both are for one memory; None where they are not."""
@@ -63,19 +64,24 @@ class Costs:
         if self.steps and isinstance(self.counted, LevelsIO):
             yield ", ".join(self.steps)
         yield str(self.counted)
-        if isinstance(self.counted, IO):
-            return
         optima = dict(self.optima())
         for level, optimum in optima.items():
-            upper = self.counted.edge(level).upper
-            yield f"least from {upper} to {level}, by itself, without rounding"
+            if isinstance(self.counted, IO):
+                if not self.counted.groups:
+                    continue
+                yield "least transfers, without rounding"
+            else:
+                yield f"least from {self.counted.edge(level).upper} to {level}, by itself, without rounding"
             yield from (f"  {line}" for line in str(optimum).splitlines())
             if not isinstance(optimum, str) and optimum.program is not None:
                 yield "  regimes"
                 yield from (f"    {line}" for line in str(optimum.regimes).splitlines())
         for level, bound in self.bounds():
-            upper = self.counted.edge(level).upper
-            yield f"at least from {upper} to {level}, if all from {level} down holds {bound.capacity}"
+            if isinstance(self.counted, IO):
+                yield f"at least, if the memory holds {bound.capacity}"
+            else:
+                upper = self.counted.edge(level).upper
+                yield f"at least from {upper} to {level}, if all from {level} down holds {bound.capacity}"
             yield from (f"  {line}" for line in str(bound).splitlines())
             ratio = self.ratio(level, bound, optima.get(level))
             if ratio is not None:
