@@ -52,6 +52,7 @@ from catdiag.cost.stationary import (
     ranges,
     reduced_to,
 )
+from catdiag.errors import SizeError
 
 _MOST = 200
 """How many choices of what binds are tried; the rest is `open`."""
@@ -124,13 +125,30 @@ class Regimes:
         pieces = [(r.value, sympy.And(*map(_real, r.conditions))) for r in self.regimes]
         return sympy.Piecewise(*pieces, (sympy.nan, True))
 
-    def at(self, sizes: Mapping[Symbol, object]) -> Regime | None:
-        """The regime at these sizes; `None` where no closed form was found for what binds there."""
+    def at(self, sizes: Mapping[Symbol, object] | Mapping[str, object]) -> Regime | None:
+        """The regime at these sizes, given by symbol or by name; `None` where no closed form was found for what binds
+        there. Raises SizeError where a size, a block or a capacity that the regimes depend on is missing."""
+        sizes = self._named(sizes)
         found = next((r for r in self.regimes if r.holds(sizes)), None)
         for certificate in self.unlikely if found is None else ():
             regime = _checked(certificate)
             if not isinstance(regime, str) and regime.holds(sizes):
                 return regime
+        return found
+
+    def _named(self, sizes: Mapping[Symbol, object] | Mapping[str, object]) -> dict[Symbol, object]:
+        conditions = [c for r in self.regimes for c in r.conditions]
+        wanted = {str(s): s for s in sorted(set[Symbol]().union(*(c.free_symbols for c in conditions)), key=str)}
+        found: dict[Symbol, object] = {}
+        for key, value in sizes.items():
+            if isinstance(key, Symbol):
+                found[key] = value
+            elif key in wanted:
+                found[wanted[key]] = value
+        if missing := [name for name, s in wanted.items() if s not in found]:
+            raise SizeError(
+                f"the regimes depend on {', '.join(wanted)}: give {', '.join(missing)} too, as numbers by name"
+            )
         return found
 
     def disagreements(self) -> tuple[tuple[Regime, Regime], ...]:
@@ -164,6 +182,8 @@ def regimes(program: Program) -> Regimes:
     >>> at = {a: 100, b: 100, c: 100}
     >>> [found.at({**at, M: size}).value for size in (400, 20000)]
     [2*a*b*c/sqrt(M), a*b + b*c]
+    >>> found.at({"a": 100, "b": 100, "c": 100, "M": 400}).value
+    2*a*b*c/sqrt(M)
     """
     monomials = coordinates_of(program)
     ends = ranges(program, monomials)

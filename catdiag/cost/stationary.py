@@ -239,7 +239,12 @@ def _factors(expression: Expr) -> Iterator[tuple[Expr, int]]:
         if not base.is_Add or not exponent.is_Integer or base.is_number or len(base.args) > _MANY:
             yield factor, 1
             continue
-        constant, factors = sympy.factor_list(base)
+        try:
+            constant, factors = sympy.factor_list(base)
+        except sympy.PolynomialError:
+            # Roots of one symbol that all terms have in common are no polynomial.
+            split = sympy.factor_terms(base)
+            constant, factors = sympy.S.One, [(f, 1) for f in sympy.Mul.make_args(split)]
         yield from ((piece, count * int(exponent)) for piece, count in [(constant, 1), *factors])
 
 
