@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Costs:
-    """What `catdiag io` says: the operator, its form that is bounded from below, the steps to what is counted, counts."""
+    """What `catdiag io` says: the operator, its form that is bounded from below, the steps to what is counted, both."""
 
     operator: Diagram
     bounded: Diagram | Derivation
