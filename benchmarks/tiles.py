@@ -143,8 +143,8 @@ def measure(path: str) -> None:
 def compare(path: str, name: str) -> None:
     """Measured against predicted."""
     import catdiag as cd
+    from catdiag.cost.chips.timing import fits, predict
     from catdiag.cost.plan import fit, kernels_on
-    from catdiag.cost.timing import fits, predict
     from catdiag.rewrite import group, stream
 
     chip = cd.hardware.get(name)

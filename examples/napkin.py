@@ -20,7 +20,7 @@ from typing import Any
 import sympy
 
 import catdiag as cd
-from catdiag.cost.least import least
+from catdiag.cost.optima.least import least
 from catdiag.rewrite.derivation import Derivation
 
 KIB = 1024

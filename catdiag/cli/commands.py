@@ -211,7 +211,7 @@ def _check_stages(stages: int | None) -> None:
 
 
 def _known_dtype(dtype: str) -> str:
-    from catdiag.cost.kernels import width
+    from catdiag.cost.count.kernels import width
 
     width(dtype)
     return dtype

@@ -14,9 +14,9 @@ from catdiag.errors import DoesNotFit
 
 if TYPE_CHECKING:
     from catdiag.cost.io import IO
+    from catdiag.cost.optima.posynomial import Absorb, Certificate, Drop, Fill, Powers
     from catdiag.cost.optimum import Optimum
     from catdiag.cost.plan import Plan
-    from catdiag.cost.posynomial import Absorb, Certificate, Drop, Fill, Powers
     from catdiag.emit.state import StateFormulas
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
@@ -294,7 +294,7 @@ def _optimum_data(optimum: Optimum | str) -> dict[str, Any]:
 
 def _proof_in_words(certificate: Certificate) -> str:
     """What a certificate of an optimum rests on."""
-    from catdiag.cost.posynomial import Monotone, Shifted, Weights
+    from catdiag.cost.optima.posynomial import Monotone, Shifted, Weights
 
     match certificate.proof:
         case Weights(transfers, memory):
@@ -310,7 +310,7 @@ def _proof_in_words(certificate: Certificate) -> str:
 
 
 def _reduction_in_words(step: Absorb | Drop | Fill) -> str:
-    from catdiag.cost.posynomial import Absorb, Fill
+    from catdiag.cost.optima.posynomial import Absorb, Fill
 
     if isinstance(step, Absorb):
         return f"{step.variable} = 1 is best" + (f", its part taken by {_monomial(step.into)}" if step.into else "")

@@ -34,13 +34,13 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cost.least import tile_sizes
-from catdiag.cost.live import LEVEL
+from catdiag.cost.count.live import LEVEL
+from catdiag.cost.optima.least import tile_sizes
 from catdiag.errors import CatdiagError, SizeError
 
 if TYPE_CHECKING:
     from catdiag.cost.io import IO
-    from catdiag.cost.powerform import PowerForm
+    from catdiag.cost.optima.powerform import PowerForm
 
 Expr = Any
 Number = int | float | Fraction
@@ -157,7 +157,7 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
     CatdiagError where no memory suffices, SizeError for unknown or missing sizes.
 
     >>> import sympy
-    >>> from catdiag.cost.powerform import power_form
+    >>> from catdiag.cost.optima.powerform import power_form
     >>> M = sympy.Symbol("M", positive=True)
     >>> found = least_memory(power_form(1 / M + 1 / sympy.sqrt(M), M), Fraction(1, 10))
     >>> found.exact, round(float(found), 6)
@@ -247,7 +247,7 @@ def size_range(
     within 1e-9, nothing does. Raises CatdiagError where no size suffices, SizeError for unknown or missing sizes.
 
     >>> import sympy
-    >>> from catdiag.cost.powerform import power_form
+    >>> from catdiag.cost.optima.powerform import power_form
     >>> d, x, M = sympy.symbols("d x M", positive=True)
     >>> found = size_range(power_form(d / M + 1 / (2 * x), M), "d", Fraction(1, 100), {"x": 1000}, memory=32768)
     >>> found.whole

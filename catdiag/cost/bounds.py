@@ -18,13 +18,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Map
-from catdiag.cost.amounts import Amount, symbol
-from catdiag.cost.flow import flow_of
-from catdiag.cost.kernels import Dtype, output_names, widths_of
-from catdiag.cost.lifetimes import Lifetime, check_lifetime, lifetimes, live_bound
-from catdiag.cost.needed import Needed, needed
-from catdiag.cost.segments import BoundError, Case, Claim, Monomial, approximate, check, derive, evaluate
-from catdiag.cost.sources import Candidate, Reader, vertices
+from catdiag.cost.count.amounts import Amount, symbol
+from catdiag.cost.count.kernels import Dtype, output_names, widths_of
+from catdiag.cost.lower.flow import flow_of
+from catdiag.cost.lower.lifetimes import Lifetime, check_lifetime, lifetimes, live_bound
+from catdiag.cost.lower.needed import Needed, needed
+from catdiag.cost.lower.segments import BoundError, Case, Claim, Monomial, approximate, check, derive, evaluate
+from catdiag.cost.lower.sources import Candidate, Reader, vertices
 from catdiag.diagram import inline
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.types import Size, size_symbols, size_value
@@ -90,7 +90,7 @@ class LowerBound:
 
     @property
     def certificate(self) -> tuple[Case | Lifetime, ...]:
-        """The certificates of the terms, which `catdiag.cost.segments` and `catdiag.cost.lifetimes` check."""
+        """The certificates of the terms, for the checkers in `catdiag.cost.lower`: `segments`, `lifetimes`."""
         return tuple(term.case for term in self.terms)
 
     def check(self) -> None:

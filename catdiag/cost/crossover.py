@@ -26,9 +26,9 @@ from typing import Any
 import sympy
 from sympy import Expr, Symbol
 
-from catdiag.cost.posynomial import power
-from catdiag.cost.powerform import power_form
-from catdiag.cost.signs import Signs
+from catdiag.cost.optima.posynomial import power
+from catdiag.cost.optima.powerform import power_form
+from catdiag.cost.optima.signs import Signs
 from catdiag.errors import CatdiagError
 
 _DIGITS = 60

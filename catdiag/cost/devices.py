@@ -42,9 +42,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Fold, Group
-from catdiag.cost.amounts import Amount, symbol
-from catdiag.cost.kernels import Account, Dtype, measure, output_names, widths_of
-from catdiag.cost.live import is_view
+from catdiag.cost.count.amounts import Amount, symbol
+from catdiag.cost.count.kernels import Account, Dtype, measure, output_names, widths_of
+from catdiag.cost.count.live import is_view
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import AxisError, CatdiagError
 from catdiag.types import ArrayType

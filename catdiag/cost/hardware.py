@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from catdiag.cost.chipfile import dump, mismatch, read
+from catdiag.cost.chips.chipfile import dump, mismatch, read
 from catdiag.cost.hierarchy import CACHE, Edge, Hierarchy, Level
 from catdiag.errors import CatdiagError
 

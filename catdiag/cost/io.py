@@ -14,10 +14,10 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
   that loads those of all parts and merges them, with a buffer for those of one. What the first kernel keeps resident
   is loaded by each part. Formulas are exact where the parts are of one length.
 - **Blocks left out.** A loop that leaves blocks out loads those that it runs; arrays that it reads to ask what is left
-  in a block come for each that it asks about. See `catdiag.cost.density`.
+  in a block come for each that it asks about. See `catdiag.cost.count.density`.
 - **Read in place.** Of an array that a group reads only at positions of its tile, by one box of index arithmetic, it
   loads the elements between the least and the largest index read along each axis, clipped to the array, and has room
-  for them unclipped; the box takes no room. See `catdiag.cost.windows`.
+  for them unclipped; the box takes no room. See `catdiag.cost.count.windows`.
 - **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
@@ -45,16 +45,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cost.amounts import ZERO, Amount, symbol
-from catdiag.cost.kernels import Account, Dtype, measure
-from catdiag.cost.live import LEVEL, REGISTERS, Kernel, Loop, Moment
-from catdiag.cost.nested import summed
+from catdiag.cost.count.amounts import ZERO, Amount, symbol
+from catdiag.cost.count.kernels import Account, Dtype, measure
+from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Loop, Moment
+from catdiag.cost.count.nested import summed
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
-    from catdiag.cost.density import Density, Shares
+    from catdiag.cost.count.density import Density, Shares
+    from catdiag.cost.optima.whole import Whole
     from catdiag.cost.optimum import Optimum
-    from catdiag.cost.whole import Whole
     from catdiag.diagram import Diagram
 
 Expr = Any
@@ -142,7 +142,7 @@ class IO:
         Tiles (`g_q`, `s_x`) are multiples of what `multiples` gives, and divisors of their axes where asked. `None`
         where nothing fits. Raises `ValueError` for sizes that are missing, a tile that is unknown, or an axis with no
         allowed tile."""
-        from catdiag.cost.whole import whole_of
+        from catdiag.cost.optima.whole import whole_of
 
         return whole_of(self, sizes, capacity, multiples, divisors)
 
@@ -222,7 +222,7 @@ def io(
     single, told = told_of(account)
     shares: Shares | None = None
     if any(kernel.extents for kernel in account.kernels):
-        from catdiag.cost.density import Shares
+        from catdiag.cost.count.density import Shares
 
         shares = Shares(density, account)
     traffic: list[Traffic] = []
@@ -234,7 +234,7 @@ def io(
         streams.update({symbol(s): told(axis.expr()) for s, axis in kernel.loops if s not in single})
         for moved in kernel.transfers:
             if moved.window:
-                from catdiag.cost.windows import moved as moved_windows
+                from catdiag.cost.count.windows import moved as moved_windows
 
                 exact, relaxed = moved_windows(moved, kernel)
             elif moved.extent is not None and shares is not None:
@@ -297,13 +297,14 @@ def frontier(account: Account, place: str) -> list[Moment]:
 
 
 def whole_run(amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], shares: Shares | None = None) -> Expr:
-    """A local amount summed over all groups and blocks (see `catdiag.cost.nested`); of a loop that leaves blocks out
-    over those that it runs (`catdiag.cost.density`), of those that it asks over the share that is given, or all."""
+    """A local amount summed over all groups and blocks (see `catdiag.cost.count.nested`); of a loop that leaves
+    blocks out over those that it runs (`catdiag.cost.count.density`), of those that it asks over the share that is
+    given, or all."""
     import sympy
 
     extent = next((kernel.extents[loop] for loop in loops if loop in kernel.extents), None)
     if extent is not None:
-        from catdiag.cost.density import exactly
+        from catdiag.cost.count.density import exactly
 
         if shares is None:
             return exactly(amount, kernel, loops, extent, sympy.S.One)

@@ -42,7 +42,7 @@ def latex(cost: IO | LevelsIO) -> str:
 def formula(expr: Expr) -> str:
     """A formula in LaTeX: tiles and blocks of further levels as `g^{(2)}_{q}`.
 
-    >>> from catdiag.cost.amounts import symbol
+    >>> from catdiag.cost.count.amounts import symbol
     >>> formula(symbol("g2_q") * symbol("d"))
     'd g^{(2)}_{q}'
     """

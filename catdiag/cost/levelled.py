@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.count.kernels import Account
+from catdiag.cost.count.places import Places
 from catdiag.cost.hierarchy import Level
 from catdiag.cost.io import Resident, Traffic
-from catdiag.cost.kernels import Account
-from catdiag.cost.places import Places
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
+    from catdiag.cost.optima.regimes import Regimes
     from catdiag.cost.optimum import Optimum
-    from catdiag.cost.regimes import Regimes
 
 Expr = Any
 Ends = tuple[str, str]
@@ -217,9 +217,9 @@ class LevelsIO:
         >>> [str(regime.value) for regime in found if regime.binding == "M_registers full"]
         ['a*c + 2*a*b*c/(sqrt(M_registers)*sqrt(N))']
         """
-        from catdiag.cost.posynomial import posynomial
-        from catdiag.cost.regimes import regimes
-        from catdiag.cost.stationary import Program as Limits
+        from catdiag.cost.optima.posynomial import posynomial
+        from catdiag.cost.optima.regimes import regimes
+        from catdiag.cost.optima.stationary import Program as Limits
 
         if children is None:
             return self.optimum(lower).regimes

@@ -34,8 +34,8 @@ those of `io`.
   crosses. What it holds is counted as the most that a wave's pieces take. Saves pass. Capacities are in bytes, so a
   dtype is needed to compare them.
 - **Loops that leave blocks out** are counted at two levels only (`io`), and so are windows that reach beyond an array
-  (padding); windows that do not are what each piece of a level reaches (`catdiag.cost.windows`), where states are at Ln
-  and there is no cache.
+  (padding); windows that do not are what each piece of a level reaches (`catdiag.cost.count.windows`), where states
+  are at Ln and there is no cache.
 - **Work** is that of the pieces and blocks of the temporaries' level.
 """
 
@@ -46,15 +46,15 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cost.amounts import Amount, symbol
-from catdiag.cost.fetches import Fetches
+from catdiag.cost.count.amounts import Amount, symbol
+from catdiag.cost.count.fetches import Fetches
+from catdiag.cost.count.kernels import Account, Dtype, measure
+from catdiag.cost.count.live import Kernel, Loop, Transfer
+from catdiag.cost.count.nested import pieces, summed
+from catdiag.cost.count.places import Places, check_stages
 from catdiag.cost.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.io import Resident, frontier, order_of, peak_of, told_of
-from catdiag.cost.kernels import Account, Dtype, measure
 from catdiag.cost.levelled import EdgeIO, LevelsIO
-from catdiag.cost.live import Kernel, Loop, Transfer
-from catdiag.cost.nested import pieces, summed
-from catdiag.cost.places import Places, check_stages
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:

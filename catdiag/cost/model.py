@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from catdiag.cost.hardware import Hardware
+    from catdiag.cost.optima.powerform import PowerForm
     from catdiag.cost.optimum import Optimum
-    from catdiag.cost.powerform import PowerForm
 
 Expr = Any
 Number = Any
@@ -154,7 +154,7 @@ class Model:
         from the diagram's bytes instead: `diagram.io(dtype={...}).optimum().power_form`.
 
         >>> import sympy
-        >>> from catdiag.cost.powerform import power_form
+        >>> from catdiag.cost.optima.powerform import power_form
         >>> n, M, q = sympy.symbols("n M q", positive=True)
         >>> model = Model(power_form(4 * n**2 / M + 2 * n, M), (Tier("SMEM", 2**17, 1),))
         >>> model.quantised(q).total
@@ -201,7 +201,7 @@ class Model:
         the tier is the last and no memory is given.
 
         >>> import sympy
-        >>> from catdiag.cost.powerform import power_form
+        >>> from catdiag.cost.optima.powerform import power_form
         >>> n, M = sympy.symbols("n M", positive=True)
         >>> model = Model(power_form(4 * n**2 / M, M), (Tier("L2", 1000, 1), Tier("SMEM", 100, 0)))
         >>> model.cached("L2", 132).tier("L2").memory
@@ -228,7 +228,7 @@ class Model:
         Raises CatdiagError where passing on costs more than loading.
 
         >>> import sympy
-        >>> from catdiag.cost.powerform import power_form
+        >>> from catdiag.cost.optima.powerform import power_form
         >>> n, M = sympy.symbols("n M", positive=True)
         >>> model = Model(power_form(4 * n**2 / M, M), (Tier("SMEM", M, 3),))
         >>> model.total, model.clustered("SMEM", 2, 1).total
@@ -249,7 +249,7 @@ class Model:
         """What the other model saves against this one: the difference of the totals.
 
         >>> import sympy
-        >>> from catdiag.cost.powerform import power_form
+        >>> from catdiag.cost.optima.powerform import power_form
         >>> alpha, M, N, h, x = sympy.symbols("alpha M N h x", positive=True)
         >>> model = Model(power_form(alpha / M, M), (Tier("SMEM", M, h + x),))
         >>> sympy.factor(model.gain(model.clustered("SMEM", N, x)))
@@ -316,7 +316,7 @@ def quantisation_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr
     The naive factor is `(ratio of widths)**(1 + beta)`.
 
     >>> import sympy
-    >>> from catdiag.cost.powerform import power_form
+    >>> from catdiag.cost.optima.powerform import power_form
     >>> n, M = sympy.symbols("n M", positive=True)
     >>> wide, narrow = (power_form(c * n**2 / M + w * n, M) for c, w in ((24, 4), (10, 2)))
     >>> {str(beta): factor for beta, factor in quantisation_gain(wide, narrow).items()}

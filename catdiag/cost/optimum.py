@@ -5,7 +5,7 @@ program. Its dual has as many unknowns as there are terms, and where they are on
 exponents (*zero degree of difficulty*) the weights follow from one rational linear system. Beyond that: one
 tile whose memory is a polynomial with a root in closed form, and two tiles with all products of them. No
 stationarity system is ever solved symbolically. Whatever is found is handed to
-`catdiag.cost.posynomial.check_certificate` before it is returned.
+`catdiag.cost.optima.posynomial.check_certificate` before it is returned.
 
 Sources: duals of geometric programs, Duffin, Peterson, Zener, *Geometric Programming* (1967), chapter 3; the
 leading order of tiled transfers, Abbott and Zardini, arXiv 2412.03317, sections 2 and 3; the exact forms with
@@ -26,8 +26,8 @@ import sympy
 from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
-from catdiag.cost.closed import by_root, by_shift, by_weights, exponents_of, nothing_left
-from catdiag.cost.posynomial import (
+from catdiag.cost.optima.closed import by_root, by_shift, by_weights, exponents_of, nothing_left
+from catdiag.cost.optima.posynomial import (
     Absorb,
     Certificate,
     CertificateError,
@@ -50,13 +50,13 @@ from catdiag.cost.posynomial import (
     requirements,
     times,
 )
-from catdiag.cost.powerform import PowerForm, power_form
-from catdiag.cost.slowest import slowest as at_once
-from catdiag.cost.stationary import Program
+from catdiag.cost.optima.powerform import PowerForm, power_form
+from catdiag.cost.optima.slowest import slowest as at_once
+from catdiag.cost.optima.stationary import Program
 
 if TYPE_CHECKING:
-    from catdiag.cost.dual import Bracket
-    from catdiag.cost.regimes import Regimes
+    from catdiag.cost.optima.dual import Bracket
+    from catdiag.cost.optima.regimes import Regimes
 
 __all__ = ["Optimum", "branches", "check_certificate", "leading_order", "minimise"]
 
@@ -116,7 +116,7 @@ class Optimum:
         """The exact optimum at sizes (of axes, stream blocks, and the capacity), whether or not it has a closed form:
         between a lower bound and a feasible point, both checked in exact arithmetic. Its `dual.bound` is a lower
         bound at all other sizes too. `None` where nothing fits. Raises `ValueError` for sizes that are missing."""
-        from catdiag.cost.dual import certify
+        from catdiag.cost.optima.dual import certify
 
         if self.program is None:
             raise ValueError("no program was kept to solve")
@@ -154,7 +154,7 @@ class Optimum:
 
 
 def _regimes(program: Program | None) -> Regimes:
-    from catdiag.cost.regimes import regimes
+    from catdiag.cost.optima.regimes import regimes
 
     if program is None:
         raise ValueError("no program was kept to find regimes of: transfers depend on a stream block")

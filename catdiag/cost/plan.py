@@ -1,17 +1,17 @@
 """Tiles for a chip: `fit` chooses them by predicted time, and proves that they fit.
 
 Least traffic is not least time: large tiles move fewer bytes, but leave cores without a group, and let few share one.
-`fit` predicts the time of every tile that fits each level at once (`catdiag.cost.timing` states the model), takes the
-best, and says what binds, what stops a larger tile, how many bytes it gave up, and what the next best choices cost.
-Asked for another `objective`, it takes the tile that moves the fewest bytes, or the largest that fits.
+`fit` predicts the time of every tile that fits each level at once (`catdiag.cost.chips.timing` states the model),
+takes the best, and says what binds, what stops a larger tile, how many bytes it gave up, and what the next best
+choices cost. Asked for another `objective`, it takes the tile that moves the fewest bytes, or the largest that fits.
 
 A loop in parts is two kernels, one after the other, with the same group tiles: the second merges the states of the
 parts, whose number is a power of two, with at least 16 elements in each. Of memory and registers the larger is shown.
 
 How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; stream blocks likewise, from 16
 to 8,192; for another objective every multiple of the pieces that the chip wants. Tiles that are in such pieces
-(`catdiag.cost.pieces`), or whole axes, are taken before others. A grouped axis that every loaded array carries gets
-tile 1 beside others that are shared, since a larger one saves no transfer, unless the chip wants pieces of it.
+(`catdiag.cost.chips.pieces`), or whole axes, are taken before others. A grouped axis that every loaded array carries
+gets tile 1 beside others that are shared, since a larger one saves no transfer, unless the chip wants pieces of it.
 Operands are in shared memory, `stages` buffers of each stream block; everything else is where the chip keeps it, in
 registers as a rule, 4 bytes a value.
 Kernels index in powers of two, so other tiles must be half as quick again to be taken;
@@ -26,15 +26,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost import hardware as chips
+from catdiag.cost.chips.pieces import read_by_products
+from catdiag.cost.chips.planned import Plan
+from catdiag.cost.chips.request import asked
+from catdiag.cost.chips.search import Search, block_candidates, group_candidates
+from catdiag.cost.chips.timing import Overlap
+from catdiag.cost.count.kernels import Account, measure, widest, width
+from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Moment
+from catdiag.cost.count.places import check_stages, two
 from catdiag.cost.hardware import Hardware
-from catdiag.cost.kernels import Account, measure, widest, width
-from catdiag.cost.live import LEVEL, REGISTERS, Kernel, Moment
-from catdiag.cost.pieces import read_by_products
-from catdiag.cost.places import check_stages, two
-from catdiag.cost.planned import Plan
-from catdiag.cost.request import asked
-from catdiag.cost.search import Search, block_candidates, group_candidates
-from catdiag.cost.timing import Overlap
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.partial import joined
 
@@ -74,13 +74,13 @@ def fit(
     `objective` is "time", "traffic" (the fewest bytes at the edge to shared memory) or "largest" (the most points of
     the index space in one turn: the largest tile that fits; give `stages`, since one buffer leaves most room) or
     "stages" (the most buffers, at most 16, of the tiles that are given).
-    `overlap` is what is taken to run at once: "queue" (the model of `catdiag.cost.timing`), "add" (nothing), "max"
-    (everything) or some of the pipelines "tensor", "exp", "alu", "L2", "HBM". `producers` warps beside the others do
-    nothing but load, with few registers. With `ahead`, a warp begins the products of the next turn before it uses up
-    this turn's, and holds both. `passed` says where contractions read what was made on chip: "registers", or "SMEM",
-    to which it is copied at `dtype`. Where loops leave blocks out, `sizes` gives the scalar inputs too that say how
-    often they turn (the width of a window), and `density` the share of the blocks that are run where data decides: a
-    number or one by axis, 1 if left out, which is the most.
+    `overlap` is what is taken to run at once: "queue" (the model of `catdiag.cost.chips.timing`), "add" (nothing),
+    "max" (everything) or some of the pipelines "tensor", "exp", "alu", "L2", "HBM". `producers` warps beside the
+    others do nothing but load, with few registers. With `ahead`, a warp begins the products of the next turn before
+    it uses up this turn's, and holds both. `passed` says where contractions read what was made on chip: "registers",
+    or "SMEM", to which it is copied at `dtype`. Where loops leave blocks out, `sizes` gives the scalar inputs too
+    that say how often they turn (the width of a window), and `density` the share of the blocks that are run where
+    data decides: a number or one by axis, 1 if left out, which is the most.
 
     Raises SizeError for sizes that are missing, unknown or not positive, DoesNotFit with what each array of
     the smallest tile takes, and CatdiagError for an unknown chip, dtype, tile or objective and for several kernels.
@@ -119,7 +119,7 @@ def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tupl
     """The share of blocks that are run, by the block of the loops that ask. Raises CatdiagError as `io` does."""
     if not any(k.extents for k in account.kernels):
         return {}
-    from catdiag.cost.density import Shares
+    from catdiag.cost.count.density import Shares
 
     asking = {e.axis: e.block for k in account.kernels for e in k.extents.values() if e.asks}
     given = density if isinstance(density, Mapping) else dict.fromkeys(asking, density)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf
-from catdiag.cost.live import is_view
+from catdiag.cost.count.live import is_view
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.interpret import interpret
 from catdiag.types import ArrayType, Size

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf, array_name
-from catdiag.cost.live import is_view
+from catdiag.cost.count.live import is_view
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import NotFusable
 from catdiag.types import ArrayType, Axis, Ty

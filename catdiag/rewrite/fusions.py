@@ -27,8 +27,8 @@ from catdiag.solvers.z3 import Z3
 from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
-    from catdiag.cost.cases import Case
     from catdiag.cost.crossover import Crossover
+    from catdiag.cost.optima.cases import Case
 
 Expr = Any
 
@@ -224,7 +224,7 @@ class Fusions:
         """
         import sympy
 
-        from catdiag.cost.cases import cases, together
+        from catdiag.cost.optima.cases import cases, together
 
         first = self.fused if first is None else first
         second = self.rival if second is None else second

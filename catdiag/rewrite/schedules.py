@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.io import IO, io
-from catdiag.cost.least import Least, least
-from catdiag.cost.powerform import power_form
+from catdiag.cost.optima.least import Least, least
+from catdiag.cost.optima.powerform import power_form
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import AxisError, CatdiagError, NotGroupable, NotStreamable
 from catdiag.rewrite.derivation import Derivation, Step

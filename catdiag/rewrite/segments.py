@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Call, Group, array_name, bodies
-from catdiag.cost.live import elementwise, is_view, spots
+from catdiag.cost.count.live import elementwise, is_view, spots
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.rewrite.fuse import assigned
 from catdiag.types import Ty

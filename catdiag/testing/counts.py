@@ -194,7 +194,7 @@ class _Draw:
 def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
     """What formulas are at these values, in whole numbers: sympy's own substitution is slow on nested roundings.
 
-    >>> from catdiag.cost.amounts import symbol
+    >>> from catdiag.cost.count.amounts import symbol
     >>> evaluator({"q": 7, "g_q": 2})(symbol("q") * 3 + symbol("g_q"))
     23
     """

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.cost import hardware
-from catdiag.cost.capacity import fits, possible
-from catdiag.cost.kernels import measure
-from catdiag.cost.live import LEVEL
-from catdiag.cost.timing import peak
+from catdiag.cost.chips.capacity import fits, possible
+from catdiag.cost.chips.timing import peak
+from catdiag.cost.count.kernels import measure
+from catdiag.cost.count.live import LEVEL
 
 FLASH = cd.library.get("attention").stream("x").group("q")
 PRODUCT = cd.library.get("matmul").stream("b").group("a c")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.cost import hardware
+from catdiag.cost.chips.units import quantity
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.plan import fit
-from catdiag.cost.units import quantity
 
 CHIPS = [hardware.get(name) for name in hardware.names()]
 DEFAULTS = {f.name: f.default for f in dataclasses.fields(Hardware)}

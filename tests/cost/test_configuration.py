@@ -7,10 +7,10 @@ from itertools import pairwise, permutations
 import pytest
 
 import catdiag as cd
-from catdiag.cost.column_reader import read_columns
-from catdiag.cost.columns import REGISTERS, SMEM
-from catdiag.cost.configuration import configure
-from catdiag.cost.schedule import timeline
+from catdiag.cost.warpgroups.column_reader import read_columns
+from catdiag.cost.warpgroups.columns import REGISTERS, SMEM
+from catdiag.cost.warpgroups.configuration import configure
+from catdiag.cost.warpgroups.schedule import timeline
 
 KIB = 1024
 FP8 = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"}

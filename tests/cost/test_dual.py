@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from sympy import Integer, Symbol
 
 import catdiag as cd
-from catdiag.cost.dual import Bracket, certify, check_bracket, check_dual
-from catdiag.cost.enclosure import logarithm, power, root
-from catdiag.cost.joint import levels_together
+from catdiag.cost.optima.dual import Bracket, certify, check_bracket, check_dual
+from catdiag.cost.optima.enclosure import logarithm, power, root
+from catdiag.cost.optima.joint import levels_together
+from catdiag.cost.optima.posynomial import CertificateError, posynomial
+from catdiag.cost.optima.stationary import Program
 from catdiag.cost.optimum import minimise
-from catdiag.cost.posynomial import CertificateError, posynomial
-from catdiag.cost.stationary import Program
 from catdiag.errors import CatdiagError
 
 a, b, c, d, f, h, k, n, s, w, v, M, R, S = sympy.symbols("a b c d f h k n s w v M R S", positive=True)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.cost import hardware
-from catdiag.cost.kernels import measure
-from catdiag.cost.live import LEVEL, REGISTERS
-from catdiag.cost.pieces import by_symbol, pieces
-from catdiag.cost.places import MATRIX
+from catdiag.cost.chips.pieces import by_symbol, pieces
+from catdiag.cost.chips.timing import fits, peak, predict
+from catdiag.cost.count.kernels import measure
+from catdiag.cost.count.live import LEVEL, REGISTERS
+from catdiag.cost.count.places import MATRIX
 from catdiag.cost.plan import fit, kernels_on
-from catdiag.cost.timing import fits, peak, predict
 from catdiag.rewrite import group, stream
 
 FLASH = cd.library.get("attention").stream("x").group("q")

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.cost import hardware
-from catdiag.cost.amounts import Amount
-from catdiag.cost.kernels import measure
-from catdiag.cost.live import LEVEL, REGISTERS
+from catdiag.cost.chips.proof import prove_bound
+from catdiag.cost.chips.timing import OVERHEAD, peak, predict
+from catdiag.cost.count.amounts import Amount
+from catdiag.cost.count.kernels import measure
+from catdiag.cost.count.live import LEVEL, REGISTERS
 from catdiag.cost.plan import block_candidates, fit, group_candidates
-from catdiag.cost.proof import prove_bound
-from catdiag.cost.timing import OVERHEAD, peak, predict
 from catdiag.library.attention import attention, grouped_query_attention, multi_head_attention
 from catdiag.library.matmul import matmul
 from catdiag.rewrite import group, stream
@@ -240,8 +240,8 @@ def test_ctrl_c_in_a_proof_is_heard():
     hard = a * a * a * b * b * b + c * c * c * c * c * d - b * b * d * d * d * d * a - a * a * c * c * c * c * b
     code = (
         "import os, signal, threading\n"
-        "from catdiag.cost.amounts import Amount\n"
-        "from catdiag.cost.proof import prove_bound\n"
+        "from catdiag.cost.count.amounts import Amount\n"
+        "from catdiag.cost.chips.proof import prove_bound\n"
         "import z3\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         f"prove_bound([Amount({hard.terms!r})], 10**8, dict.fromkeys('abcd', 100))\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.boxes import Box, Fold, Group, const_box, einsum_box, index_box, map_box, reduce_box, rename_box, size_box
-from catdiag.cost.amounts import Amount
+from catdiag.cost.count.amounts import Amount
 from catdiag.cost.io import io
 from catdiag.diagram import Diagram, Graph, Node, of_box, of_graph
 from catdiag.library.attention import attention as attention_whole

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.cost.io import io
-from catdiag.cost.lifetimes import Lifetime, check_lifetime
-from catdiag.cost.segments import BoundError, Claim, check, times
+from catdiag.cost.lower.lifetimes import Lifetime, check_lifetime
+from catdiag.cost.lower.segments import BoundError, Claim, check, times
 from catdiag.rewrite import group, skip, stream
 from catdiag.run.machine import count
 from catdiag.testing.counts import drawn_tiles

@@ -23,7 +23,7 @@ from catdiag.cost.balance import (
 from catdiag.cost.hierarchy import Edge, Hierarchy, Level
 from catdiag.cost.joules import energy
 from catdiag.cost.model import Model, Tier, cross_transfer_gain, quantisation_gain
-from catdiag.cost.powerform import power_form
+from catdiag.cost.optima.powerform import power_form
 
 M, N, SMALL = sympy.symbols("M N m", positive=True)
 numbers = st.fractions(min_value=Fraction(1, 50), max_value=50, max_denominator=50)

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Integer, Max, Min, Rational, Symbol, simplify, sqrt
 
+from catdiag.cost.optima.posynomial import posynomial
 from catdiag.cost.optimum import Optimum, branches, check_certificate, leading_order, minimise
-from catdiag.cost.posynomial import posynomial
 
 a, b, c, d, f, h, k, q, r = sympy.symbols("a b c d f h k q r", positive=True, integer=True)
 s, s_x, x, n, w = sympy.symbols("s s_x x n w", positive=True, integer=True)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.cost.amounts import symbol
+from catdiag.cost.count.amounts import symbol
 from catdiag.cost.io import io
 from catdiag.rewrite import group, stream
 from catdiag.rewrite.parts import in_parts

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Rational, Symbol, sqrt
 
-from catdiag.cost.optimum import minimise
-from catdiag.cost.posynomial import (
+from catdiag.cost.optima.posynomial import (
     Absorb,
     Certificate,
     CertificateError,
@@ -37,6 +36,7 @@ from catdiag.cost.posynomial import (
     value_at,
     vanishes,
 )
+from catdiag.cost.optimum import minimise
 
 a, b, c, d, h, q, r, s, x, M = sympy.symbols("a b c d h q r s x M", positive=True, integer=True)
 g, k, t = sympy.symbols("g k t", positive=True)

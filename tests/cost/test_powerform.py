@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Rational, Symbol, sqrt
 
+from catdiag.cost.optima.powerform import PowerForm, power_form
 from catdiag.cost.optimum import minimise
-from catdiag.cost.powerform import PowerForm, power_form
 
 a, b, c, d, q, s, x, M, w = sympy.symbols("a b c d q s x M w", positive=True)
 g_a, g_c, g_q, g_i, g_j, g_k = sympy.symbols("g_a g_c g_q g_i g_j g_k", positive=True)

@@ -13,11 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sympy import Expr, Max, Rational, Symbol, simplify, sqrt
 
+from catdiag.cost.optima.posynomial import CertificateError, posynomial, powers
+from catdiag.cost.optima.regimes import Regime, Regimes, regimes
+from catdiag.cost.optima.signs import Signs
+from catdiag.cost.optima.stationary import BOUND, FREE, ONE, Program, Stationary, check_stationary
 from catdiag.cost.optimum import minimise
-from catdiag.cost.posynomial import CertificateError, posynomial, powers
-from catdiag.cost.regimes import Regime, Regimes, regimes
-from catdiag.cost.signs import Signs
-from catdiag.cost.stationary import BOUND, FREE, ONE, Program, Stationary, check_stationary
 
 a, b, c, d, h, k, n, q, r, s, x, M, R, S = sympy.symbols("a b c d h k n q r s x M R S", positive=True)
 g_a, g_c, g_q, g_r, g_h, g_i, g_j, g_k = sympy.symbols("g_a g_c g_q g_r g_h g_i g_j g_k", positive=True)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.cost.turns import Step, schedule
+from catdiag.cost.chips.turns import Step, schedule
 
 steps = st.lists(
     st.builds(Step, st.just("step"), st.sampled_from(["tensor", "exp", "alu", ""]), st.integers(1, 9).map(float)),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sympy import ceiling, floor
 
 import catdiag as cd
+from catdiag.cost.optima.whole import Whole, whole
 from catdiag.cost.optimum import minimise
-from catdiag.cost.whole import Whole, whole
 
 a, b, c, d, M = sympy.symbols("a b c d M", positive=True)
 g, h, k, t = sympy.symbols("g h k t", positive=True)

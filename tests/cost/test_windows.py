@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.cost.amounts import symbol
+from catdiag.cost.count.amounts import symbol
 from catdiag.cost.io import io
 from catdiag.cost.optimum import CAPACITY
 from catdiag.cost.plan import fit

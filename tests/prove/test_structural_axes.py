@@ -7,7 +7,7 @@ import pytest
 
 import catdiag as cd
 from catdiag import types
-from catdiag.cost.amounts import symbol
+from catdiag.cost.count.amounts import symbol
 from catdiag.cost.io import io
 from catdiag.kernel.meaning import evaluate, inputs_of
 from catdiag.kernel.terms import KernelError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.boxes import Box, Fold
 from catdiag.build import program
-from catdiag.cost.amounts import symbol
+from catdiag.cost.count.amounts import symbol
 from catdiag.diagram import Graph, Node, of_graph
 from catdiag.kernel.check import Checker
 from catdiag.rewrite import group, stream

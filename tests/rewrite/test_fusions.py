@@ -9,7 +9,7 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.cost.least import least, tile_sizes
+from catdiag.cost.optima.least import least, tile_sizes
 from catdiag.rewrite.fusions import Fusions
 from catdiag.rewrite.stream import sizes_in
 

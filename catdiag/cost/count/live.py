@@ -1,0 +1,512 @@
+"""Which arrays are on chip when: the walk along a diagram's stored order that `io` and `plan` read.
+
+The rules are said in `catdiag.cost.io`. A diagram is cut into kernels: each Group box is one, and so is what
+lies between two of them (a diagram without Group is one kernel of everything). In a kernel, each wire has a
+`Buffer`, or none if its value is computed on the spot; the walk adds and removes buffers, and notes the
+moments at which most is live. Amounts are polynomials in local sizes (tiles `g_q`, blocks `s_x`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from catdiag.boxes import (
+    Box,
+    Einsum,
+    Fold,
+    Group,
+    Map,
+    Reduce,
+    array_name,
+)
+from catdiag.cost.count.amounts import ONE, ZERO, Amount
+from catdiag.cost.count.extents import Bound, Extent, extent_of
+from catdiag.cost.count.extents import known as known_values
+from catdiag.cost.count.lives import Lives, chain, contracts, elementwise, is_view, lives, only_streamed, spots
+from catdiag.cost.count.places import LEVEL, REGISTERS, Places
+from catdiag.cost.count.windows import Side, outer
+from catdiag.cost.count.windows import box as box_of
+from catdiag.diagram import Graph, inline
+from catdiag.errors import CatdiagError
+from catdiag.types import BYTES, ArrayType, union
+
+__all__ = ["LEVEL", "REGISTERS", "contracts", "elementwise", "is_view", "lives", "only_streamed", "spots"]
+Loop = tuple[str, Amount]
+"""A loop over blocks: the symbol of the block, and the whole size of the axis."""
+
+SPECIAL = ("exp", "log", "sqrt", "tanh", "sigmoid")
+
+
+@dataclass(eq=False)
+class Buffer:
+    """An array on chip, in some places (see `Places`), in so many `stages` of buffers by place (1 where left out).
+
+    `pinned` ones outlast the loop turn that reads them, so none may write over them.
+    """
+
+    name: str
+    role: str
+    amount: Amount
+    width: int
+    places: tuple[str, ...]
+    pinned: bool = False
+    loaded: bool = True
+    streamed_only: bool = False
+    loads: int = 0
+    partly: list[tuple[Amount, Extent | None, tuple[Loop, ...]]] = field(default_factory=list)
+    """For each loop that leaves blocks out and streams it: a block of it, and which blocks are run. Of what is read in
+    place: what of it is loaded at a time, and in which loop."""
+    window: tuple[Side, ...] = ()
+    inside: Amount = ZERO
+    """Of what is read in place, how much there is along the axes that never lie outside of the array."""
+    stages: Mapping[str, int] = field(default_factory=dict)
+    wire: int = -1
+    """Of an operand, which array of slow memory it is."""
+
+    def at(self, place: str) -> Amount:
+        """What it takes there: values times their width, for each buffer."""
+        return self.amount.times(self.width * self.stages.get(place, 1))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A point of the order at which `total` is live at a place, by array: (name, role, amount)."""
+
+    at: str
+    total: Amount
+    residents: tuple[tuple[str, str, Amount], ...]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A sum of products of two arrays: `rows` × `columns` results of `depth` products, `batch` times, in these loops.
+
+    `sides` tells whether rows and columns carry a grouped axis.
+    """
+
+    rows: Amount
+    columns: Amount
+    depth: Amount
+    batch: Amount
+    sides: tuple[bool, bool]
+    loops: tuple[Loop, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """An array that crosses the edge: `amount` bytes (or values), once for each tile of the axes that it lacks.
+
+    `role` is that of a load, operand or streamed, and of a save what is saved: the state of a loop (accumulator), what
+    a box makes (output), an operand as it is, or what is computed on the spot (spot). `path` lists the places that it
+    passes, the slow memory (`""`) first. With a `turn`, it crosses once for each block of that loop of the place above.
+    `times` is how often a group loads it, which `amount` has as a factor.
+
+    Of an array with an `extent` only the blocks that the loop in `loops` runs are loaded, each as `local` says.
+    Of one with a `window`, what of that lies in the array, times `local`, once a group or for each block of `loops`.
+    """
+
+    array: str
+    direction: str
+    amount: Amount
+    again: tuple[str, ...]
+    role: str = "output"
+    path: tuple[str, ...] = ()
+    turn: Loop | None = None
+    times: int = 1
+    local: Amount = ZERO
+    extent: Extent | None = None
+    loops: tuple[Loop, ...] = ()
+    window: tuple[Side, ...] = ()
+    wire: int = -1
+    """Of what comes from slow memory, which array it is: two may have one name."""
+
+
+@dataclass
+class Widths:
+    """How many bytes a value takes, by array; all 1 when values are counted."""
+
+    inputs: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    between: int = 1
+    inner: int = 1
+    named: dict[str, int] = field(default_factory=dict)
+    bytes: bool = False
+
+    def on_chip(self, ty: ArrayType, name: str = "") -> int:
+        """The width of an array made on chip."""
+        if not self.bytes:
+            return 1
+        return self.named.get(name) or {"bool": 1, "int": 4}.get(ty.element, self.inner)
+
+    def made_by(self, box: Box, ty: ArrayType) -> int:
+        """The width of what a box makes on chip: a cast says which."""
+        if self.bytes and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
+            return BYTES[box.op.fn[5:]]
+        return self.on_chip(ty)
+
+    def saved(self, box: Box, k: int) -> int:
+        """The width of what a kernel saves for another, output `k` of a box, or of a box in a group."""
+        if not self.bytes:
+            return 1
+        while isinstance(box.op, Group):
+            body = inline(box.op.body).graph
+            makers = [(node, place) for node in body.nodes for place in range(len(node.box.cod))]
+            wire = body.outputs[k]
+            while wire >= len(body.dom) and is_view(makers[wire - len(body.dom)][0].box):
+                wire = makers[wire - len(body.dom)][0].inputs[0]
+            if wire < len(body.dom):
+                break
+            node, k = makers[wire - len(body.dom)]
+            box = node.box
+        if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
+            return self.made_by(box, box.cod[k])
+        return {"bool": 1, "int": 4}.get(box.cod[k].element, self.between)
+
+
+@dataclass
+class Kernel:
+    """One kernel: its tiles (symbol → whole size, and axis), its loops, what it moves, holds and computes."""
+
+    tiles: dict[str, Amount]
+    axes: dict[str, str] = field(default_factory=dict)
+    loops: list[Loop] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+    moments: dict[str, list[Moment]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
+    work: dict[tuple[str, tuple[Loop, ...]], Amount] = field(default_factory=dict)
+    contractions: list[Contraction] = field(default_factory=list)
+    extents: dict[Loop, Extent] = field(default_factory=dict)
+    """Of loops that leave blocks out, which they run."""
+    chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
+    """For each nest of loops, how often a turn waits for sums (see `chain`)."""
+    order: list[str] = field(default_factory=list)
+
+
+class Walk:
+    """The walk along one kernel."""
+
+    def __init__(self, kernel: Kernel, widths: Widths, places: Places) -> None:
+        self.kernel, self.widths, self.places = kernel, widths, places
+        self.present: dict[Buffer, None] = {}
+        self.sums = dict.fromkeys(places.names, ZERO)
+        self.seen: set[tuple[str, Amount]] = set()
+        self.values: list[Bound | None] = []
+        self.products: set[frozenset[str]] = set()
+
+    def held(self, role: str, ty: ArrayType) -> tuple[str, ...]:
+        """The places of what is made on chip."""
+        if self.places.matrix and frozenset(ty.names) in self.products:
+            return (self.places.matrix,)
+        return self.places.of(role)
+
+    # -- what is live ------------------------------------------------------------------------
+
+    def add(self, buffer: Buffer) -> None:
+        """An array is live from here on."""
+        self.present[buffer] = None
+        for place in buffer.places:
+            self.sums[place] = self.sums[place] + buffer.at(place)
+
+    def drop(self, buffer: Buffer) -> None:
+        """It is no more."""
+        if buffer in self.present:
+            del self.present[buffer]
+            for place in buffer.places:
+                self.sums[place] = self.sums[place] - buffer.at(place)
+
+    def leave(self, buffer: Buffer, place: str) -> bool:
+        """Another array is written over the copy in one place; whether that was the only one."""
+        self.drop(buffer)
+        kept = tuple(p for p in buffer.places if p != place)
+        if kept:
+            buffer.places = kept
+            self.add(buffer)
+        return not kept
+
+    def load(self, buffer: Buffer) -> None:
+        """An operand is live from here on, and crosses the edge, unless it is there already."""
+        if not buffer.loaded:
+            buffer.loaded = True
+            if buffer.window:
+                buffer.partly.append((buffer.inside, None, ()))
+            else:
+                buffer.loads += 1
+            self.add(buffer)
+
+    def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
+        """Keeps this moment unless another is at least as heavy at every size."""
+        for place in self.places.names:
+            total, moments = self.sums[place], self.kernel.moments[place]
+            for buffer in extra:
+                if place in buffer.places:
+                    total = total + buffer.at(place)
+            if (place, total) in self.seen:
+                continue
+            self.seen.add((place, total))
+            if not total or any(m.total.dominates(total) for m in moments):
+                continue
+            held = (*self.present, *extra)
+            residents = tuple((b.name, b.role, b.at(place)) for b in held if place in b.places)
+            moments[:] = [m for m in moments if not total.dominates(m.total)]
+            moments.append(Moment(at, total, residents))
+
+    # -- boxes in order -----------------------------------------------------------------------
+
+    def _extent(
+        self, box: Box, op: Fold, inputs: Sequence[Bound | None], loop: Loop, loops: tuple[Loop, ...]
+    ) -> Extent | None:
+        """Which blocks the loop runs, where it leaves some out."""
+        extent = extent_of(box, inputs, self.kernel.tiles)
+        if extent is not None and loops:
+            raise CatdiagError(f"the loop over {op.axis!r} leaves blocks out inside another loop: that is not counted")
+        if self.kernel.extents.get(loop) != extent and loop in self.kernel.loops:
+            raise CatdiagError(
+                f"two loops over {op.axis!r} leave out other blocks than each other: leave out the same, or none"
+            )
+        if extent is not None:
+            self.kernel.extents[loop] = extent
+        return extent
+
+    def kernel_body(self, graph: Graph, wires: list[Buffer | None], given: Sequence[Bound | None]) -> list[str]:
+        """A whole kernel: inputs are loaded at their first use, outputs saved as soon as they are made.
+
+        Returns what is saved of each output, as `Transfer.role` says it.
+        """
+        self.values = known_values(graph, given)
+        root = lives(graph, spots(graph, [b is None for b in wires]), 0, False).root
+        for buffer, only in zip(wires, only_streamed(graph, root, wires), strict=True):
+            if buffer is not None:
+                buffer.streamed_only = only
+        return self.body(graph, wires)
+
+    def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
+        """The same where it is known which inputs are only streamed."""
+        if self.places.matrix:
+            self.products = _products(graph)
+        free = spots(graph, [b is None for b in wires])
+        made = self.sequence(graph, wires, lives(graph, free, 0, False), free, ())
+        for w in graph.outputs:
+            buffer = made[w]
+            if buffer is not None and not buffer.loaded:
+                self.load(buffer)
+                self.note("copy")
+                self.drop(buffer)
+        roles: list[str] = []
+        for w in graph.outputs:
+            b = made[w]
+            # What another array was written over later, after it was saved, has no buffer any more.
+            made_here = "output" if b is None or b.role == "temporary" else b.role
+            roles.append("spot" if free[w] else made_here)
+        return roles
+
+    def sequence(
+        self, graph: Graph, wires: list[Buffer | None], found: Lives, free: Sequence[bool], loops: tuple[Loop, ...]
+    ) -> list[Buffer | None]:
+        """The boxes of a graph, one after the other; returns each wire's buffer."""
+        buffers = list(wires)
+        states = sum(b is not None and b.role == "accumulator" for b in wires)
+        self.kernel.chains[loops] = self.kernel.chains.get(loops, 0) + chain(graph, found, states)
+        sources: dict[int, int] = {c: r for r, c in found.into.items()}
+        outputs = {found.root[w] for w in graph.outputs}
+        for place, node in enumerate(graph.nodes):
+            box, first = node.box, len(buffers)
+            if is_view(box):
+                buffers.append(buffers[node.inputs[0]])
+                continue
+            if isinstance(box.op, Group):
+                raise CatdiagError(f"{box.name} lies within another loop: io() counts two levels, with groups outside")
+            if place in found.into or all(free[first + k] for k in range(len(box.cod))):
+                buffers.extend([None] * len(box.cod))
+                if place in found.into:
+                    self.count(box, loops, False)
+                continue
+            reads = [found.root[w] for w in node.inputs]
+            if isinstance(box.op, Fold):
+                values = [None if loops or not self.values else self.values[w] for w in node.inputs]
+                buffers.extend(self.fold(box, box.op, [buffers[w] for w in reads], values, loops))
+            else:
+                source = graph.nodes[sources[place]] if place in sources else None
+                if source is not None:
+                    reads = [found.root[w] for w in source.inputs] + [w for w in reads if buffers[w] is not None]
+                for w in reads:
+                    if (b := buffers[w]) is not None:
+                        self.load(b)
+                if source is None:
+                    self.count(box, loops, box.name == "div" and free[node.inputs[1]])
+                for k, ty in enumerate(box.cod):
+                    ends = found.last[first + k] == len(graph.nodes)
+                    role = "accumulator" if ends else "output" if first + k in outputs else "temporary"
+                    held = self.held(role, ty)
+                    taken = self._overwritten(node.inputs, box, buffers, found, place, held[-1])
+                    if taken is not None and (over := buffers[taken]) is not None and self.leave(over, held[-1]):
+                        buffers[taken] = None
+                    made = Amount.elements(ty.axes)
+                    result = Buffer(array_name(box, k), role, made, self.widths.made_by(box, ty), held)
+                    buffers.append(result)
+                    self.add(result)
+                self.note(array_name(box) if box.cod else box.name)
+            for w in (*reads, *range(first, len(buffers))):
+                b = buffers[w]
+                if b is not None and found.last[w] <= place and not b.pinned and b.loaded:
+                    self.drop(b)
+        return [buffers[found.root[w]] if buffers[w] is not None else None for w in range(len(buffers))]
+
+    def _overwritten(
+        self, inputs: tuple[int, ...], box: Box, buffers: list[Buffer | None], found: Lives, place: int, where: str
+    ) -> int | None:
+        """The input (its root wire) whose copy in the place where a box's result is that result takes over."""
+        if not elementwise(box):
+            return None
+        ty = box.cod[0]
+        for k, w in enumerate(inputs):
+            root = found.root[w]
+            b = buffers[root]
+            if b is None or b.pinned or b.window or found.last[root] != place or not b.loaded:
+                continue
+            same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.made_by(box, ty)
+            if same and where in b.places:
+                return root
+        return None
+
+    def fold(
+        self,
+        box: Box,
+        op: Fold,
+        inputs: Sequence[Buffer | None],
+        known: Sequence[Bound | None],
+        loops: tuple[Loop, ...],
+    ) -> list[Buffer]:
+        """A loop: resident inputs, staged blocks and states are live through it, temporaries within a turn."""
+        if loops and self.places.state != self.places.temporary:
+            raise CatdiagError(
+                f"the loop over {op.axis!r} lies within another, with temporaries at {self.places.temporary} and "
+                f"states at {self.places.state}: expected both at one level, or loops one after the other"
+            )
+        step, states = inline(op.step).graph, len(box.cod)
+        whole = ZERO
+        for ty in box.dom:
+            axis = ty.axis(op.axis)
+            whole = Amount.of(axis.size) if axis is not None else whole
+        clash = whole.symbols() & set(self.kernel.tiles)
+        if clash:
+            raise CatdiagError(
+                f"axis {op.axis!r} is streamed in blocks and grouped in tiles of {', '.join(sorted(clash))}: "
+                "group other axes than the streamed one"
+            )
+        loop = (op.block, whole)
+        extent = self._extent(box, op, known, loop, loops)
+        if loop not in self.kernel.loops:
+            self.kernel.loops.append(loop)
+        staged: dict[Buffer, Buffer] = {}
+        inner: list[Buffer | None] = []
+        asked = extent.reads if extent is not None else frozenset[int]()
+        first_asked = {b for k, b in enumerate(inputs) if k in asked and b is not None}
+        for b, ty in zip(inputs, step.dom.arrays[states:], strict=True):
+            if b is not None and b.streamed_only:
+                if b not in staged:
+                    if b.window:
+                        if extent is not None:
+                            raise CatdiagError(
+                                f"{b.name} is read in place in a loop that leaves blocks out: not counted"
+                            )
+                        b.partly.append((outer(ty, b.window), None, (*loops, loop)))
+                    elif extent is None:
+                        b.loads += 1
+                    else:  # what is read to ask about a block is loaded for each that is asked about
+                        here = replace(extent, asks=extent.asks and b not in first_asked)
+                        b.partly.append((Amount.elements(ty.axes), here, (*loops, loop)))
+                    block, buffers = box_of(ty, b.window), self.places.stages
+                    staged[b] = Buffer(
+                        b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers
+                    )
+                    self.add(staged[b])
+                inner.append(staged[b])
+                continue
+            if b is not None:
+                self.load(b)
+            inner.append(None if b is None else replace(b, pinned=True))
+        carried: list[Buffer] = []
+        for k, ty in enumerate(step.dom.arrays[:states]):
+            name = op.components[k] if k < len(op.components) else f"state {k}"
+            size, width = Amount.elements(ty.axes), self.widths.on_chip(ty, name)
+            carried.append(Buffer(name, "accumulator", size, width, self.held("accumulator", ty)))
+        for state in carried:
+            self.add(state)
+        self.note(f"start of the loop over {op.axis}")
+        wires = [*carried, *inner]
+        free = spots(step, [b is None for b in wires])
+        found = lives(step, free, states, True)
+        for w, state in enumerate(carried):
+            if found.last[w] == -1:
+                self.drop(state)
+        made = self.sequence(step, wires, found, free, (*loops, loop))
+        ends: dict[Buffer, None] = {}
+        copies: list[Buffer] = []
+        for k, w in enumerate(step.outputs):
+            b = made[w]
+            if b is None or b.pinned or b in ends:
+                copies.append(replace(carried[k]))
+            else:
+                ends[b] = None
+        if copies:
+            self.note(f"end of the loop over {op.axis}", copies)
+        for b in (*ends, *staged.values()):
+            self.drop(b)
+        results = [replace(state) for state in carried]
+        for state in results:
+            self.add(state)
+        return results
+
+    # -- work ------------------------------------------------------------------------------------
+
+    def count(self, box: Box, loops: tuple[Loop, ...], given: bool) -> None:
+        """Adds the scalar operations of a box; `given`: its divisor is computed on the spot."""
+        op = box.op
+        space = Amount.elements(union((*box.dom, *box.cod)))
+        if isinstance(op, Map):
+            if op.fn == "div" and not given:
+                self._work("exp", Amount.elements(box.dom[1].axes), loops)
+            self._work("exp" if op.fn in SPECIAL else "alu", space, loops)
+        elif isinstance(op, Reduce):
+            self._work("alu", space, loops)
+        elif isinstance(op, Einsum):
+            if not contracts(box):
+                self._work("alu", space.times(len(box.dom) - 1), loops)
+            elif len(box.dom) == 1:
+                self._work("alu", space, loops)
+            else:
+                self._work("tensor", space.times(len(box.dom)), loops)
+                self.kernel.contractions.append(_contraction(box, set(self.kernel.tiles), loops))
+
+    def _work(self, pipeline: str, amount: Amount, loops: tuple[Loop, ...]) -> None:
+        key = (pipeline, loops)
+        self.kernel.work[key] = self.kernel.work.get(key, ZERO) + amount
+
+
+def _products(graph: Graph) -> set[frozenset[str]]:
+    """The axes of the results of contractions of several arrays, loops included."""
+    found: set[frozenset[str]] = set()
+    todo = [graph]
+    while todo:
+        for node in todo.pop().nodes:
+            op = node.box.op
+            if isinstance(op, Fold):
+                todo.append(inline(op.step).graph)
+            elif isinstance(op, Einsum) and len(node.box.dom) > 1 and contracts(node.box):
+                found.add(frozenset(node.box.cod[0].names))
+    return found
+
+
+def _contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:
+    kept = set(box.cod[0].names)
+    first, others = set(box.dom[0].names), {n for t in box.dom.arrays[1:] for n in t.names}
+    sizes = [ONE, ONE, ONE, ONE]
+    for axis in union(list(box.dom)):
+        if axis.name not in kept:
+            kind = 2
+        else:
+            kind = 3 if axis.name in first and axis.name in others else 0 if axis.name in first else 1
+        sizes[kind] = sizes[kind] * Amount.of(axis.size)
+    rows, columns, depth, batch = sizes
+    sides = (bool(rows.symbols() & tiles), bool(columns.symbols() & tiles))
+    return Contraction(rows, columns, depth, batch, sides, loops)

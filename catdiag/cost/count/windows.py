@@ -1,0 +1,317 @@
+"""What a group holds and loads of an array that it reads in place: the box of elements that its reads lie in.
+
+Along each axis that is read at a sum of positions and indices, a tile of g positions with a factor σ, and taps k with a
+factor δ, lie in a window of σ·(g - 1) + δ·(k - 1) + 1 elements: that is what there is room for. Loaded is what of the
+window lies in the array: all of it, unless beyond the array a number is read (padding). Added up over the tiles of an
+axis of n positions that is σ·n + (δ·(k - 1) + 1 - σ)·⌈n/g⌉, less what lies outside. For a padding of p the tiles lose
+p, p - σ·g, p - 2·σ·g, … of it, at most p(p + 1)/2 in all, on either side: so much less is the form without rounding
+(derived here).
+
+>>> import catdiag as cd
+>>> from catdiag.rewrite.group import find
+>>> io = find(cd.library.get("conv1d"), ["y"]).io()
+>>> next(t.exact for t in io.traffic if t.array == "a")
+c*k*n*ceiling(y/g_y) + c*n*y - c*n*ceiling(y/g_y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.boxes import Fold
+from catdiag.cost.count.amounts import ONE, ZERO, Amount
+from catdiag.cost.count.extents import Bound, ends, number, put
+from catdiag.diagram import Graph, inline
+from catdiag.errors import CatdiagError
+from catdiag.partial import Window
+from catdiag.types import ArrayType, Size
+from catdiag.views import leaves, natural, read_off
+
+if TYPE_CHECKING:
+    from catdiag.cost.count.live import Kernel, Transfer
+
+Expr = Any
+
+
+@dataclass(frozen=True)
+class Side:
+    """The window along one axis: from `lo` to `hi`, both read, by the ends of the group's tile; `length` elements.
+
+    `size` is that of the axis. Without `below` (`above`) nothing is read below its first (above its last) element.
+    """
+
+    axis: str
+    lo: Bound
+    hi: Bound
+    length: Amount
+    size: Size
+    below: bool
+    above: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether the window always lies in the array."""
+        return not self.below and not self.above
+
+
+def of_inputs(graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, str]) -> dict[int, tuple[Side, ...]]:
+    """The windows of the inputs of a kernel's graph that are read in place; `tiles` gives each axis's tile."""
+    found: dict[int, tuple[Side, ...]] = {}
+    for node in graph.nodes:
+        op, inputs = node.box.op, node.inputs
+        if isinstance(op, Window):
+            values = [known[w] if w < len(graph.dom) else None for w in inputs]
+            found[inputs[0]] = sides(op, values, node.box.dom[0], tiles)
+        elif isinstance(op, Fold):
+            step, states = inline(op.step).graph, len(node.box.cod)
+            for inner in step.nodes:
+                if isinstance(inner.box.op, Window):
+                    own = [w - states for w in inner.inputs]
+                    values = [known[inputs[k]] if 0 <= k < len(inputs) else None for k in own]
+                    found[inputs[own[0]]] = sides(inner.box.op, values, inner.box.dom[0], tiles)
+    return found
+
+
+def sides(op: Window, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapping[str, str]) -> tuple[Side, ...]:
+    """The window of a view along each axis that it reads, given what its index arrays are."""
+    sizes = {a.name: a.size for a in op.made}
+
+    def leaf(v: Any) -> Bound:
+        if isinstance(v, tuple) and v[0] == "w":
+            if values[v[1]] is None:
+                raise CatdiagError(f"{op.name} reads at positions that are not known: what it loads is not counted")
+            return values[v[1]]
+        return ("at", v[1]) if isinstance(v, tuple) else v
+
+    def untiled(v: Any) -> Bound:
+        if isinstance(v, tuple) and v[0] in ("first", "last") and v[1] not in tiles:
+            return 0 if v[0] == "first" else ("+", sizes[v[1]], -1)
+        return v
+
+    found = []
+    for axis, e in op.reads[0].at:
+        bound = put(e, leaf)
+        lo, hi = ends(bound, True), ends(bound, False)
+        own = ty.axis(axis)
+        if lo is None or hi is None or own is None:
+            raise CatdiagError(f"{op.name} reads axis {axis!r} at a position that neither rises nor falls: not counted")
+        low, high = put(lo, untiled), put(hi, untiled)
+        within = ("lt", e, own.size) in op.fits
+        plain = all(not isinstance(v, int) or v >= 0 for v in leaves(e)) and natural(put(e, _index))
+        found.append(Side(axis, low, high, _length(low, high, tiles), own.size, not plain, not within))
+    return tuple(found)
+
+
+def _index(v: Any) -> Bound:
+    return ("i", "at") if isinstance(v, tuple) else v
+
+
+def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> Amount:
+    """hi - lo + 1, where a tile's last position is g - 1 after its first."""
+    low, high = _linear(lo), _linear(hi)
+    total = high.pop(None, ZERO) - low.pop(None, ZERO) + ONE
+    for axis, tile in tiles.items():
+        first = high.pop(("first", axis), ZERO) - low.pop(("first", axis), ZERO)
+        last = high.pop(("last", axis), ZERO) - low.pop(("last", axis), ZERO)
+        if first + last:
+            raise CatdiagError(f"the window along {axis!r} grows with the position of its tile: it is not counted")
+        total = total + last * (Amount.of(tile) - ONE)
+    return total
+
+
+def _linear(e: Bound) -> dict[Any, Amount]:
+    """A bound as a sum of ends of tiles with factors; None is the key of what is free of them."""
+
+    def join(op: str, a: dict[Any, Amount], b: dict[Any, Amount]) -> dict[Any, Amount]:
+        if op == "+":
+            return {k: a.get(k, ZERO) + b.get(k, ZERO) for k in {**a, **b}}
+        if op == "*":
+            if set(a) != {None}:
+                a, b = b, a
+            return {k: a[None] * v for k, v in b.items()}
+        raise CatdiagError("a window's end is rounded: it is not counted")
+
+    return read_off(e, lambda v: {v: ONE} if isinstance(v, tuple) else {None: Amount.of(v)}, join)
+
+
+def box(ty: ArrayType, window: Sequence[Side]) -> Amount:
+    """How many elements of an array there is room for."""
+    lengths = {side.axis: side.length for side in window}
+    total = ONE
+    for axis in ty.axes:
+        total = total * lengths.get(axis.name, Amount.of(axis.size))
+    return total
+
+
+def outer(ty: ArrayType, window: Sequence[Side]) -> Amount:
+    """The same without the axes along which part of the window may lie outside of the array."""
+    cut = {side.axis for side in window if not side.whole}
+    return box(ArrayType(tuple(a for a in ty.axes if a.name not in cut)), window)
+
+
+# -- in the whole run -------------------------------------------------------------------------------
+
+
+def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
+    """What a group loads of it, added up over all groups, exactly and without rounding (no more than that)."""
+    import sympy
+
+    from catdiag.cost.count.amounts import symbol
+    from catdiag.cost.count.density import GroupSum, index_of, written
+    from catdiag.cost.count.nested import spread
+
+    ranges = {**kernel.tiles, **dict(transfer.loops)}
+    partly = [side for side in transfer.window if not side.whole]
+    tile_of = {axis: tile for tile, axis in kernel.axes.items()}
+    mine = sorted({tile_of[v[1]] for s in partly for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, tuple)})
+    indices = {tile: index_of(kernel.axes[tile], ranges) for tile in mine}
+    there: dict[Any, Expr] = {}
+    lengths: dict[str, Expr] = {}
+    for tile, j in indices.items():
+        g, whole = symbol(tile), kernel.tiles[tile].expr()
+        stop = sympy.Min(whole, g * (j + 1))
+        there["first", kernel.axes[tile]], there["last", kernel.axes[tile]] = g * j, stop - 1
+        lengths[tile] = stop - g * j
+    held = sympy.S.One
+    for side in partly:
+        low, high = written(side.lo, there), written(side.hi, there) + 1
+        size = Amount.of(side.size).expr()
+        held *= sympy.Max(
+            0, (sympy.Min(size, high) if side.above else high) - (sympy.Max(0, low) if side.below else low)
+        )
+    exact = relaxed = sympy.S.Zero
+    rest = ONE
+    for side in partly:
+        rest = rest * side.length
+    for monomial, coefficient in transfer.local.terms.items():
+        outside, inside = sympy.Integer(coefficient), held
+        for name in monomial:
+            if name not in ranges:
+                outside *= symbol(name)
+        for name, whole in ranges.items():
+            power = monomial.count(name)
+            if name in lengths:
+                inside *= lengths[name] ** power
+            else:
+                outside *= spread(whole.expr(), (symbol(name),), power)
+        for tile, j in indices.items():
+            inside = GroupSum(inside, (j, 0, sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1))
+        exact += outside * inside
+    for monomial, coefficient in (transfer.local * rest).terms.items():
+        relaxed += coefficient * _unrounded(monomial, ranges)
+    if partly:
+        relaxed = _less(transfer, kernel, ranges, tile_of, partly)
+    return exact, sympy.expand(relaxed)
+
+
+def _unrounded(monomial: Sequence[str], ranges: Mapping[str, Amount]) -> Expr:
+    import sympy
+
+    from catdiag.cost.count.amounts import symbol
+
+    term = sympy.S.One
+    for name in monomial:
+        if name not in ranges:
+            term *= symbol(name)
+    for name, whole in ranges.items():
+        term *= whole.expr() * symbol(name) ** (monomial.count(name) - 1)
+    return term
+
+
+def _less(
+    transfer: Transfer,
+    kernel: Kernel,
+    ranges: Mapping[str, Amount],
+    tile_of: Mapping[str, str],
+    partly: Sequence[Side],
+) -> Expr:
+    """Without rounding, and without the most that may lie outside: each side's sum, times what else there is."""
+    import sympy
+
+    full: list[Expr] = []
+    lost: list[Expr] = []
+    used: set[str] = set()
+    for side in partly:
+        tiles = sorted({tile_of[v[1]] for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, tuple)})
+        if len(tiles) != 1 or tiles[0] in used:
+            return sympy.S.Zero
+        (tile,) = tiles
+        used.add(tile)
+        low, high = _linear(side.lo), _linear(side.hi)
+        step = low.get(("first", kernel.axes[tile]), ZERO).expr()
+        if not step.is_positive:
+            return sympy.S.Zero
+        terms = side.length.terms.items()
+        full.append(sympy.Add(*(c * _unrounded(m, {tile: kernel.tiles[tile]}) for m, c in terms)))
+        below = -low.get(None, ZERO).expr()
+        above = high.get(None, ZERO).expr() + step * (kernel.tiles[tile].expr() - 1) + 1 - Amount.of(side.size).expr()
+        beyond = (below if side.below else sympy.S.Zero, above if side.above else sympy.S.Zero)
+        lost.append(sympy.Add(*(p * (p + 1) / 2 for p in beyond)))
+    # A product of sums, each less by what is lost of it, is at least the product less each loss times the others.
+    sums = sympy.Mul(*full)
+    for k, less in enumerate(lost):
+        sums -= less * sympy.Mul(*(f for j, f in enumerate(full) if j != k))
+    rest = sympy.S.Zero
+    for monomial, coefficient in transfer.local.terms.items():
+        if used & set(monomial):
+            return sympy.S.Zero
+        rest += coefficient * _unrounded(monomial, {k: v for k, v in ranges.items() if k not in used})
+    return sums * rest
+
+
+def count(transfer: Transfer, kernel: Kernel, values: Mapping[Any, Any]) -> Any:
+    """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles."""
+    import numpy as np
+
+    ranges = {**kernel.tiles, **dict(transfer.loops)}
+    names = sorted({*ranges, *transfer.local.symbols(), *_symbols(transfer, kernel)})
+    columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names))
+    rows, places = np.unique(np.stack([c.ravel() for c in columns], axis=1), axis=0, return_inverse=True)
+    found = [_counted(transfer, kernel, ranges, dict(zip(names, map(int, row), strict=True))) for row in rows]
+    return np.array(found)[places.ravel()].reshape(np.shape(columns[0]))[()]
+
+
+def _symbols(transfer: Transfer, kernel: Kernel) -> set[str]:
+    found = {s for whole in kernel.tiles.values() for s in whole.symbols()}
+    found |= {s for _, whole in transfer.loops for s in whole.symbols()}
+    for side in transfer.window:
+        found |= {v for e in (side.lo, side.hi, side.size) for v in leaves(e) if isinstance(v, str)}
+    return found
+
+
+def _counted(transfer: Transfer, kernel: Kernel, ranges: Mapping[str, Amount], values: Mapping[str, int]) -> int:
+    import numpy as np
+
+    tiles = list(kernel.tiles)
+    places: dict[Any, Any] = dict(values)
+    lengths: dict[str, Any] = {}
+    for k, tile in enumerate(tiles):
+        whole = int(kernel.tiles[tile].value(values))
+        starts = np.arange(0, whole, values[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
+        stops = np.minimum(starts + values[tile], whole)
+        places["first", kernel.axes[tile]], places["last", kernel.axes[tile]] = starts, stops - 1
+        lengths[tile] = stops - starts
+    held: Any = 1
+    for side in transfer.window:
+        if side.whole:
+            continue
+        low, high = number(side.lo, places), number(side.hi, places) + 1
+        size = int(Amount.of(side.size).value(values))
+        low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
+        held = held * np.maximum(0, high - low)
+    total: Any = 0
+    for monomial, coefficient in transfer.local.terms.items():
+        term: Any = coefficient * held
+        for name in monomial:
+            if name not in ranges:
+                term = term * values[name]
+        for tile in tiles:
+            term = term * lengths[tile] ** monomial.count(tile)
+        for block, axis in transfer.loops:
+            size, piece, power = int(axis.value(values)), values[block], monomial.count(block)
+            rest = size % piece
+            term = term * (size // piece * piece**power + (rest**power if rest else 0))
+        total = total + term
+    return int(np.sum(total))

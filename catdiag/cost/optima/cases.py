@@ -1,0 +1,120 @@
+"""Two ways compared regime by regime: which moves less, for all sizes of a regime, or where the one begins to.
+
+The optimum of a kernel is a formula in each of its regimes (`catdiag.cost.optima.regimes`); that of a way, the sum
+over its kernels. For each regime of the one and each of the other that both hold somewhere, z3 is asked whether one
+of the two never moves more. Where neither is so, the crossover is a formula (`catdiag.cost.crossover`) if the two are
+sums of powers of the capacity. What z3 does not settle is said. Derived here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import sympy
+from sympy import Expr, Symbol
+from sympy.core.relational import Relational
+
+from catdiag.cost.crossover import Crossover, crossover
+from catdiag.cost.optima.regimes import Regimes
+from catdiag.cost.optima.signs import Signs
+
+FIRST, SECOND, EQUAL, EITHER = "first", "second", "equal", "either"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A formula and the conditions under which it holds; infinite where nothing fits."""
+
+    value: Expr
+    conditions: tuple[Relational, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes at which two ways have each one formula. `verdict` is `first` or `second` where that one never moves more
+    (z3, for all these sizes), `equal` where both always move as much; else `either`, with the crossover where it is a
+    formula. Infinite: nothing fits."""
+
+    conditions: tuple[Relational, ...]
+    first: Expr
+    second: Expr
+    verdict: str
+    crossover: Crossover | None = None
+
+    def __str__(self) -> str:
+        said = {
+            FIRST: "the first never moves more",
+            SECOND: "the second never moves more",
+            EQUAL: "both move as much",
+            EITHER: "either" if self.crossover is None else str(self.crossover),
+        }[self.verdict]
+        return f"{said}\n  {self.first} against {self.second}\n  if {', '.join(map(str, self.conditions)) or 'always'}"
+
+
+def together(kernels: Iterable[Regimes], capacity: Symbol, assumed: Sequence[Relational] = ()) -> tuple[Piece, ...]:
+    """The regimes of several kernels one after the other: sums, where z3 does not show that they hold nowhere, or
+    nowhere where what is `assumed` does."""
+    signs = Signs([capacity])
+    found = [Piece(sympy.Integer(0), ())]
+    for regimes in kernels:
+        further = []
+        for one in found:
+            for regime in regimes:
+                value = one.value + regime.value if regime.feasible else sympy.oo
+                conditions = _joined(one.conditions, regime.conditions)
+                if not signs.impossible([_strict(c) for c in (*assumed, *conditions)]):
+                    further.append(Piece(value, conditions))
+        found = further
+    return tuple(found)
+
+
+def cases(
+    first: Sequence[Piece],
+    second: Sequence[Piece],
+    capacity: Symbol,
+    assumed: Sequence[Relational] = (),
+    long: Collection[Symbol] = (),
+) -> tuple[Case, ...]:
+    """The cases in which something fits of one of the two, where they and what is `assumed` hold on an open set of
+    sizes. Crossovers are where the sizes `long` are.
+
+    >>> a, d, M = sympy.symbols("a d M", positive=True)
+    >>> one, other = (Piece(a * d**2 / M, (M <= d**2,)),), (Piece(a * d / sympy.sqrt(M), ()),)
+    >>> [case.verdict for case in cases(one, other, M)]
+    ['second']
+    """
+    signs = Signs([capacity])
+    found = []
+    for one in first:
+        for other in second:
+            conditions = _joined(one.conditions, other.conditions)
+            if one.value == other.value == sympy.oo:
+                continue
+            if signs.impossible([_strict(c) for c in (*assumed, *conditions)]):
+                continue
+            if sympy.oo in (one.value, other.value):
+                verdict = SECOND if one.value == sympy.oo else FIRST
+                found.append(Case(conditions, one.value, other.value, verdict))
+                continue
+            never_more = _never(signs, (*assumed, *conditions), sympy.Gt(one.value, other.value))
+            never_less = _never(signs, (*assumed, *conditions), sympy.Lt(one.value, other.value))
+            verdict = (EQUAL if never_less else FIRST) if never_more else SECOND if never_less else EITHER
+            at = crossover(one.value, other.value, capacity, long) if verdict == EITHER else None
+            found.append(Case(conditions, one.value, other.value, verdict, at if at is not None and at.signs else None))
+    return tuple(found)
+
+
+def _never(signs: Signs, conditions: Sequence[Relational], relation: Relational) -> bool:
+    if relation in (sympy.true, sympy.false):
+        return bool(relation == sympy.false)
+    return signs.impossible([*conditions, relation])
+
+
+def _strict(relation: Relational) -> Relational:
+    strict = {">=": sympy.Gt, "<=": sympy.Lt}
+    return strict[relation.rel_op](relation.lhs, relation.rhs) if relation.rel_op in strict else relation
+
+
+def _joined(one: Sequence[Relational], other: Sequence[Relational]) -> tuple[Relational, ...]:
+    return tuple(c for c in dict.fromkeys([*one, *other]) if c != sympy.true)

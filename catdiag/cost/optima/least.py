@@ -1,0 +1,137 @@
+"""The least transfers at given sizes and a given capacity over all integer tiles: by trying them, not by formulas.
+
+Transfers depend on a tile only through how many of it there are, and memory grows with it, so that of the tiles that
+make as many groups the smallest is enough: `2·√n` of them for an axis of `n`. Stream blocks are 1, where memory is
+least. Derived here.
+
+>>> from catdiag.boxes import einsum_box
+>>> from catdiag.cost.io import io
+>>> from catdiag.diagram import of_box
+>>> from catdiag.types import ArrayType, Axis
+>>> dot = io(of_box(einsum_box([ArrayType((Axis("a"),)), ArrayType((Axis("a"),))], [])))
+>>> least(dot, {"a": 8}, 17).transfers, least(dot, {"a": 8}, 16) is None
+(17, True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Transfer
+from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.cost.count.windows import Side
+    from catdiag.cost.io import IO
+
+_POINTS = 1 << 21
+
+
+@dataclass(frozen=True)
+class Least:
+    """Transfers and memory, in the unit of the `IO`, at the tiles (by symbol) that move least; blocks are 1.
+
+    `exhaustive` says whether all tiles were tried, so that none moves less. Of several that move as much the one that
+    holds least is taken.
+    """
+
+    transfers: int
+    memory: int
+    tiles: Mapping[str, int]
+    exhaustive: bool
+
+
+def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
+    """The least exact transfers of `io` at these sizes with memory at most `capacity`; None where nothing fits.
+
+    Raises CatdiagError for sizes that are missing, a split loop, one that leaves blocks out, windows that reach beyond
+    their arrays, and accumulators counted apart.
+    """
+    import numpy as np
+
+    account = io.account
+    if any(kernel.extents for kernel in account.kernels) or not all(side.whole for _, side in _sides(io)):
+        account.runs_all("the tiles that are best whole are sought for loops that run all")
+    if account.parted is not None:
+        raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .fit()")
+    if io.accumulators == REGISTERS:
+        raise CatdiagError("accumulators in registers are held to another capacity: ask with accumulators='level'")
+    if missing := [s for s in account.sizes if s not in sizes]:
+        raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
+    whole = {t: int(axis.value(sizes)) for kernel in account.kernels for t, axis in kernel.tiles.items()}
+    lists = {t: tile_sizes(n) for t, n in whole.items()}
+    exhaustive = math.prod(map(len, lists.values())) <= _POINTS
+    while math.prod(map(len, lists.values())) > _POINTS:
+        longest = max(lists, key=lambda t: len(lists[t]))
+        lists[longest] = [*lists[longest][:-1:2], lists[longest][-1]]
+    grid = np.meshgrid(*(np.array(v, dtype=float) for v in lists.values()), indexing="ij") if lists else []
+    values: dict[str, Any] = {**sizes, **{t: g.ravel() for t, g in zip(lists, grid, strict=True)}}
+    for kernel in account.kernels:
+        values.update(dict.fromkeys((s for s, _ in kernel.loops), 1))
+    count = math.prod(map(len, lists.values()))
+    held, moved = (np.broadcast_to(total, (count,)) for total in _totals(io, values))
+    room = held <= capacity
+    if not room.any():
+        return None
+    # Floats are exact up to 2**53; ties within them go to what holds least.
+    cost = np.where(room, moved, np.inf)
+    best = np.flatnonzero(cost == cost.min())
+    place = int(best[np.argmin(held[best])])
+    tiles = {t: int(values[t][place]) for t in lists}
+    at = {**values, **tiles}
+    held, moved = _totals(io, at)
+    return Least(int(moved[0]), int(held[0]), tiles, exhaustive)
+
+
+def tile_sizes(n: int) -> list[int]:
+    """The least tile of each number of tiles of an axis of `n`, and perhaps a few others.
+
+    >>> tile_sizes(10)
+    [1, 2, 3, 4, 5, 10]
+    """
+    root = math.isqrt(n)
+    return sorted({*range(1, root + 1), *(-(-n // count) for count in range(1, root + 2))})
+
+
+def _totals(io: IO, values: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Memory and exact transfers at numbers, or arrays of them."""
+    import numpy as np
+
+    held, moved = np.zeros(1), np.zeros(1, dtype=object if all(isinstance(v, int) for v in values.values()) else float)
+    for kernel in io.account.kernels:
+        for moment in kernel.moments[LEVEL]:
+            held = np.maximum(held, moment.total.value(values))
+        for transfer in kernel.transfers:
+            if transfer.window:
+                moved = moved + _overlapping(transfer, kernel, values)
+                continue
+            amount = transfer.amount.value(values)
+            for tile in transfer.again:
+                amount = amount * -(-kernel.tiles[tile].value(values) // values[tile])
+            moved = moved + amount
+    return held, moved
+
+
+def _sides(io: IO) -> Iterator[tuple[str, Side]]:
+    for kernel in io.account.kernels:
+        for transfer in kernel.transfers:
+            yield from ((transfer.array, side) for side in transfer.window)
+
+
+def _overlapping(transfer: Transfer, kernel: Kernel, values: Mapping[str, Any]) -> Any:
+    """What groups load of an array of which their parts overlap: what is local to one, added up over all of them."""
+    ranges = {**kernel.tiles, **dict(transfer.loops)}
+    total: Any = 0
+    for monomial, coefficient in transfer.local.terms.items():
+        term: Any = coefficient
+        for name in monomial:
+            term = term if name in ranges else term * values[name]
+        for name, axis in ranges.items():
+            whole, tile, power = axis.value(values), values[name], monomial.count(name)
+            full = whole // tile
+            term = term * (-(-whole // tile) if power == 0 else full * tile**power + (whole - full * tile) ** power)
+        total = total + term
+    return total

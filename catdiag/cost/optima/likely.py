@@ -1,0 +1,105 @@
+"""Which stationary points may be optima, and whether they may be all, told at random sizes before anything is proved:
+this saves work and claims nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+from sympy import Symbol
+
+from catdiag.cost.optima.posynomial import powers, value_at
+from catdiag.cost.optima.stationary import BOUND, FREE, Program, Stationary, derivative
+
+_POINTS = 400
+_SLACK = 1e-9
+
+
+class Sample:
+    """Random sizes of a program, the same ones each time: sizes up to ten thousand, capacities up to a thousand
+    million, both spread evenly in their logarithms."""
+
+    def __init__(self, program: Program) -> None:
+        import numpy as np
+
+        self._program = program
+        self.names: list[Symbol] = sorted(program.symbols, key=lambda s: (s.name, str(s.sort_key())))
+        draw = random.Random(0)
+        limits = frozenset[Symbol]().union(*(c.free_symbols for _, c in program.memory))
+        self.columns = [
+            np.array([10 ** draw.uniform(0, 9 if s in limits else 4) for _ in range(_POINTS)]) for s in self.names
+        ]
+
+    @property
+    def nowhere(self) -> Any:
+        """None of the sizes."""
+        import numpy as np
+
+        return np.zeros(_POINTS, dtype=bool)
+
+    def too_small(self, memory: int) -> Any:
+        """At which of the sizes a memory is below what tiles of one need."""
+        import numpy as np
+
+        held, capacity = self._program.memory[memory]
+        ones = tuple((powers({v: 1}), sympy.S.One) for v, _ in self._program.tiles)
+        return _all(self._values([value_at(held, ones), capacity], np))
+
+    def holds(self, certificate: Stationary) -> Any:
+        """At which of the sizes the point is feasible and its multipliers have the right signs."""
+        import numpy as np
+
+        program, tiles = certificate.program, certificate.tiles
+        monomials = [c.monomial for c in certificate.coordinates]
+        above: list[Any] = []  # pairs: the first is to be at least the second
+        for i, c in enumerate(certificate.coordinates):
+            if c.held == FREE:
+                above += [(c.size, sympy.S.One), *([(c.bound, c.size)] if c.bound is not None else [])]
+                continue
+            slope = value_at(derivative(program.transfers, monomials, i), tiles)
+            for k in certificate.full:
+                inner = value_at(derivative(program.memory[k][0], monomials, i), tiles)
+                slope += certificate.multipliers[k] * inner
+            if slope != 0:  # a tile that nothing depends on may be anywhere
+                above.append((sympy.S.Zero, slope) if c.held == BOUND else (slope, sympy.S.Zero))
+        for k, (memory, capacity) in enumerate(program.memory):
+            pair = (certificate.multipliers[k], sympy.S.Zero) if k in certificate.full else None
+            above.append(pair or (capacity, value_at(memory, tiles)))
+        return np.broadcast_to(_all(self._values([side for pair in above for side in pair], np)), (_POINTS,))
+
+    def _values(self, expressions: Sequence[Any], np: Any) -> Any:
+        shared, reduced = sympy.cse(expressions, order="none")
+        values: dict[Symbol, Any] = dict(zip(self.names, self.columns, strict=True))
+        with np.errstate(all="ignore"):
+            for name, e in shared:
+                values[name] = _evaluate(e, values, np)
+            return [np.broadcast_to(_evaluate(e, values, np), (_POINTS,)) for e in reduced]
+
+
+def _all(sides: Sequence[Any]) -> Any:
+    """Where each first is above its second by more than rounding; what is no number is not."""
+    held = True
+    for more, less in zip(sides[::2], sides[1::2], strict=True):
+        held = held & (more > less + _SLACK * abs(less))
+    return held
+
+
+def _evaluate(e: Any, values: dict[Symbol, Any], np: Any) -> Any:
+    if e.is_Symbol:
+        return values[e]
+    if e.is_number:
+        return float(e) if e.is_real else np.nan
+    parts = [_evaluate(argument, values, np) for argument in e.args]
+    if e.is_Pow:
+        return parts[0] ** parts[1]
+    total = parts[0]
+    for part in parts[1:]:
+        if e.is_Add:
+            total = total + part
+        elif e.is_Mul:
+            total = total * part
+        else:
+            total = (np.maximum if isinstance(e, sympy.Max) else np.minimum)(total, part)
+    return total

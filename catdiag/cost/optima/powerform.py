@@ -1,0 +1,189 @@
+"""Transfers at leading order as a sum of powers of the capacity: `sum alpha_t * M**(-beta_t)`.
+
+This is equation 1 of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025, arXiv 2412.03317, section 4). Sums
+over levels (equation 2) and quantisation (equation 3) are operations on it. A closed form that is no such sum
+(`(M - 2*d)**-1`, say) is replaced by the leading term of each of its summands as the capacity grows: then
+`exact` is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import sympy
+from sympy import Expr, Symbol
+
+from catdiag.cost.optima.posynomial import number, power
+
+
+@dataclass(frozen=True)
+class PowerForm:
+    """`sum alpha * M**(-beta)`: pairs of a coefficient, free of the capacity, and a power, in order of the powers.
+
+    In the unit of the transfers and of the capacity (values, or bytes). `exact` says whether it is the formula that
+    it was read from; else it is its leading order in the capacity.
+
+    >>> a, b, c, M = sympy.symbols("a b c M", positive=True)
+    >>> form = power_form(2 * a * b * c / sympy.sqrt(M) + a * c, M)
+    >>> form.terms
+    ((a*c, Fraction(0, 1)), (2*a*b*c, Fraction(1, 2)))
+    >>> form.at(4096), form.exact
+    (a*b*c/32 + a*c, True)
+    """
+
+    terms: tuple[tuple[Expr, Fraction], ...]
+    capacity: Symbol
+    exact: bool = field(default=True, compare=False)
+
+    @property
+    def expr(self) -> Expr:
+        """The form as a sympy expression in its capacity."""
+        return self.at(self.capacity)
+
+    def at(self, capacity: Expr | int | float) -> Expr:
+        """The form at a capacity, in the same unit: a number, or another expression (`N * M`, say)."""
+        size = sympy.sympify(capacity)
+        return sympy.Add(*(alpha * power(size, -beta) for alpha, beta in self.terms))
+
+    def coefficient(self, beta: Fraction | int) -> Expr:
+        """The coefficient of `M**(-beta)`; zero where there is none."""
+        return {b: a for a, b in self.terms}.get(Fraction(beta), sympy.S.Zero)
+
+    def quantised(self, width: Expr | int | Fraction) -> PowerForm:
+        """The form in bytes of one in values, each of `width` bytes: `M` values are `width * M` bytes, so that each
+        coefficient gets the factor `width**(1 + beta)` (equation 3 of the paper; the factor is derived here too:
+        `width * H(M / width)`).
+
+        >>> d, q, x, M, w = sympy.symbols("d q x M w", positive=True)
+        >>> power_form(4 * x * q * d**2 / M + 2 * q * d, M).quantised(w).expr
+        2*d*q*w + 4*d**2*q*w**2*x/M
+        """
+        size = number(width) if isinstance(width, Fraction) else sympy.sympify(width)
+        if size.is_positive is not True:
+            raise ValueError(f"the width {size} must be positive: a number of bytes, or a symbol declared positive")
+        return PowerForm(
+            tuple((alpha * power(size, 1 + beta), beta) for alpha, beta in self.terms), self.capacity, self.exact
+        )
+
+    def scaled(self, factor: Expr | int) -> PowerForm:
+        """The form times a factor: a cost for each unit moved, say."""
+        return _collected(((alpha * factor, beta) for alpha, beta in self.terms), self.capacity, self.exact)
+
+    def over(self, levels: Iterable[tuple[Expr | int | float, Expr | int | float]]) -> Expr:
+        """The cost over several levels, given the cost of a unit moved and the capacity of each: equation 2,
+        `sum_l cost_l * H(M_l)`."""
+        return sympy.Add(*(sympy.sympify(cost) * self.at(capacity) for cost, capacity in levels))
+
+    def least_capacity(self, transfers: Expr | int | float) -> Expr:
+        """The least capacity at which the form is at most `transfers`, where one power at most changes with it
+        and `transfers` is above the part that does not change; else `ValueError`.
+
+        >>> n, M = sympy.symbols("n M", positive=True)
+        >>> power_form(2 * n**3 / sympy.sqrt(M) + n**2, M).least_capacity(2 * n**2)
+        4*n**2
+        """
+        moving = [(alpha, beta) for alpha, beta in self.terms if beta]
+        if len(moving) != 1:
+            raise ValueError(f"{self.expr} has {len(moving)} powers of {self.capacity}: one is needed to invert it")
+        (alpha, beta), left = moving[0], sympy.sympify(transfers) - self.coefficient(0)
+        if left.is_nonpositive:
+            raise ValueError(f"{transfers} is not above {self.coefficient(0)}, which no capacity lowers")
+        return power(alpha / left, 1 / beta)
+
+    def latex(self) -> str:
+        """The form in LaTeX, powers as in the paper: `2 a b c M^{-1/2} + a c`."""
+        name, parts = sympy.latex(self.capacity), []
+        for alpha, beta in reversed(self.terms):
+            text = sympy.latex(alpha)
+            if not beta:
+                parts.append(text)
+                continue
+            wrapped = rf"\left({text}\right)" if alpha.is_Add else text
+            parts.append(f"{wrapped} {name}^{{{-beta}}}")
+        return " + ".join(parts) or "0"
+
+    def __add__(self, other: PowerForm) -> PowerForm:
+        if self.capacity != other.capacity:
+            raise ValueError(f"forms in {self.capacity} and in {other.capacity} are not added: use .at")
+        return _collected((*self.terms, *other.terms), self.capacity, self.exact and other.exact)
+
+    def __str__(self) -> str:
+        return str(self.expr)
+
+
+def power_form(formula: Expr, capacity: Symbol) -> PowerForm:
+    """A formula as a power form in its capacity, exactly where it is one; else the leading order of each summand as
+    the capacity grows. Raises `ValueError` where even that is not found (a summand grows with the capacity, or
+    its leading terms cancel).
+
+    >>> a, s, M = sympy.symbols("a s M", positive=True)
+    >>> form = power_form(a + 2 * a * (s + sympy.sqrt(M + s**2)) / M, M)
+    >>> form.expr, form.exact
+    (a + 2*a/sqrt(M), False)
+    """
+    formula = sympy.sympify(formula)
+    summands = sympy.Add.make_args(formula)
+    if any(_plain(s, capacity) is None for s in summands):
+        summands = sympy.Add.make_args(sympy.expand(formula))
+    found = [_plain(s, capacity) for s in summands]
+    exact = all(f is not None for f in found)
+    if not exact:
+        found = [_leading(s, capacity) for s in sympy.Add.make_args(formula)]
+    terms = []
+    for pair in found:
+        if pair is None:
+            raise ValueError(f"no leading order of {formula} as {capacity} grows: its leading terms may cancel")
+        alpha, beta = pair
+        if beta < 0:
+            raise ValueError(f"{formula} grows with {capacity}, like {capacity}**{-beta}: transfers do not")
+        terms.append((alpha, beta))
+    return _collected(terms, capacity, exact)
+
+
+def _collected(terms: Iterable[tuple[Expr, Fraction]], capacity: Symbol, exact: bool) -> PowerForm:
+    merged: dict[Fraction, Expr] = {}
+    for alpha, beta in terms:
+        merged[beta] = merged.get(beta, sympy.S.Zero) + alpha
+    kept = ((sympy.expand(alpha) if alpha.is_Add else alpha, beta) for beta, alpha in sorted(merged.items()))
+    return PowerForm(tuple((alpha, beta) for alpha, beta in kept if alpha != 0), capacity, exact)
+
+
+def _plain(summand: Expr, capacity: Symbol) -> tuple[Expr, Fraction] | None:
+    """`(alpha, beta)` of a monomial in the capacity."""
+    if capacity not in summand.free_symbols:
+        return summand, Fraction(0)
+    alpha, rest = summand.as_independent(capacity, as_Add=False)
+    base, exponent = rest.as_base_exp()
+    if base != capacity or not exponent.is_Rational:
+        return None
+    return alpha, -Fraction(int(exponent.p), int(exponent.q))
+
+
+def _leading(e: Expr, capacity: Symbol) -> tuple[Expr, Fraction] | None:
+    """`(alpha, beta)` with `e ~ alpha * capacity**(-beta)` as the capacity grows; `None` where not found."""
+    if capacity not in e.free_symbols:
+        return e, Fraction(0)
+    if e == capacity:
+        return sympy.S.One, Fraction(-1)
+    if e.is_Pow and e.exp.is_Rational:
+        inner = _leading(e.base, capacity)
+        if inner is None:
+            return None
+        return inner[0] ** e.exp, inner[1] * Fraction(int(e.exp.p), int(e.exp.q))
+    if not isinstance(e, (sympy.Add, sympy.Mul, sympy.Max, sympy.Min)):
+        return None
+    parts = [_leading(argument, capacity) for argument in e.args]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    if e.is_Mul:
+        return sympy.Mul(*(alpha for alpha, _ in known)), sum((beta for _, beta in known), Fraction(0))
+    first = (max if isinstance(e, sympy.Min) else min)(beta for _, beta in known)
+    same = [alpha for alpha, beta in known if beta == first]
+    if e.is_Add:
+        total = sympy.Add(*same)
+        return None if total.is_zero is not False and sympy.expand(total) == 0 else (total, first)
+    # The greatest of several is the fastest growing only where all are positive.
+    return (e.func(*same), first) if all(alpha.is_positive for alpha, _ in known) else None

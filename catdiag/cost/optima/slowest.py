@@ -1,0 +1,66 @@
+"""The greatest of several edges' transfers, for edges that work at the same time, as a program with one more unknown.
+
+Least `max_e H_e` is least `unit * t` with each `H_e <= unit * t`: a posynomial program again (Boyd, Kim, Vandenberghe,
+Hassibi, *A tutorial on geometric programming*, 2007, section 3.3). `unit` is a lower bound on one of the edges, so that
+`t` is at least one like a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sympy
+from sympy import Expr, Symbol
+
+from catdiag.cost.optima.posynomial import Posynomial, Term, collect, power, powers, times
+from catdiag.cost.optima.stationary import Program
+
+NAME = "slowest"
+"""The name of the unknown in tiles; underscores follow where a size is called that."""
+
+
+def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, Expr]) -> Program:
+    """`rest` with the greatest of `edges` for its transfers. `bounds` gives what each tile is at most, which may be
+    another tile. Raises `ValueError` where no edge is known to move anything.
+
+    >>> from catdiag.cost.optima.posynomial import posynomial
+    >>> n, g, M = sympy.symbols("n g M", positive=True)
+    >>> rest = Program(Posynomial(()), ((posynomial(g, [g]), M),), ((g, n),))
+    >>> found = slowest([posynomial(n**2 / g, [g]), posynomial(3 * n, [g])], rest, {g: n})
+    >>> found.transfers.expr, [memory.expr for memory, _ in found.memory]
+    (n*slowest, [g, n/(g*slowest), 3/slowest])
+    """
+    whole = {v: _outermost(v, bounds) for v, _ in rest.tiles}
+    units = [u for edge in edges if (u := _least(edge, whole)) != 0]
+    if not units:
+        raise ValueError("no edge is known to move anything: give the bounds of tiles")
+    unit, name = units[0], NAME
+    while name in {s.name for s in rest.symbols | {v for v, _ in rest.tiles}}:
+        name += "_"
+    most = Symbol(name, positive=True)
+    limits = []
+    for edge in edges:
+        terms = (Term(t.coefficient / unit, times((t.powers, 1), (powers({most: 1}), -1))) for t in edge.terms)
+        limits.append((collect(terms), sympy.S.One))
+    objective = Posynomial((Term(unit, powers({most: 1})),))
+    return Program(objective, (*rest.memory, *limits), (*rest.tiles, (most, None)))
+
+
+def _outermost(tile: Symbol, bounds: Mapping[Symbol, Expr]) -> Expr | None:
+    """The bound of a tile, in words of sizes alone."""
+    end = bounds.get(tile)
+    for _ in bounds:
+        if end is None or not end.free_symbols & set(bounds):
+            break
+        end = end.subs(bounds)
+    return end
+
+
+def _least(edge: Posynomial, whole: Mapping[Symbol, Expr | None]) -> Expr:
+    """What an edge moves at least: each term with its tiles where they make it least."""
+    total = sympy.S.Zero
+    for term in edge.terms:
+        ends = [(whole[v], e) for v, e in term.powers if e < 0]
+        if all(end is not None for end, _ in ends):
+            total += term.coefficient * sympy.Mul(*(power(end, e) for end, e in ends if end is not None))
+    return sympy.factor(total)
