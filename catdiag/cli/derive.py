@@ -110,6 +110,7 @@ def derive(
         counted=counted,
         worth=worth,
         optimum=_optimum(io),
+        bound=counted.lower_bound(io.capacity),
         seconds=time.perf_counter() - start,
         whole=whole,
     )

@@ -13,6 +13,7 @@ from catdiag.diagram import Diagram
 from catdiag.errors import DoesNotFit
 
 if TYPE_CHECKING:
+    from catdiag.cost.bounds import LowerBound
     from catdiag.cost.io import IO
     from catdiag.cost.optima.posynomial import Absorb, Certificate, Drop, Fill, Powers
     from catdiag.cost.optimum import Optimum
@@ -58,6 +59,7 @@ class Report:
     counted: Derivation
     worth: Planned
     optimum: Optimum | str
+    bound: LowerBound
     stability: Stability
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     seconds: float = field(compare=False, default=0.0)
@@ -98,6 +100,7 @@ class Report:
             yield from _section("Exponentials", self._exponentials())
         yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
         yield from _section(f"Optimum: the least H with {self.io.capacity} values of SMEM", self._optimum())
+        yield from _section(f"Lower bound: what any schedule of the same operations moves, in {self.io.unit}", self._bound())
         if self.plan is not None:
             yield from _section("Plan", str(self.plan).splitlines())
         yield "", False
@@ -174,6 +177,12 @@ class Report:
         if self.optimum.certificate is not None:
             yield f"certificate, checked in rational arithmetic: {_proof_in_words(self.optimum.certificate)}"
 
+    def _bound(self) -> Iterator[str]:
+        yield f"at least {self.bound.compulsory}, each input and result once"
+        for term in self.bound.terms:
+            yield f"and {term.value} ({term.kind}, {term.box})"
+        yield "anything may be computed again; no bound on equal diagrams that do fewer operations"
+
     def _proof_seconds(self) -> float:
         return sum(step.theorem.seconds for step in self.derivation.steps)
 
@@ -214,6 +223,7 @@ class Report:
             ],
             "io": self.io.as_dict(),
             "optimum": _optimum_data(self.optimum),
+            "lower_bound": self.bound.as_dict(),
             "plan": plan.as_dict() if plan is not None else None,
             "does_not_fit": misfit.message if misfit is not None else None,
             "seconds": {"computing": self.seconds, "proofs": self._proof_seconds()},
