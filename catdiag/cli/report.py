@@ -100,7 +100,9 @@ class Report:
             yield from _section("Exponentials", self._exponentials())
         yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
         yield from _section(f"Optimum: the least H with {self.io.capacity} values of SMEM", self._optimum())
-        yield from _section(f"Lower bound: what any schedule of the same operations moves, in {self.io.unit}", self._bound())
+        yield from _section(
+            f"Lower bound: what any schedule of the same operations moves, in {self.io.unit}", self._bound()
+        )
         if self.plan is not None:
             yield from _section("Plan", str(self.plan).splitlines())
         yield "", False
