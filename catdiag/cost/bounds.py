@@ -101,10 +101,13 @@ class LowerBound:
     def at(self, sizes: Mapping[str, int] | None = None, capacity: float | None = None) -> int | Fraction | float:
         """The bound at these sizes and this capacity, in `unit`; 0 where an axis is empty. Floats are rounded down.
 
-        Raises SizeError for a size, or the capacity, that is missing.
+        Raises SizeError for a size, or the capacity, that is missing or negative.
         """
         given = {**self.sizes, **(sizes or {})}
         limit = self.limit if capacity is None else Fraction(capacity)
+        for name, number in [*given.items(), (str(self.capacity), limit or 0)]:
+            if number < 0:
+                raise SizeError(f"{name} is {number}, which is negative: expected a number of 0 or more")
         missing = sorted({s for n in self.arrays for s in n.elements.symbols()} - set(given))
         missing += sorted({s for t in self.terms for e in t.sizes.values() for s in size_symbols(e)} - set(given))
         if limit is None and self.terms:

@@ -33,6 +33,7 @@ from catdiag.cost.optima.enclosure import logarithm
 from catdiag.cost.optima.enclosure import power as enclosed
 from catdiag.cost.optima.posynomial import CertificateError, Posynomial, Term, echelon, number, power, times
 from catdiag.cost.optima.stationary import Program
+from catdiag.errors import SizeError
 
 _SMALL = 1e-8
 """Weights below this share are left out."""
@@ -192,7 +193,9 @@ def _fraction(expression: Expr, sizes: Mapping[Symbol, int | Fraction]) -> Fract
     value = sympy.sympify(expression).subs({v: number(Fraction(size)) for v, size in sizes.items()})
     if not value.is_Rational:
         free = ", ".join(sorted(map(str, value.free_symbols)))
-        raise ValueError(f"{expression} is {value}: " + (f"give a size for {free}" if free else "no fraction"))
+        if free:
+            raise SizeError(f"the optimum depends on {expression}, which is {value} here: give a size for {free}")
+        raise SizeError(f"{expression} is {value}, which is no fraction: give sizes that are numbers")
     return Fraction(int(value.p), int(value.q))
 
 

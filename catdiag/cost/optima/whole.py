@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import sympy
 from sympy import Expr, Symbol
 
+from catdiag.errors import SizeError
+
 if TYPE_CHECKING:
     from catdiag.cost.io import IO
 
@@ -89,7 +91,7 @@ def whole(
     ends = {v: sympy.sympify(end).subs(at) for v, end in bounds.items()}
     held += [v - end for v, end in ends.items() if end.free_symbols & set(tiles)]
     if missing := sorted(map(str, set().union(*(e.free_symbols for e in (cost, *held, *ends.values()))) - set(tiles))):
-        raise ValueError(f"no size was given for {', '.join(missing)}")
+        raise SizeError(f"no size was given for {', '.join(missing)}")
     moved, rooms = _formula(cost, tiles), [_formula(e, tiles) for e in held]
     lists = []
     for v in tiles:
@@ -98,7 +100,7 @@ def whole(
         allowed = [g for g in range(step, end + 1, step) if not divisors or end % g == 0]
         if not allowed:
             kind = f"multiple of {step}" + (" that divides it" if divisors else "")
-            raise ValueError(f"{v}: no {kind} is at most its axis, {end}: allow a smaller step, or pad the axis")
+            raise SizeError(f"{v}: no {kind} is at most its axis, {end}: allow a smaller step, or pad the axis")
         lists.append(_representatives(cost, held, v, end, allowed))
     found = _search(moved, rooms, lists, boxes)
     if found is None:
@@ -122,7 +124,7 @@ def whole_of(
     bounds = {**io.groups, **io.streams}
     steps = {v: (multiples or {}).get(str(v), 1) for v in bounds}
     if unknown := sorted(set(multiples or {}) - {str(v) for v in bounds}):
-        raise ValueError(f"{', '.join(unknown)} is no tile: expected {', '.join(map(str, bounds)) or 'none'}")
+        raise SizeError(f"{', '.join(unknown)} is no tile: expected {', '.join(map(str, bounds)) or 'none'}")
     blocks = {str(v): steps[v] for v in io.streams}
     bracket = io.optimum().bracket({**sizes, **blocks, str(io.capacity): capacity})
     relaxed = bracket.least if bracket is not None else None

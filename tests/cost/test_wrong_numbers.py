@@ -1,0 +1,26 @@
+"""Sizes that are missing or wrong are said to be, by name."""
+
+from __future__ import annotations
+
+import pytest
+
+import catdiag as cd
+from catdiag.errors import SizeError
+
+SIZES = {"q": 64, "x": 64, "d": 8}
+
+
+def test_of_optima():
+    io = cd.library.get("attention").stream("x").group("q").io()
+    with pytest.raises(SizeError, match="give a size for d, s_x"):
+        io.optimum().bracket({"q": 1})
+    with pytest.raises(SizeError, match="g_z is no tile: expected g_q, s_x"):
+        io.whole_optimum(SIZES, 1000, {"g_z": 2})
+
+
+def test_of_bounds():
+    bound = cd.library.get("attention").lower_bound()
+    with pytest.raises(SizeError, match="M is -3, which is negative"):
+        bound.at(SIZES, -3)
+    with pytest.raises(SizeError, match="q is -1"):
+        bound.at({**SIZES, "q": -1}, 100)
