@@ -112,11 +112,15 @@ class Report:
         return "\n".join(line for line, _ in self.lines())
 
     def _derivation(self) -> Iterator[str]:
+        from catdiag.rewrite.casts import advice
+
         for refused in self.refused:
             yield f"not streamed over {refused.axis}: {own_lines(refused.reason)}"
         for number, step in enumerate(self.derivation.steps, 1):
             yield f"{number}. {step.name}, proved in {step.theorem.seconds:.2f} s"
             yield from _indented(self._theorem(step), 3)
+        for text in advice(self.derivation.source, self.derivation.diagram):
+            yield from f"advice: {text}".splitlines()
         if self.chosen.ungrouped:
             yield f"not grouped: {self.chosen.ungrouped}"
         for attempt in self.others:

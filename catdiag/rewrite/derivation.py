@@ -236,24 +236,27 @@ class Derivation:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do about exponentials that are not bounded, a line for each that the user wrote.
+        """What to do about exponentials that are not bounded, a line for each that the user wrote, and the casts that
+        are in no derived loop.
 
         >>> import catdiag as cd
         >>> f = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x"))).stream("x")
         >>> f.advice[0].startswith("exp(S) is not bounded"), f.stabilise().advice
         (True, ())
         """
+        from catdiag.rewrite import casts
         from catdiag.rewrite.stabilise import stabilised
 
+        left_out = tuple(casts.advice(self.source, self.diagram))
         found = [e for e in self.stability().unbounded if e.line]
         if not found:
-            return ()
+            return left_out
         try:
             stabilised(self.source, self._claims(10.0))
             what = ".stabilise() subtracts the maximum"
         except NotStabilisable:
             what = "and .stabilise() has no maximum to subtract"
-        return tuple(f"exp({e.argument}) is not bounded: {what}\n  at {e.line}" for e in found)
+        return (*(f"exp({e.argument}) is not bounded: {what}\n  at {e.line}" for e in found), *left_out)
 
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.

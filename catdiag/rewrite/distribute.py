@@ -4,6 +4,7 @@ Forms say what sums of products are. Of other elements the outermost operation i
 what is left has a form:
 
     ⊕_x where(c, a, b) = where(c, ⊕_x a, ⊕_x b)      c free of x, any ⊕
+    ⊕_x cast(e) = cast(⊕_x e)                         a cast is the identity
     max_x f(e) = f(max_x e), = f(min_x e)             f rising, or falling: adding, positive factors, signs, exp, …
     max_x max(a, b) = max(max_x a, max_x b)           min, any, all, Σ, Π over their own operation likewise
     max_x min(e, r) = min(max_x e, r)                 and min_x max(e, r) = max(min_x e, r)
@@ -52,6 +53,8 @@ class Distribution(Rules):
             return terms.rename(inner(node.inputs[0]), pairs)
         fn, args = node.box.op.fn, node.inputs
         inside = [k for k, w in enumerate(args) if self.has_axis(w)]
+        if fn.startswith("cast:"):
+            return terms.map(fn, inner(args[0]), line=node.box.line)
         if fn == "where" and 0 not in inside:
             return terms.map("where", args[0], inner(args[1]), inner(args[2]))
         if fn == _OWN.get(monoid) or (monoid, fn) in (("sum", "add"), ("sum", "sub"), ("prod", "div")):

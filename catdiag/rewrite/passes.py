@@ -118,7 +118,7 @@ def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]
     rest = flat
     while True:
         cascade = Cascade(Terms(rest.dom), axis_of(flat, axis))
-        cascade.plain = plain
+        cascade.plain, cascade.casts = plain, False  # what can be known when does not depend on types
         cascade.read(rest, patient=True)
         keeps = any(axis in ty.names for ty in rest.cod)
         late = [cascade.terms.late[w] for w in cascade.image]

@@ -27,6 +27,7 @@ class Rules(Selection):
         super().__init__(terms, axis, mode)
         self.image: list[int] = list(range(len(terms.dom)))
         self.forms: dict[int, Form | Refused] = {}
+        self.casts = True  # whether casts of what depends on statistics are kept
 
     def form_of(self, wire: int) -> Form:
         """The form of a wire that carries one of the diagram's; raises Refused."""
@@ -40,7 +41,7 @@ class Rules(Selection):
         box, op = node.box, node.box.op
         images = [self.image[w] for w in node.inputs]
         if isinstance(op, Map) and op.fn.startswith("cast:") and not self.is_early(forms[0]):
-            return forms[0]  # it multiplies by one: the statistics that it is of are kept in their own types
+            return self.cast(op.fn, forms[0], box.line)
         if isinstance(op, Map):
             return self._map(op.fn, forms, images, direct, box)
         if isinstance(op, Einsum):
@@ -56,6 +57,21 @@ class Rules(Selection):
             fitted = [self.terms.cast(w, t) for w, t in zip(dom, box.dom, strict=True)]
             return self.atom(self.terms.add(box, fitted))
         raise Refused(box, f"{box.name} neither adds nor multiplies")
+
+    def cast(self, fn: str, form: Form, line: str | None) -> Form:
+        """A form in another type: of one product its element is cast, which is the array up to statistics.
+
+        A cast is the identity, so that the statistics stay outside in their own types, and a form of several terms,
+        whose sum no loop makes, is left as it is.
+        """
+        element = form[0].element if len(form) == 1 else None
+        if not self.casts or element is None or form[0].bound:
+            return form
+        made = self.terms.map(fn, element, line=line)
+        self.set_scale(made, self.scale(element))
+        if element in self.exponents:
+            self.exponents[made] = self.exponents[element]
+        return (Term(form[0].coefficient, form[0].monomial, made),)
 
     def renamed(self, pairs: dict[str, str], form: Form) -> Form:
         """A form under new names of axes; axes that are summed over step aside where they share one."""
@@ -280,7 +296,8 @@ class Rules(Selection):
             if free and all(self.terms.positive[w] for w, _ in t.monomial):
                 if element not in self.scales:
                     return self.multiply(self.atom(reduce(element)), outer)
-                inside = self._log_element(element) if self.terms.made_by(element) == "exp" else None
+                stabilised = element in self.exponents or self.terms.made_by(element) == "exp"
+                inside = self._log_element(element) if stabilised else None
                 if inside is not None and op.axis == self.axis:
                     top = self.emit(self.extremum(op, inside, box))
                     return self.multiply(self.atom(self.terms.map("exp", top)), outer)

@@ -145,6 +145,8 @@ class Selection(Stabiliser):
             return self.truth(not truths[0])
         if fn == "where":
             return inputs[1] if truths[0] or inputs[1] == inputs[2] else inputs[2] if truths[0] is False else None
+        if fn.startswith("cast:"):
+            return inputs[0] if terms.is_const(inputs[0]) or truths[0] is not None else None
         numbers = [terms.const_value(w) for w in inputs]
         if fn == "mul" and 0 in numbers:
             return terms.const(0)

@@ -20,6 +20,7 @@ from catdiag.boxes import Box, Const, Fold, Group, SizeOf, View, bodies, const_b
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.cascade import Cascade, reduces
+from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.emitter import Emitter, element_type, localised
 from catdiag.rewrite.stabiliser import FALLING, MODES, Component
 from catdiag.rewrite.terms import Terms
@@ -123,23 +124,32 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
         return
     streamed = axis_of(flat, axis)
     seen: list[tuple[object, ...]] = []
-    cascades = dict(_cascades(flat, streamed, plain))
-    for mode in FALLING if cascades[MODES[0]].falls() else MODES:
-        if mode not in cascades:
+    for casts in (True, False) if any(map(is_cast, flat.boxes)) else (False,):
+        try:
+            cascades = dict(_cascades(flat, streamed, plain, casts))
+        except NotStreamable:
+            if not casts:
+                raise
             continue
-        cascade = cascades[mode]
-        made = _Loop(cascade, flat, taken).streamed()
-        key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
-        if not any(key == other for other in seen):
-            seen.append(key)
-            yield made
+        for mode in FALLING if cascades[MODES[0]].falls() else MODES:
+            if mode not in cascades:
+                continue
+            cascade = cascades[mode]
+            made = _Loop(cascade, flat, taken).streamed()
+            key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
+            if not any(key == other for other in seen):
+                seen.append(key)
+                yield made
 
 
-def _cascades(diagram: Diagram, axis: Axis, plain: bool) -> Iterator[tuple[str, Cascade]]:
-    """The cascade in each mode that has one. Raises NotStreamable where the first has none."""
+def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool) -> Iterator[tuple[str, Cascade]]:
+    """The cascade in each mode that has one. Raises NotStreamable where the first has none.
+
+    Without `casts`, what depends on statistics is not cast: a cast means nothing, and may hide what is under it.
+    """
     for mode in MODES:
         cascade = Cascade(Terms(diagram.dom), axis, mode)
-        cascade.plain = plain
+        cascade.plain, cascade.casts = plain, casts
         try:
             cascade.analyse(diagram)
         except NotStreamable:

@@ -71,8 +71,8 @@ def read_columns(
     """The arrays of a derived kernel by the rules above.
 
     `dtype` is the type of inputs and outputs, or gives it by name (fp32 for those left out); what is made on chip has
-    that of `arithmetic`, or of its cast, or that which `types` gives it by the name in the table (a loop leaves out the
-    casts of what depends on its state). `split` is the axis that warpgroups divide, by default the first one grouped.
+    that of `arithmetic`, or of its cast, or that which `types` gives it by the name in the table (for an array that
+    the program does not cast). `split` is the axis that warpgroups divide, by default the first one grouped.
     `pieces` names those wanted, "u_x u_d v_d". The shapes of matrix instructions and of loads, and how many threads a
     warpgroup has (those that work on one instruction), are those of `hardware`.
 

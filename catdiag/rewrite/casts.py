@@ -1,0 +1,71 @@
+"""Casts in what was derived: which of those that a program has are there, and which are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from catdiag.boxes import Box, Fold, Map, bodies
+from catdiag.diagram import Diagram, inline, live
+from catdiag.rewrite.terms import Terms
+
+
+def is_cast(box: Box) -> bool:
+    """Whether a box keeps numbers in another type.
+
+    >>> import catdiag as cd
+    >>> half = cd.algorithm("x")(lambda a: cd.cast(a, "fp16") / 2)
+    >>> [is_cast(box) for box in half.boxes]
+    [True, False, False]
+    """
+    return isinstance(box.op, Map) and box.op.fn.startswith("cast:")
+
+
+def dropped(source: Diagram, derived: Diagram) -> list[Box]:
+    """The casts of the source on which its results depend and which nothing in the derived diagram makes.
+
+    A cast is told by its type and the line on which it is written, and of one type on one line there have to be as many
+    as the source makes of different arrays.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q x, x -> q")(lambda S, V: cd.sum(cd.cast(cd.softmax(S, "x"), "fp8") * V, "x"))
+    >>> dropped(f, f.stream("x").diagram)
+    []
+    """
+    terms = Terms(source.dom)  # where one box on the same inputs is one
+    image = list(range(len(source.dom)))
+    for node in live(inline(source).graph).nodes:
+        first = terms.add(node.box, [image[w] for w in node.inputs])
+        image.extend(range(first, first + len(node.box.cod)))
+    wanted = [node.box for node in terms.nodes if is_cast(node.box)]
+    made: Counter[tuple[str, str | None]] = Counter()
+    todo = [derived]
+    while todo:
+        for box in inline(todo.pop()).boxes:
+            if is_cast(box):
+                made[_key(box)] += 1
+            todo.extend([box.op.step] if isinstance(box.op, Fold) else bodies(box.op))
+    found = []
+    for box in wanted:
+        made[_key(box)] -= 1
+        if made[_key(box)] < 0:
+            found.append(box)
+    return found
+
+
+def advice(source: Diagram, derived: Diagram) -> list[str]:
+    """A text for each cast that `dropped` finds: what follows for costs, and what to do.
+
+    >>> import catdiag as cd
+    >>> spread = cd.algorithm("x ->")(lambda a: cd.sum(cd.cast((a - cd.mean(a, "x")) ** 2, "fp16"), "x"))
+    >>> advice(spread, spread.stream("x").diagram)[0].splitlines()[0]
+    'cast:fp16 of [x] was left out of what was derived: costs count what is made instead in its own type'
+    """
+    return [
+        f"{box.name} of {box.cod[0]} was left out of what was derived: costs count what is made instead in its own "
+        "type" + (f"\n  at {box.line}" if box.line else "")
+        for box in dropped(source, derived)
+    ]
+
+
+def _key(box: Box) -> tuple[str, str | None]:
+    return box.name, box.line
