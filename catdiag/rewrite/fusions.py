@@ -42,7 +42,9 @@ class Way:
 
     @property
     def schedules(self) -> tuple[Schedule | None, ...]:
-        """How each kernel runs at leading order; None for one without a closed form."""
+        """How each kernel runs at leading order, one schedule for all sizes: the least where all axes are equally long.
+        None for one without a closed form. For other shapes another may move less, which `Fusions.best` tries.
+        """
         return tuple(None if k.chosen is None else k.chosen[0] for k in self.kernels)
 
     @cached_property
@@ -200,7 +202,7 @@ class Fusions:
     def crossover(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> Crossover:
         """Where the first way (by default the fused one) begins to move less than the second (by default the one of two
         kernels that moves least), at leading order; with `long`, where the axes that the first runs in groups and loops
-        over are long.
+        over are long. It is a claim about the two ways as they are scheduled in `Way.schedules`.
 
         Raises NotFusable where one of them has no closed form.
         """
