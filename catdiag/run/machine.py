@@ -33,7 +33,7 @@ from catdiag.run.named import Named
 from catdiag.run.numpy import Functions, Runner, conform, run
 from catdiag.run.outline import Outline, is_view
 from catdiag.run.phases import Phased
-from catdiag.run.sizes import tile_lengths
+from catdiag.run.sizes import tile_lengths, within
 from catdiag.run.widths import Widths
 from catdiag.types import ArrayType, size_symbols, size_value
 
@@ -69,9 +69,9 @@ def count(
     """Runs a diagram at these sizes and tiles (whole axes where left out), counting values, or bytes with `dtype`.
 
     `arrays` are the inputs (arbitrary ones if left out); `fused=False` runs each box outside groups as a kernel of
-    its own. `dtype` is as in `catdiag.cost.io.io`. Raises SizeError for a size that is missing or not positive or a
-    tile that is none of the diagram's, CatdiagError for unknown dtypes, and ArithmeticError where the result in blocks
-    differs from a direct run's, which no rule of this library does.
+    its own. `dtype` is as in `catdiag.cost.io.io`. Raises SizeError for a size that is missing or not positive, sizes
+    at which a view reads outside its array, or a tile that is none of the diagram's, CatdiagError for unknown dtypes,
+    and ArithmeticError where the result in blocks differs from a direct run's, which no rule of this library does.
     """
     chain = Chain(("slow", "fast"), (1,), (1,), (), 1, 1, (tile_lengths(diagram, tiles or {}),), (stages,))
     chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
@@ -126,6 +126,7 @@ def _checked(diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, int]:
         value = sizes.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SizeError(f"size {name} is {value!r}: expected a positive integer")
+    within(diagram, sizes)
     return dict(sizes)
 
 

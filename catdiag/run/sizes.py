@@ -9,7 +9,7 @@ from catdiag.boxes import Box, Call, Fold, Group, Index, Read, View, bodies
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError
 from catdiag.types import Axis, Size, show_size, size_symbols, size_value
-from catdiag.views import Cond, Expr, bounds, leaves, replaced, show_condition
+from catdiag.views import Cond, Expr, bounds, leaves, natural, replaced, show, show_condition
 
 _HUGE = 1 << 40
 
@@ -68,7 +68,92 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
                 "as on another input"
             )
     _room(diagram, sizes)
+    within(diagram, sizes)
     return sizes
+
+
+def within(diagram: Diagram, sizes: Mapping[str, int]) -> None:
+    """Raises SizeError where sizes let a view in a group or a loop read outside its array.
+
+    Other views find that out where they read. One at positions that are handed to it gives 0 there, or what its array
+    was padded with, and has in `fits` what makes that never happen. What an index array given by the user says is not
+    known here, nor sizes that are not among `sizes`.
+
+    >>> import catdiag as cd
+    >>> from catdiag.rewrite.group import find
+    >>> pairs = find(cd.algorithm("x")(lambda a: cd.sum(cd.window(a, "x", "y k=2"), "k")), ["y"])
+    >>> within(pairs, {"x": 5, "y": 4})
+    >>> within(pairs, {"x": 5, "y": 5})
+    Traceback (most recent call last):
+    ...
+    catdiag.errors.SizeError: view[x → y k] reads axis 'x' at y + k, which is up to 5: expected 0 to 4; axis 'y' is ...
+    """
+    for box in _views(diagram):
+        op = box.op
+        assert isinstance(op, View)
+        for limit in _ranges(op, box):
+            named = [leaf for e in limit[1:] for leaf in leaves(e)]
+            indices = [leaf for leaf in named if isinstance(leaf, tuple)]
+            symbols = {leaf for leaf in named if isinstance(leaf, str)}
+            symbols |= {s for axis in op.made for s in size_symbols(axis.size)}
+            # The ends are reached where an index occurs once.
+            once = len(indices) == len(set(indices)) and not any(map(_from_input, indices))
+            if not once or not symbols <= sizes.keys():
+                continue
+            _, most = _ends(limit[1], op, sizes)
+            _, length = _ends(limit[2], op, sizes)
+            if most >= length:
+                raise SizeError(_beyond(box, op, limit, most, length, sizes), box.line)
+
+
+def _ranges(op: View, box: Box) -> list[Cond]:
+    """Which of the limits of a view say that its one array, or what that was padded to, is long enough."""
+    if len(op.reads) != 2 or op.reads[1].at:
+        return []
+    read = op.reads[0]
+    at = [e for _, e in read.at]
+    plain = all((f if c == "le" else e) in at or (isinstance(f, tuple) and len(f) == 2) for c, e, f in read.where)
+    lengths = [own.size for n, _ in read.at if (own := box.dom[0].axis(n)) is not None]
+    padded = [("lt", e, f) for c, e, f in op.fits if plain and c == "lt" and _longer(f, lengths)]
+    return [limit for limit in op.fits if limit in read.where or limit in padded]
+
+
+def _longer(size: Expr, lengths: Sequence[Size]) -> bool:
+    """Whether a size is one of those and more."""
+    return isinstance(size, tuple) and size[0] == "+" and natural(size) and any(s in size[1:] for s in lengths)
+
+
+def _ends(e: Expr, op: View, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The least and the largest value at the indices of the axes made."""
+    lengths = {a.name: a.size for a in op.made}
+
+    def ends(leaf: Any) -> tuple[int, int]:
+        if isinstance(leaf, tuple):
+            return 0, size_value(lengths[leaf[1]], sizes) - 1
+        value = size_value(leaf, sizes)
+        return value, value
+
+    return bounds(e, ends)
+
+
+def _beyond(box: Box, op: View, limit: Cond, most: int, length: int, sizes: Mapping[str, int]) -> str:
+    _, e, f = limit
+    read = next((n for n, at in op.reads[0].at if at == e), None) or " ".join(n for n, _ in op.reads[0].at)
+    shorter = []
+    for axis in op.made:
+        if ("i", axis.name) in leaves(e) and isinstance(axis.size, str):
+            rest = {s: n for s, n in sizes.items() if s != axis.size}
+            try:
+                found = _largest(op, box, axis, rest)
+            except SizeError:  # none is short enough
+                found = None
+            if found is not None:
+                shorter.append(f"axis {axis.name!r} is {sizes[axis.size]}, and {found} or less would do")
+    longer = f"{show_size(f)} of {most + 1} or more would do"  # type: ignore[arg-type]
+    return (
+        f"{op.name} reads axis {read!r} at {show(e)}, which is up to {most}: expected 0 to {length - 1}; "
+        + "; ".join([*shorter, longer])
+    )
 
 
 def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
@@ -118,7 +203,9 @@ def _views(diagram: Diagram) -> Iterator[Box]:
                 sizes = {a.name: a.size for ty in (*box.dom, *box.cod) for a in ty.axes}
                 stack.append((op.body, given, {**wholes, **{g: sizes.get(a, a) for a, g in op.tiles}}))
             elif isinstance(op, Fold):
-                stack.append((op.step, {k + len(box.cod): a for k, a in given.items()}, wholes))
+                size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
+                inside = {**wholes, op.block: size}
+                stack.append((op.step, {k + len(box.cod): a for k, a in given.items()}, inside))
                 stack.extend((body, {}, wholes) for body in (op.unit, op.merge))
             else:
                 stack.extend((body, given, wholes) for body in bodies(op))

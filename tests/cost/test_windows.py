@@ -18,6 +18,7 @@ from catdiag.cost.optimum import CAPACITY
 from catdiag.cost.plan import fit
 from catdiag.diagram import Diagram
 from catdiag.rewrite import group, stream
+from catdiag.run.levels import count_levels
 from catdiag.run.machine import count
 from catdiag.run.numpy import run
 
@@ -168,3 +169,33 @@ def test_quick():
     io(tiled("conv1d", "c", "y o")).optimum()
     io(grouped(3, 2, 1))
     assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("streamed", ["", "c", "k"])
+def test_sizes_that_leave_the_array_are_refused(streamed):
+    diagram = tiled("conv1d", streamed, "y")
+    sizes = {"n": 1, "x": 5, "k": 4, "y": 4, "c": 1, "o": 1}
+    arrays = [np.ones((1, 5, 1)), np.ones((4, 1, 1))]
+    told = r"view\[x → y k\] reads axis 'x' at y \+ k, which is up to 6: expected 0 to 4; axis 'y' is 4, and 2 or less"
+    for tiles in ({}, {"g_y": 3}):
+        with pytest.raises(cd.SizeError, match=told):
+            count(diagram, sizes, tiles)
+        with pytest.raises(cd.SizeError, match=told):
+            run(diagram, arrays, tiles, sizes={"y": 4})
+        with pytest.raises(cd.SizeError, match=told):
+            count_levels(diagram, sizes, ("HBM", "SMEM", "registers"), {"SMEM": tiles})
+        assert count(diagram, {**sizes, "y": 2}, tiles).load
+        assert count(diagram, {**sizes, "x": 7}, tiles).load
+
+
+def test_sizes_that_leave_the_padding_are_refused():
+    padded = cd.algorithm("x c, k c -> y")(
+        lambda a, w: cd.einsum("y k c, k c -> y", cd.window(a, "x", "y k", pad=(1, 1)), w)
+    )
+    diagram = group.find(padded, ["y"])
+    sizes = {"x": 5, "k": 4, "y": 5, "c": 2}
+    with pytest.raises(cd.SizeError, match="at y \\+ k, which is up to 7: expected 0 to 6; axis 'y' is 5, and 4 or"):
+        count(diagram, sizes, {"g_y": 2})
+    assert count(diagram, {**sizes, "y": 4}, {"g_y": 3}).load
+    inside = cd.algorithm("x")(lambda a: cd.sum(cd.reindex(a, "y k=3", x=lambda y, k: y + k, fill=0), "k"))
+    assert count(group.find(inside, ["y"]), {"x": 5, "y": 9}, {"g_y": 4}).load == 5 + 1
