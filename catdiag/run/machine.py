@@ -94,10 +94,10 @@ def ran(
     if arrays is None:
         generator = np.random.default_rng(0)
         arrays = [_arbitrary(ty, known, generator) for ty in diagram.dom]
-    whole, called, moved = dict(known), dict[int, str](), diagram
+    whole, called, moved, place = dict(known), dict[int, str](), diagram, None
     if is_split(diagram):
         parted = two_kernels(diagram)
-        moved = parted.diagram
+        moved, place = parted.diagram, parted.place
         number, axis = chain.lengths[0].get(parted.parts, 1), size_value(parted.whole, known)
         if axis % number:
             raise SizeError(
@@ -108,7 +108,7 @@ def ran(
         chain = replace(chain, lengths=lengths)
         first = sum(len(n.box.cod) for n in moved.graph.nodes[: parted.place]) + len(moved.dom)
         called = {first + k: f"{name} of a part" for k, name in enumerate(parted.names)}
-    machine = Machine(Chip(Runner(np.dtype(np.float64), {}, functions or {}), chain, widths), called)
+    machine = Machine(Chip(Runner(np.dtype(np.float64), {}, functions or {}), chain, widths), called, place)
     values = [Named(np.asarray(a), ty.names) for a, ty in zip(arrays, diagram.dom, strict=True)]
     with np.errstate(all="ignore"):
         results = machine.diagram(in_place(moved), values, whole, fused)
@@ -138,10 +138,11 @@ def _arbitrary(ty: ArrayType, sizes: dict[str, int], generator: np.random.Genera
 
 
 class Machine:
-    """The slow memory, and the kernels that run one after the other."""
+    """The slow memory, and the kernels that run one after the other; `parts` is the place of the one that saves the
+    states of a loop's parts."""
 
-    def __init__(self, chip: Chip, names: Mapping[int, str]) -> None:
-        self.chip, self.names = chip, names
+    def __init__(self, chip: Chip, names: Mapping[int, str], parts: int | None = None) -> None:
+        self.chip, self.names, self.parts = chip, names, parts
 
     def diagram(self, diagram: Diagram, inputs: Sequence[Named], sizes: dict[str, int], fused: bool) -> list[Named]:
         """Runs kernel after kernel; arrays that pass between them are in slow memory."""
@@ -155,7 +156,8 @@ class Machine:
         self.kept: dict[int, int] = {}
         for w, p in whole.maker.items():
             names[w] = array_name(graph.nodes[p].box, w - whole.first[p])
-            self.kept[w] = widths.between(graph.nodes[p].box, w - whole.first[p])
+            rule = widths.of_a_part if p == self.parts else widths.between
+            self.kept[w] = rule(graph.nodes[p].box, w - whole.first[p])
         names.update(self.names)
         several = len(graph.outputs) > 1
         for k, w in reversed(list(enumerate(graph.outputs))):

@@ -60,20 +60,31 @@ class Widths:
         name = op.components[k] if k < len(op.components) else ""
         return self.named.get(name) or (_PLAIN.get(ty.element, self.inner) if self.counted else 1)
 
+    def of_a_part(self, box: Box, k: int) -> int:
+        """Of the state of a part of a loop, saved for the kernel that merges: as of a state on chip."""
+        box, k = _maker(box, k)
+        return self.state(box.op, k, box.cod[k]) if isinstance(box.op, Fold) else self.made(box, k)
+
     def between(self, box: Box, k: int) -> int:
         """Of what a kernel saves for another; `box` made it."""
-        while isinstance(box.op, Group):
-            body = inline(box.op.body)
-            outline = Outline(body.graph, range(len(body.boxes)), {}, 0, False)
-            wire = outline.base[body.graph.outputs[k]]
-            if wire not in outline.maker:
-                break
-            place = outline.maker[wire]
-            box, k = body.graph.nodes[place].box, wire - outline.first[place]
+        box, k = _maker(box, k)
         cast = isinstance(box.op, Map) and box.op.fn.startswith("cast:")
         if not self.counted:
             return 1
         return self.made(box, k) if cast else _PLAIN.get(box.cod[k].element, self.all)
+
+
+def _maker(box: Box, k: int) -> tuple[Box, int]:
+    """The box in groups that makes output k of one, and which of its outputs that is."""
+    while isinstance(box.op, Group):
+        body = inline(box.op.body)
+        outline = Outline(body.graph, range(len(body.boxes)), {}, 0, False)
+        wire = outline.base[body.graph.outputs[k]]
+        if wire not in outline.maker:
+            break
+        place = outline.maker[wire]
+        box, k = body.graph.nodes[place].box, wire - outline.first[place]
+    return box, k
 
 
 def _bytes(dtype: str) -> int:

@@ -14,6 +14,7 @@ from catdiag.cost.count.amounts import symbol
 from catdiag.cost.io import io
 from catdiag.rewrite import group, stream
 from catdiag.rewrite.parts import in_parts
+from catdiag.run.levels import count_levels
 from catdiag.run.machine import count
 
 LOW = -float("inf")
@@ -93,6 +94,42 @@ def test_what_parts_cost() -> None:
     assert "each of p_x parts" in found.order and "for each of p_x parts" in found.order
     assert {t.array for t in found.traffic} >= {"max1 of a part", "sum2 of a part", "sum3 of a part"}
     assert set(map(str, found.streams)) == {"s_x"} and set(map(str, found.groups)) == {"g_q"}
+
+
+@pytest.mark.parametrize("name", ["lookup", "lookup by q v", "between by q", "product by a c", "some by q"])
+def test_states_of_parts_are_as_wide_as_accumulators(name: str) -> None:
+    diagram = split(name)
+    sizes = {s: n for s, n in {"q": 3, "x": 8, "d": 2, "v": 3, "a": 3, "c": 2}.items() if s in str(diagram.dom)}
+    put = {symbol(s): n for s, n in {**sizes, "p_x": 2, "s_x": 3, "g_q": 2, "g_v": 2, "g_a": 2, "g_c": 2}.items()}
+    tiles = {str(t): put[t] for t in (*io(diagram).groups, *io(diagram).streams)} | {"p_x": 2}
+    for dtype, held in (("bf16", 4), ("fp64", 8), (dict.fromkeys(diagram.input_names, "bf16"), 4)):
+        found, plain = io(diagram, dtype=dtype), io(diagram)
+        moved = count(diagram, sizes, tiles, dtype=dtype)
+        assert (found.load.subs(put), found.save.subs(put), found.memory.subs(put)) == (
+            moved.load, moved.save, moved.peak
+        )  # fmt: skip
+        wide = 1 if name.startswith("some") else held
+        for own, t in zip(found.traffic, plain.traffic, strict=True):
+            if t.array.endswith("of a part"):
+                assert (own.exact - wide * t.exact).expand() == 0 and moved.saves[t.array] % wide == 0
+    levels = count_levels(diagram, sizes, ("HBM", "SMEM"), {"SMEM": {"p_x": 2}}, dtype="bf16")
+    assert levels.load["HBM", "SMEM"] == count(diagram, sizes, {"p_x": 2}, dtype="bf16").load
+
+
+def test_named_states_of_parts_take_what_is_said() -> None:
+    diagram = in_parts(cd.library.get("attention").stream("x").group("q").diagram, "x")
+    sizes, tiles = {"q": 3, "x": 8, "d": 2}, {"p_x": 2, "s_x": 3, "g_q": 2}
+    put = {symbol(s): n for s, n in {**sizes, **tiles}.items()}
+    whole = count(diagram, sizes, tiles).saves
+    state = max(n for n in whole if n.endswith(" of a part")).removesuffix(" of a part")
+    dtype = {"Q": "bf16", "K": "bf16", "V": "bf16", state: "fp16"}
+    moved = count(diagram, sizes, tiles, dtype=dtype)
+    found = io(diagram, dtype=dtype)
+    assert (found.load.subs(put), found.save.subs(put)) == (moved.load, moved.save)
+    half = moved.saves
+    assert half[f"{state} of a part"] == 2 * whole[f"{state} of a part"]
+    others = [n for n in whole if n.endswith("of a part") and not n.startswith(f"{state} ")]
+    assert others and all(half[n] == 4 * whole[n] for n in others)
 
 
 def test_parts_of_several_lengths_are_not_counted() -> None:

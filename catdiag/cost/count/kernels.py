@@ -147,7 +147,10 @@ def measure(
     root = lives(graph, free, 0, False).root
     outer = _Outer(flat, graph, types, free, root, widths, held)
     if parted is not None:
-        outer.names.update(zip(count_from(outer.first[parted.place]), map("{} of a part".format, parted.names)))
+        names = dict(zip(count_from(outer.first[parted.place]), parted.names))
+        outer.names.update((w, f"{name} of a part") for w, name in names.items())
+        for w in range(outer.first[parted.place], outer.first[parted.place] + len(graph.nodes[parted.place].box.cod)):
+            outer.between[w] = widths.on_chip(types[w], names.get(w, ""))
     kernels: list[Kernel] = []
     for boxes in outer.segments(fused):
         node = graph.nodes[boxes[0]]

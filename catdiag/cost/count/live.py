@@ -146,7 +146,10 @@ class Widths:
         return self.on_chip(ty)
 
     def saved(self, box: Box, k: int) -> int:
-        """The width of what a kernel saves for another, output `k` of a box, or of a box in a group."""
+        """The width of what a kernel saves for another, output `k` of a box, or of a box in a group.
+
+        Not of the states of the parts of a loop, which are as wide as on chip.
+        """
         if not self.bytes:
             return 1
         while isinstance(box.op, Group):
