@@ -43,7 +43,8 @@ class Crossover:
     where the difference is no sum of powers. `roots` are its positive zeros in increasing order, as formulas in
     `unknown`; `signs` the signs of the difference below, between and above them (one more than there are roots).
     `conditions` are what the formulas take for granted of sizes. `proof` says what z3 showed, or why nothing is shown;
-    `dropped` are the terms that were left out because they grow less in the axes said to be long.
+    `dropped` are the terms that were left out because they grow less in the axes said to be `long`. `others` is how
+    many other schedules of the two, which may move less at some sizes and capacities, are not compared.
     """
 
     first: Expr
@@ -57,6 +58,8 @@ class Crossover:
     proved: bool
     proof: str
     dropped: tuple[Expr, ...] = ()
+    long: tuple[Symbol, ...] = ()
+    others: int = 0
 
     @property
     def capacities(self) -> tuple[Expr, ...]:
@@ -103,8 +106,10 @@ class Crossover:
         else:
             return f"no formula: {self.proof}"
         given = f" if {', '.join(map(str, self.conditions))}" if self.conditions else ""
-        short = f"; at long axes, without {', '.join(map(str, self.dropped))}" if self.dropped else ""
-        return f"{text}{given} ({self.proof}{short})"
+        axes = f" ({', '.join(map(str, self.long))})" if self.long else ""
+        short = f"; at long axes{axes}, without {', '.join(map(str, self.dropped))}" if self.dropped else ""
+        more = f"; schedules that are not compared: {self.others}" if self.others else ""
+        return f"{text}{given} ({self.proof}{short}{more})"
 
 
 def crossover(first: Expr, second: Expr, capacity: Symbol, long: Collection[Symbol] = ()) -> Crossover:
@@ -148,7 +153,8 @@ def crossover(first: Expr, second: Expr, capacity: Symbol, long: Collection[Symb
     if signs:
         proved, why = prove_signs(poly, u, roots, signs, conditions)
     shown = tuple(_shortest(root) for root in roots)
-    return Crossover(first, second, capacity, unknown, poly, shown, signs, conditions, proved, why, dropped)
+    axes = tuple(sorted(long, key=str)) if dropped else ()
+    return Crossover(first, second, capacity, unknown, poly, shown, signs, conditions, proved, why, dropped, axes)
 
 
 def _root_symbol(polynomial: Expr) -> Symbol:

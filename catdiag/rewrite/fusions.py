@@ -74,6 +74,16 @@ class Way:
         found = (c for k in self.kernels if k.chosen is not None for c in k.chosen[1].leading_conditions)
         return tuple(dict.fromkeys(found))
 
+    @cached_property
+    def preferred(self) -> tuple[Expr, ...]:
+        """Conditions on sizes under which other schedules of the kernels move no less than `schedules`."""
+        return tuple(dict.fromkeys(c for k in self.kernels for c in k.preferred[0]))
+
+    @cached_property
+    def others(self) -> tuple[Schedule, ...]:
+        """Other schedules of the kernels that may move less than `schedules`: the capacity decides too."""
+        return tuple(s for k in self.kernels for s in k.preferred[1])
+
     @property
     def long(self) -> frozenset[Expr]:
         """The sizes of the axes that the first kernel runs in groups of, or through a loop over."""
@@ -202,7 +212,8 @@ class Fusions:
     def crossover(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> Crossover:
         """Where the first way (by default the fused one) begins to move less than the second (by default the one of two
         kernels that moves least), at leading order; with `long`, where the axes that the first runs in groups and loops
-        over are long. It is a claim about the two ways as they are scheduled in `Way.schedules`.
+        over are long. Where another schedule of a way may move less than the one in `Way.schedules`, that it does not
+        is among the `conditions`; where the capacity decides that too, such schedules are `others`, and not compared.
 
         Raises NotFusable where one of them has no closed form.
         """
@@ -215,7 +226,9 @@ class Fusions:
         for way in (first, second):
             if way.leading is None:
                 raise NotFusable(f"no crossover: {str(way).splitlines()[0]}")
-        return crossover(first.leading, second.leading, self.capacity, first.long if long else ())
+        found = crossover(first.leading, second.leading, self.capacity, first.long if long else ())
+        shapes = dict.fromkeys((*found.conditions, *first.preferred, *second.preferred))
+        return replace(found, conditions=tuple(shapes), others=len(first.others) + len(second.others))
 
     def cases(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> tuple[Case, ...]:
         """The two ways, as in `crossover`, compared in every regime of their tiles, at leading order: which never moves
@@ -234,11 +247,13 @@ class Fusions:
             raise NotFusable("no cases: there is nothing to cut, or a way has no closed form")
         axes = first.long if long else frozenset()
         assumed = [sympy.Ge(axis, self.capacity) for axis in sorted(axes, key=str)]
+        shapes = tuple(dict.fromkeys((*first.preferred, *second.preferred)))
         one, other = (
             together((k.chosen[1].leading_regimes for k in way.kernels if k.chosen), self.capacity, assumed)
             for way in (first, second)
         )
-        return cases(one, other, self.capacity, assumed, axes)
+        found = cases(one, other, self.capacity, [*assumed, *shapes], axes)
+        return tuple(replace(case, conditions=(*case.conditions, *shapes)) for case in found)
 
     @cached_property
     def rival(self) -> Way | None:

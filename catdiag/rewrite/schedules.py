@@ -169,6 +169,28 @@ class Kernel:
                 return schedule, optimum
         return None
 
+    @cached_property
+    def preferred(self) -> tuple[tuple[Expr, ...], tuple[Schedule, ...]]:
+        """Where none of the other schedules moves less than the chosen one, at leading order: conditions on sizes, and
+        the schedules of which no such condition is known, since the capacity decides too."""
+        import sympy
+
+        conditions: dict[Expr, None] = {}
+        others: list[Schedule] = []
+        schedule, optimum = self.chosen or (None, None)
+        for other, rival in self.ranked:
+            if optimum is None or optimum.leading is None or rival.leading is None or other is schedule:
+                continue
+            gap = sympy.factor(sympy.together(rival.leading - optimum.leading))
+            if not any(a.could_extract_minus_sign() for a in sympy.Add.make_args(sympy.expand(gap))):
+                continue
+            decides = sympy.Mul(*(f for f in sympy.Mul.make_args(gap) if not f.is_positive))
+            if other.estimate.capacity in decides.free_symbols:
+                others.append(other)
+            else:
+                conditions[sympy.Ge(decides, 0)] = None
+        return tuple(c for c in conditions if c != sympy.true), tuple(others)
+
 
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
     """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""

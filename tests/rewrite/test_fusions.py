@@ -298,3 +298,18 @@ def test_what_is_derived_already_or_does_nothing_is_refused() -> None:
         cd.algorithm("x")(lambda a: a).fusions()
     with pytest.raises(cd.CatdiagError, match="one dtype"):
         cd.library.get("dot").fusions(dtype={"a": "bf16"})
+
+
+def test_a_crossover_says_for_which_shapes_its_schedules_are_the_least() -> None:
+    """Two schedules of one kernel: 2·d·k²·n/M and 2·d²·k·n/M values, of which neither is always less."""
+    nearest = cd.algorithm("n d, k d -> n", name="nearest")(
+        lambda X, C: cd.min(cd.sum(X * X, "d") + cd.sum(C * C, "d") - 2 * cd.einsum("n d, k d -> n k", X, C), "k")
+    )
+    choice = nearest.fusions()
+    found = choice.crossover()
+    d, k = (next(s for s in choice.fused.leading.free_symbols if s.name == n) for n in "dk")
+    assert (d - k >= 0) in found.conditions
+    assert str(found.conditions[0]) in str(found)
+    assert all(case.conditions[-1].subs({d: 16, k: 512}) == sympy.false for case in choice.cases())
+    # Where the condition fails, one kernel moves less.
+    assert len(choice.best({"n": 64, "k": 64, "d": 4}, 200).way.kernels) == 1
