@@ -15,10 +15,19 @@ from catdiag.cost.levelled import LevelsIO
 if TYPE_CHECKING:
     from catdiag.cost.bounds import LowerBound
     from catdiag.cost.hierarchy import Hierarchy
+    from catdiag.cost.optima.regimes import Regimes
     from catdiag.cost.optimum import Optimum
     from catdiag.diagram import Diagram
     from catdiag.rewrite.derivation import Derivation
     from catdiag.solvers.z3 import Z3
+
+
+_LONGEST = 480
+"""How long a line of text may be; the whole formula is in the JSON."""
+_REGIMES = 8
+"""How many lines of regimes are printed whole."""
+_SHOWN = 5
+"""Of more lines, how many regimes are printed, by their values, with the word where to find the rest."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +84,19 @@ class Costs:
             yield from (f"  {line}" for line in str(optimum).splitlines())
             if not isinstance(optimum, str) and optimum.program is not None:
                 yield "  regimes"
-                yield from (f"    {line}" for line in str(optimum.regimes).splitlines())
+                yield from (f"    {line}" for line in _regimes_in_short(optimum.regimes))
+        told: tuple[str, ...] = ()
         for level, bound in self.bounds():
             if isinstance(self.counted, IO):
                 yield f"at least, if the memory holds {bound.capacity}"
             else:
                 upper = self.counted.edge(level).upper
                 yield f"at least from {upper} to {level}, if all from {level} down holds {bound.capacity}"
-            yield from (f"  {line}" for line in str(bound).splitlines())
+            said = str(bound).splitlines()
+            if bound.assumptions and bound.assumptions == told:
+                said = [*said[: -len(told)], "  for schedules as above"]
+            told = bound.assumptions
+            yield from (f"  {line}" for line in said)
             ratio = self.ratio(level, bound, optima.get(level))
             if ratio is not None:
                 yield f"  the least above is so many times that: {ratio}"
@@ -111,7 +125,31 @@ class Costs:
             from catdiag.cost.latex import latex as written
 
             return written(self.counted)
-        return "\n".join(self.lines())
+        return "\n".join(_cut(line) for text in self.lines() for line in text.splitlines())
+
+
+def _cut(line: str) -> str:
+    """A line, or where it is very long the beginning of its formula."""
+    if len(line) <= _LONGEST:
+        return line
+    end = max(line.rfind(mark, 0, _LONGEST) for mark in (" + ", " - ", ", ", " "))
+    return f"{line[: end if end > 0 else _LONGEST]} … ({len(line) - end} characters more: --json has all)"
+
+
+def _regimes_in_short(regimes: Regimes) -> Iterator[str]:
+    """The regimes as text; where there are many, without the tiles and conditions of each."""
+    written = [str(regime).splitlines() for regime in regimes]
+    if sum(map(len, written)) <= _REGIMES:
+        yield from (line for lines in written for line in lines)
+    else:
+        yield from (lines[0] for lines in written[:_SHOWN])
+        yield f"of {len(written)} regimes; the others, and at which tiles and if: see --json"
+    first, *others = (*regimes.open, "")
+    if first:
+        more = f", and {len(others) - 1} others: see --json" if len(others) > 1 else ""
+        yield f"no closed form: {first}{more}"
+    if not regimes.covers:
+        yield "not shown to cover all sizes"
 
 
 def _attempt(optimum: Callable[..., Optimum], *level: str) -> Optimum | str:
@@ -124,7 +162,7 @@ def _attempt(optimum: Callable[..., Optimum], *level: str) -> Optimum | str:
 def optimum_as_dict(optimum: Optimum | str) -> dict[str, Any]:
     """The least transfers as plain values; `regimes` are those of the exact form."""
     if isinstance(optimum, str):
-        return {"leading": None, "exact": None, "reason": optimum, "regimes": [], "covers": False}
+        return {"leading": None, "exact": None, "reason": optimum, "regimes": [], "covers": False, "open": []}
 
     def sizes(tiles: Mapping[Any, Any]) -> dict[str, str]:
         return {str(tile): str(size) for tile, size in tiles.items()}
@@ -139,10 +177,11 @@ def optimum_as_dict(optimum: Optimum | str) -> dict[str, Any]:
         "reason": optimum.reason,
         "regimes": [],
         "covers": False,
+        "open": [],
     }
     if optimum.program is not None:
         regimes = optimum.regimes
-        found["covers"] = regimes.covers
+        found["covers"], found["open"] = regimes.covers, list(regimes.open)
         found["regimes"] = [
             {
                 "value": str(r.value) if r.feasible else None,

@@ -70,3 +70,20 @@ def test_the_memories_of_a_chip(run):
 )
 def test_what_is_wrong_is_said(run, wrong, words):
     run("io", "attention", "--unfused", *wrong).one_message(2, words)
+
+
+def test_text_stays_short_and_json_has_all(run):
+    asked = ("io", "conv1d", "--levels", "HBM,SMEM,registers", "--stream", "c", "--group", "n y o")
+    done, whole = run(*asked), json.loads(run(*asked, "--json").out)
+    lines = done.out.splitlines()
+    assert len(lines) <= 80 and max(map(len, lines)) < 560
+    for level in ("SMEM", "registers"):
+        found = whole["optimum"][level]
+        assert found["regimes"] and all({"tiles", "conditions"} <= set(r) for r in found["regimes"])
+        assert isinstance(found["open"], list)
+        kept = [line for line in lines if line.startswith(f"    M_{level} full")]
+        assert kept and "at which tiles and if: see --json" in done.out
+    assert any(whole["optimum"][level]["open"] for level in ("SMEM", "registers"))
+    assert done.out.count("no closed form: ") <= 2
+    assert done.out.count("a schedule: a fast memory of M") == 1 and "for schedules as above" in done.out
+    assert len(whole["lower_bound"]["registers"]["assumptions"]) >= 5
