@@ -143,7 +143,8 @@ def _regimes_in_short(regimes: Regimes) -> Iterator[str]:
         yield from (line for lines in written for line in lines)
     else:
         yield from (lines[0] for lines in written[:_SHOWN])
-        yield f"of {len(written)} regimes; the others, and at which tiles and if: see --json"
+        more = f"{len(written) - _SHOWN} more, and " if len(written) > _SHOWN else ""
+        yield f"{more}at which tiles and if: see --json"
     first, *others = (*regimes.open, "")
     if first:
         more = f", and {len(others) - 1} others: see --json" if len(others) > 1 else ""
