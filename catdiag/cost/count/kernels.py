@@ -18,9 +18,10 @@ from itertools import count as count_from
 from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.extents import Bound, known
-from catdiag.cost.count.live import Buffer, Kernel, Transfer, Walk, Widths, is_view, lives, spots
+from catdiag.cost.count.live import Buffer, Kernel, Transfer, Walk, is_view, lives, spots
 from catdiag.cost.count.phases import Phases, part
 from catdiag.cost.count.places import Places, two
+from catdiag.cost.count.widths import Widths
 from catdiag.cost.count.windows import box as box_of
 from catdiag.cost.count.windows import of_inputs
 from catdiag.cost.count.windows import outer as around

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.boxes import Fold, array_name
 from catdiag.cost.count.amounts import ZERO, Amount
-from catdiag.cost.count.live import Buffer, Kernel, Loop, Transfer, Walk, Widths, is_view, lives, only_streamed, spots
+from catdiag.cost.count.live import Buffer, Kernel, Loop, Transfer, Walk, is_view, lives, only_streamed, spots
 from catdiag.cost.count.places import Places
+from catdiag.cost.count.widths import Widths
 from catdiag.diagram import Graph, Node
 from catdiag.errors import CatdiagError
 from catdiag.types import ArrayType, Ty

@@ -16,7 +16,7 @@ from itertools import combinations, permutations
 from math import factorial, prod
 
 from catdiag.boxes import Einsum, Map, Reduce
-from catdiag.cost.count.live import Widths
+from catdiag.cost.count.widths import Widths
 from catdiag.cost.lower.flow import Act, Atom, Flow, Index, Seen, downstream, trace, way
 from catdiag.cost.lower.segments import Exponents, Source
 from catdiag.types import Size
