@@ -4,13 +4,14 @@ this saves work and claims nothing."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
-from sympy import Symbol
+from sympy import Expr, Symbol
 
-from catdiag.cost.optima.posynomial import powers, value_at
+from catdiag.cost.optima.binding import Choice, binding
+from catdiag.cost.optima.posynomial import Powers, powers, value_at
 from catdiag.cost.optima.stationary import BOUND, FREE, Program, Stationary, derivative
 
 _POINTS = 400
@@ -21,11 +22,16 @@ class Sample:
     """Random sizes of a program, the same ones each time: sizes up to ten thousand, capacities up to a thousand
     million, both spread evenly in their logarithms."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, at: Mapping[Symbol, float] | None = None) -> None:
+        """Random sizes, or those that are given alone. Raises KeyError where one is missing there."""
         import numpy as np
 
         self._program = program
         self.names: list[Symbol] = sorted(program.symbols, key=lambda s: (s.name, str(s.sort_key())))
+        self._count = _POINTS if at is None else 1
+        if at is not None:
+            self.columns = [np.array([at[s]]) for s in self.names]
+            return
         draw = random.Random(0)
         limits = frozenset[Symbol]().union(*(c.free_symbols for _, c in program.memory))
         self.columns = [
@@ -37,7 +43,7 @@ class Sample:
         """None of the sizes."""
         import numpy as np
 
-        return np.zeros(_POINTS, dtype=bool)
+        return np.zeros(self._count, dtype=bool)
 
     def too_small(self, memory: int) -> Any:
         """At which of the sizes a memory is below what tiles of one need."""
@@ -46,6 +52,19 @@ class Sample:
         held, capacity = self._program.memory[memory]
         ones = tuple((powers({v: 1}), sympy.S.One) for v, _ in self._program.tiles)
         return _all(self._values([value_at(held, ones), capacity], np))
+
+    def binding(
+        self, monomials: Sequence[Powers], ends: Sequence[Expr | None], options: Sequence[Sequence[str]]
+    ) -> list[Choice | None]:
+        """What binds at each of the sizes, found numerically; `None` where nothing fits or it was not found."""
+        import numpy as np
+
+        program = self._program
+        shared = [*(t.coefficient for t in program.terms), *(c for _, c in program.memory)]
+        values = self._values([*shared, *(sympy.oo if e is None else e for e in ends)], np)
+        rows = np.array([np.asarray(v, dtype=float) for v in values]).reshape(len(values), self._count)
+        terms = len(program.terms)
+        return binding(program, monomials, rows[:terms], rows[terms : len(shared)], rows[len(shared) :], options)
 
     def holds(self, certificate: Stationary) -> Any:
         """At which of the sizes the point is feasible and its multipliers have the right signs."""
@@ -67,7 +86,7 @@ class Sample:
         for k, (memory, capacity) in enumerate(program.memory):
             pair = (certificate.multipliers[k], sympy.S.Zero) if k in certificate.full else None
             above.append(pair or (capacity, value_at(memory, tiles)))
-        return np.broadcast_to(_all(self._values([side for pair in above for side in pair], np)), (_POINTS,))
+        return np.broadcast_to(_all(self._values([side for pair in above for side in pair], np)), (self._count,))
 
     def _values(self, expressions: Sequence[Any], np: Any) -> Any:
         shared, reduced = sympy.cse(expressions, order="none")
@@ -75,7 +94,7 @@ class Sample:
         with np.errstate(all="ignore"):
             for name, e in shared:
                 values[name] = _evaluate(e, values, np)
-            return [np.broadcast_to(_evaluate(e, values, np), (_POINTS,)) for e in reduced]
+            return [np.broadcast_to(_evaluate(e, values, np), (self._count,)) for e in reduced]
 
 
 def _all(sides: Sequence[Any]) -> Any:
