@@ -90,10 +90,10 @@ def test_library(run, name, sizes, grouped, leading):
     [
         ("cosine_attention", "x", "q", "finish out = sum3/sum2"),
         ("gated_mlp", "f", "t", "finish out = sum1"),
-        ("entropy", "x", "q", "max1"),
+        pytest.param("entropy", "x", "q", "max1", marks=pytest.mark.slow),
         ("variance", "x", "q", "sum2"),
         ("l2_normalised", "x", "q v", "finish out = sum2/√sum1"),
-        ("at_temperature", "x", "q", "finish out = sum3/sum2"),
+        pytest.param("at_temperature", "x", "q", "finish out = sum3/sum2", marks=pytest.mark.slow),
         ("largest_and_log_sum", "x", "q", "finish out1 ="),
         ("plane_sum", "x", "q", "finish out = sum1"),
     ],

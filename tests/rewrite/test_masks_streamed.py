@@ -133,7 +133,10 @@ def inputs(diagram: Diagram, own_rows: bool) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+SLOW = ("by_hand_with_logarithm",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in OPERATORS])
 def test_a_masked_diagram_is_streamed_and_grouped(name, ask):
     diagram = OPERATORS[name]
     flash = Derivation.start(diagram, ask).stream("x").group("q")

@@ -242,7 +242,10 @@ def _tiles(derivation: Derivation, rng: np.random.Generator) -> dict[str, int]:
     return tiles
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+SLOW = ("normalised_queries_and_keys", "capped", "difference_of_two")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in OPERATORS])
 def test_operator(name: str, ask: Z3) -> None:
     diagram, streams = OPERATORS[name]
     tried, refused = attempts(diagram, ask, memory)

@@ -44,7 +44,7 @@ def ask():
         yield solver
 
 
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize("part", range(3))
 def test_no_changed_program_is_proved_that_differs_on_numbers(part: int, ask: Z3) -> None:
     sample = random.Random(part).sample(TRUE, 20)
     assert not [w for r in sample for w in attack(r, part, 2, ask)]
