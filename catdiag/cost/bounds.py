@@ -125,10 +125,14 @@ class LowerBound:
         """How far something is above the bound: an `Optimum` (at leading order), a formula or a number, over the bound.
 
         A number where sizes and a capacity are given, else an expression. Raises CatdiagError for an optimum without a
-        closed form.
+        closed form, and for one in another unit than the bound.
         """
         import sympy
 
+        if (unit := getattr(above, "unit", "")) and unit != self.unit:
+            raise CatdiagError(
+                f"the optimum is in {unit} and the bound in {self.unit}: ask for both with the same dtype, or without"
+            )
         found = getattr(above, "leading", above)
         if found is None:
             found = above.exact

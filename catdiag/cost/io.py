@@ -42,7 +42,7 @@ of groups rounded up and live ranges read off the order; the whole-run sums are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.count.amounts import ZERO, Amount, symbol
@@ -127,7 +127,8 @@ class IO:
         from catdiag.cost.optimum import minimise
 
         limit = self.capacity if capacity is None else capacity
-        return minimise(self.relaxed, self.memory, list(self.groups), list(self.streams), limit, dict(self.groups))
+        found = minimise(self.relaxed, self.memory, list(self.groups), list(self.streams), limit, dict(self.groups))
+        return replace(found, unit=self.unit)
 
     def whole_optimum(
         self,

@@ -196,9 +196,10 @@ class LevelsIO:
 
         tiles = self._wholes(lower)
         limit = self.capacity(lower) if capacity is None else capacity
-        return minimise(
+        found = minimise(
             self.edge(lower).relaxed, self.memory[lower], list(tiles), list(self.streams[lower]), limit, tiles
         )
+        return replace(found, unit=self.unit)
 
     def regimes(self, lower: str, children: Expr | None = None) -> Regimes:
         """The regimes of that optimum, each with its certificate; with `children`, under the memory of the home too.

@@ -68,7 +68,7 @@ _UNBOUNDED: Mapping[Symbol, Expr] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Optimum:
-    """Least transfers under a capacity, in the unit of the transfers given (values, or bytes).
+    """Least transfers under a capacity, in the unit of the transfers given (values, or bytes: `unit`, where known).
 
     `leading` takes the least stream blocks and the leading terms of memory (and of transfers, where there is no
     closed form otherwise); with positive coefficients it is never above the true optimum. `exact` keeps stream
@@ -90,6 +90,7 @@ class Optimum:
     reason: str = ""
     program: Program | None = field(default=None, repr=False, compare=False)
     leading_program: Program | None = field(default=None, repr=False, compare=False)
+    unit: str = field(default="", compare=False)
 
     @cached_property
     def regimes(self) -> Regimes:

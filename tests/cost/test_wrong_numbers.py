@@ -24,3 +24,15 @@ def test_of_bounds():
         bound.at(SIZES, -3)
     with pytest.raises(SizeError, match="q is -1"):
         bound.at({**SIZES, "q": -1}, 100)
+
+
+def test_an_optimum_in_another_unit_is_not_compared_with_a_bound() -> None:
+    product = cd.library.get("matmul")
+    blocked = product.stream("b").group("a c")
+    optimum = blocked.io(dtype="bf16").optimum()
+    with pytest.raises(cd.CatdiagError, match="the optimum is in bytes and the bound in values"):
+        product.lower_bound().ratio(optimum)
+    inner = blocked.io(levels=("HBM", "SMEM"), dtype="bf16").optimum("SMEM")
+    with pytest.raises(cd.CatdiagError, match="in bytes and the bound in values"):
+        product.lower_bound().ratio(inner)
+    assert product.lower_bound(dtype="bf16").ratio(optimum) is not None
