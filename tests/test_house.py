@@ -33,12 +33,18 @@ ROWS: tuple[dict[str, str], ...] = (
     {"prove": ""},
     {"rewrite": ""},
     {"emit": ""},
+    {"draw": ""},
     {"library": "", "testing": ""},
     {"cli": ""},
 )
 ROW = {room: number for number, row in enumerate(ROWS) for room in row}
 # Beside: a diagram's own methods, thin, which import what they call when they are called.
-THIN = {"trace": "calls", "diagram": "flatten isomorphism interpret run rewrite cost emit", "rewrite": "emit"}
+THIN = {
+    "trace": "calls",
+    "diagram": "flatten isomorphism interpret run rewrite cost emit draw",
+    "rewrite": "emit draw",
+    "cost": "draw",
+}
 # The package's face names what it re-exports.
 FACE = "catdiag"
 

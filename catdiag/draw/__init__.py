@@ -1,0 +1,1 @@
+"""Pictures of diagrams, derivations and plans: layouts make scenes, writers print them."""

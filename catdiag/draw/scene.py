@@ -1,0 +1,146 @@
+"""A picture as data: curves, shapes, labels and frames with their places, before any writer.
+
+Layouts make scenes and writers (SVG, TikZ) print them, so that geometry is tested without a writer. Lengths are in
+points; x grows to the right and y downwards. Items are painted in order. Texts are plain, but for `_`: what follows it
+up to the next letter that cannot be in a name is a subscript (`g_q`), and `_{…}` is one of any letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Spot: TypeAlias = tuple[float, float]
+"""A place: x and y."""
+
+LEVELS = 4
+"""How many levels have a look of their own: 0 is the slowest memory, and the last the matrix units."""
+
+CurveKind = Literal["axis", "item", "state", "thin"]
+ShapeKind = Literal[
+    "map", "reduce", "contract", "call", "generic", "source", "reindex", "dot", "ring", "stop", "cell", "bar"
+]
+LabelRole = Literal["axis", "array", "body", "title", "level", "note", "code", "number"]
+FrameKind = Literal["group", "fold", "call", "panel", "mark", "slack"]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A wire: a start, then cubic Bézier pieces of two control points and an end each, 3n + 1 places in all.
+
+    `kind` is "axis" (a wire that is an axis), "item" (the dotted wire of an array's elements), "state" (what a loop
+    carries back to its start) or "thin" (ticks, braces, leaders). `level` is the memory that the array is in. `ends`
+    are names of the ports at which it starts and ends, empty for none. `title` is what a reader hovers for.
+    """
+
+    places: tuple[Spot, ...]
+    kind: CurveKind = "axis"
+    level: int = 0
+    arrow: bool = False
+    ends: tuple[str, str] = ("", "")
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a function, a source or a spider is drawn as, in a rectangle from its upper left corner.
+
+    - "map": a rounded box, a scalar function; "generic": a square box, an uninterpreted one; "reindex": a box with cut
+      corners; "call": a named diagram, a box with a double edge; "source": a stadium, what takes no array (constants,
+      positions);
+    - "reduce": a box whose right side is a point; "contract": one whose right side is round, a sum of products;
+    - "dot": a filled disc, where wires of one axis meet or part; "ring": an open disc, where an axis begins by
+      repeating; "stop": a short bar, where a wire ends;
+    - "cell": a rectangle of a table; "bar": a rectangle of a chart, whose length is a quantity.
+    """
+
+    kind: ShapeKind
+    x: float
+    y: float
+    width: float
+    height: float
+    level: int = 0
+    key: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A text with its baseline at (x, y). `anchor` says which part of it is at x. `turned` is upwards by 90 degrees."""
+
+    x: float
+    y: float
+    text: str
+    role: LabelRole = "axis"
+    anchor: Literal["start", "middle", "end"] = "middle"
+    level: int = 0
+    turned: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A region: "group" (with the edges of further copies behind, tiles that run side by side), "fold" (a loop), "call"
+    (an opened named diagram), "panel" (a part of a page), "mark" (what a rewrite changed), "slack" (hatched)."""
+
+    kind: FrameKind
+    x: float
+    y: float
+    width: float
+    height: float
+    level: int = 0
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A straight line: "dashed" between the members of a tuple, "solid" in tables."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    kind: Literal["dashed", "solid"] = "dashed"
+
+
+Item: TypeAlias = Curve | Shape | Label | Frame | Rule
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A picture of a width and a height, from (0, 0), with what a screen reader reads, and the names of the levels.
+
+    `ports` are the places where curves may start and end, by name; `levels` are the names of the levels that occur,
+    by number.
+    """
+
+    width: float
+    height: float
+    items: tuple[Item, ...]
+    title: str = ""
+    description: str = ""
+    levels: Mapping[int, str] = field(default_factory=dict)
+    ports: Mapping[str, Spot] = field(default_factory=dict)
+
+
+_SUBSCRIPT = re.compile(r"_\{([^}]*)\}|_([^\W_][\w]*)")
+
+
+def spans(text: str) -> list[tuple[str, bool]]:
+    """The parts of a text, each with whether it is a subscript.
+
+    >>> spans("max_x t·g_{2q}′")
+    [('max', False), ('x', True), (' t·g', False), ('2q', True), ('′', False)]
+    """
+    found: list[tuple[str, bool]] = []
+    at = 0
+    for match in _SUBSCRIPT.finditer(text):
+        if match.start() > at:
+            found.append((text[at : match.start()], False))
+        found.append((match[1] if match[1] is not None else match[2], True))
+        at = match.end()
+    if at < len(text):
+        found.append((text[at:], False))
+    return found
