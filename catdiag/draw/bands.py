@@ -1,0 +1,50 @@
+"""How an array is drawn: a band of wires, one an axis, around the dotted wire of its elements.
+
+The axes before the middle of the layout are above the wire of the elements, the others below, so that a box that maps
+over all of them sits between, on straight wires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from catdiag.types import ArrayType
+
+ROW = 13.0
+"""The distance of neighbouring axes."""
+HALF = 15.0
+"""The distance of the wire of the elements to the nearest axes."""
+EDGE = 7.0
+"""The room above and below the outermost wires."""
+
+
+def rows(ty: ArrayType) -> dict[str, float]:
+    """The height of each axis over the wire of the elements, downwards; the latter's name is empty.
+
+    >>> from catdiag.types import Axis
+    >>> rows(ArrayType((Axis("q"), Axis("x"))))
+    {'': 0.0, 'q': -15.0, 'x': 15.0}
+    """
+    names = ty.names
+    over = (len(names) + 1) // 2
+    found = {"": 0.0}
+    for k, name in enumerate(names):
+        found[name] = -HALF - ROW * (over - 1 - k) if k < over else HALF + ROW * (k - over)
+    return found
+
+
+def reach(heights: Mapping[str, float]) -> tuple[float, float]:
+    """The upper and lower edge of a band."""
+    return min(heights.values()) - EDGE, max(heights.values()) + EDGE
+
+
+def stacked(types: Sequence[ArrayType], gap: float) -> list[float]:
+    """Where the elements' wires of bands are that stand on each other, their middle at 0."""
+    found: list[float] = []
+    at = 0.0
+    for ty in types:
+        top, bottom = reach(rows(ty))
+        found.append(at - top)
+        at += bottom - top + gap
+    middle = (at - gap) / 2 if types else 0.0
+    return [y - middle for y in found] if len(types) > 1 else [0.0] * len(types)

@@ -1,0 +1,90 @@
+"""Draws a scene item by item: wires as threads that are continued piece by piece, each between two named ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from catdiag.draw.scene import Curve, CurveKind, Frame, Item, Label, Rule, Shape, Spot
+
+
+@dataclass
+class Thread:
+    """A wire being drawn, from a port to where it is at."""
+
+    places: list[Spot]
+    kind: CurveKind
+    level: int
+    start: str
+    title: str = ""
+
+    @property
+    def at(self) -> Spot:
+        """Where the thread is."""
+        return self.places[-1]
+
+    def to(self, x: float, y: float) -> None:
+        """Continues to a place, by a curve that is level at both ends where the heights differ."""
+        x0, y0 = self.places[-1]
+        if abs(x - x0) < 1e-9 and abs(y - y0) < 1e-9:
+            return
+        if abs(y - y0) < 1e-9:
+            straight = len(self.places) > 1 and all(abs(p[1] - y) < 1e-9 for p in self.places[-4:])
+            if straight:
+                del self.places[-3:]
+                x0 = self.places[-1][0]
+            self.places += [(x0 + (x - x0) / 3, y), (x0 + 2 * (x - x0) / 3, y), (x, y)]
+            return
+        middle = (x0 + x) / 2
+        self.places += [(middle, y0), (middle, y), (x, y)]
+
+
+@dataclass
+class Pen:
+    """The items of a scene, by what is painted first: frames, rules, wires, boxes, texts."""
+
+    frames: list[Item] = field(default_factory=list)
+    rules: list[Item] = field(default_factory=list)
+    curves: list[Item] = field(default_factory=list)
+    shapes: list[Item] = field(default_factory=list)
+    labels: list[Item] = field(default_factory=list)
+    ports: dict[str, Spot] = field(default_factory=dict)
+
+    def port(self, name: str, x: float, y: float) -> str:
+        """A named place at which wires start and end."""
+        self.ports[name] = (x, y)
+        return name
+
+    def start(self, port: str, kind: CurveKind, level: int, title: str = "") -> Thread:
+        """A thread from a port that is there already."""
+        return Thread([self.ports[port]], kind, level, port, title)
+
+    def finish(self, thread: Thread, port: str) -> None:
+        """Ends a thread at a port, which is where the thread is."""
+        if len(thread.places) > 1:
+            ends = (thread.start, port)
+            self.curves.append(Curve(tuple(thread.places), thread.kind, thread.level, ends=ends, title=thread.title))
+
+    def shape(self, shape: Shape) -> None:
+        """A box, or a dot."""
+        self.shapes.append(shape)
+
+    def label(self, label: Label) -> None:
+        """A text."""
+        self.labels.append(label)
+
+    def frame(self, frame: Frame) -> None:
+        """A region, under everything that is drawn later in it."""
+        self.frames.append(frame)
+
+    def rule(self, rule: Rule) -> None:
+        """A straight line."""
+        self.rules.append(rule)
+
+    def dot(self, x: float, y: float, level: int, ring: bool = False) -> None:
+        """Where wires of one axis meet or part, or a ring, where one begins."""
+        size = 2.2 if not ring else 2.8
+        self.shape(Shape("ring" if ring else "dot", x - size, y - size, 2 * size, 2 * size, level))
+
+    def items(self) -> tuple[Item, ...]:
+        """All items, in the order of painting."""
+        return (*self.frames, *self.rules, *self.curves, *self.shapes, *self.labels)

@@ -1,0 +1,242 @@
+"""The plan of a sheet: where its columns, functions, frames and bands are, before anything is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from catdiag.draw.bands import reach, rows
+from catdiag.draw.columns import Columns, Slot, columns_of
+from catdiag.draw.functions import GAP, Leaf, leaf_of
+from catdiag.draw.heights import heights_of
+from catdiag.draw.measure import text_width
+from catdiag.draw.sheets import Cell, Sheet
+from catdiag.types import ArrayType
+
+TITLE = 17.0
+"""The height of a frame's title."""
+ARCH = 13.0
+"""The room over a loop's body for its way back."""
+SIDE = 9.0
+"""The room between a frame's edge and its inside, at the left and right."""
+_AGAIN = 6  # columns after which the label of a wire is said again
+_STUB = 8.0
+
+
+@dataclass
+class Framed:
+    """A frame's geometry around the plan of its inside, whose line 0 is the frame's."""
+
+    plan: SheetPlan
+    width: float
+    top: float
+    bottom: float
+    left: float  # from the frame's edge to the inside's left end
+
+
+@dataclass
+class SheetPlan:
+    """Where all is on a sheet: x from its left end, y around its line 0."""
+
+    sheet: Sheet
+    columns: Columns
+    shapes: dict[int, Leaf | Framed]
+    heights: dict[int, float] = field(default_factory=dict)
+    functions: list[tuple[float, float]] = field(default_factory=list)
+    data: list[tuple[float, float]] = field(default_factory=list)
+    labelled: list[set[int]] = field(default_factory=list)
+    width: float = 0.0
+    top: float = 0.0
+    bottom: float = 0.0
+    inputs: dict[int, float] = field(default_factory=dict)
+    outputs: list[float] = field(default_factory=list)
+
+    def held(self, slot: Slot) -> list[tuple[int, float]]:
+        """The arrays that a slot gives to the next column, and the heights of their elements' wires."""
+        y = self.heights[id(slot)]
+        if slot.wire >= 0:
+            return [(slot.wire, y)]
+        cell, shape = self.sheet.cells[slot.cell], self.shapes[slot.cell]
+        refs = shape.refs if isinstance(shape, Leaf) else shape.plan.outputs
+        return [(w, y + ref) for w, ref in zip(cell.outputs, refs, strict=True)]
+
+
+def plan_of(top: Sheet, items: bool) -> SheetPlan:
+    """The plan of a sheet and of all sheets inside, from the innermost out."""
+    done: dict[int, SheetPlan] = {}
+    todo = [(top, True)]
+    while todo:
+        sheet, outer = todo[-1]
+        missing = [c.inner for c in sheet.cells if c.inner is not None and id(c.inner) not in done]
+        if missing:
+            todo += [(inner, False) for inner in missing]
+            continue
+        todo.pop()
+        done[id(sheet)] = _plan(sheet, outer, items, done)
+    return done[id(top)]
+
+
+def label_of(sheet: Sheet, ty: ArrayType, name: str) -> str:
+    """What a wire is labelled with."""
+    axis = ty.axis(name)
+    return sheet.label(axis) if axis is not None else ""
+
+
+def _plan(sheet: Sheet, outer: bool, items: bool, done: dict[int, SheetPlan]) -> SheetPlan:
+    columns = columns_of(sheet, outer)
+    shapes: dict[int, Leaf | Framed] = {}
+    for number, cell in enumerate(sheet.cells):
+        if cell.inner is None:
+            shapes[number] = leaf_of(cell, sheet, items)
+        else:
+            shapes[number] = _framed(cell, done[id(cell.inner)])
+    plan = SheetPlan(sheet, columns, shapes)
+    _heights(plan)
+    _sort_inputs(plan, items)
+    _widths(plan)
+    return plan
+
+
+def _framed(cell: Cell, inner: SheetPlan) -> Framed:
+    left = SIDE
+    top = TITLE
+    if cell.frame == "fold":
+        left += max((text_width(t, "note") for t in start_texts(cell, inner.sheet)), default=0.0) + 12
+        top += ARCH
+    right = SIDE + (8 if cell.frame == "fold" else 0)
+    width = max(left + inner.width + right, text_width(cell.text, "note") + 20)
+    return Framed(inner, width, inner.top - top, inner.bottom + 8, left)
+
+
+def start_texts(cell: Cell, sheet: Sheet) -> list[str]:
+    """What the states of a loop start as."""
+    names = [sheet.wires[w].name for w in sheet.inputs[: sheet.states]]
+    return [f"{name} ← {text}" if name else text for name, text in zip(names, cell.starts, strict=False)]
+
+
+def _heights(plan: SheetPlan) -> None:
+    sheet, shapes = plan.sheet, plan.shapes
+
+    def edges(slot: Slot) -> tuple[float, float]:
+        if slot.wire >= 0:
+            return reach(rows(sheet.wires[slot.wire].ty))
+        shape = shapes[slot.cell]
+        return shape.top, shape.bottom
+
+    def leaving(slot: Slot, out: int) -> float:
+        if slot.wire >= 0:
+            return 0.0
+        shape = shapes[slot.cell]
+        return shape.refs[out] if isinstance(shape, Leaf) else shape.plan.outputs[out]
+
+    def entering(slot: Slot, k: int) -> float:
+        if slot.wire >= 0:
+            return 0.0
+        shape, cell = shapes[slot.cell], sheet.cells[slot.cell]
+        if isinstance(shape, Framed):
+            fed = dict(cell.feeds)
+            return shape.plan.inputs[fed[k]] if k in fed else 0.0
+        own = rows(sheet.wires[cell.inputs[k]].ty)
+        shifts = [at - own[name] for name in own if (at := target(shape, cell, k, name)) is not None]
+        return sum(shifts) / len(shifts) if shifts else 0.0
+
+    def main(slot: Slot) -> int | None:
+        cell = sheet.cells[slot.cell]
+        if cell.inner is not None:
+            return cell.feeds[0][0] if len(cell.feeds) == 1 else None
+        kept = {n for w in cell.outputs for n in sheet.wires[w].ty.names}
+        shared = [len(kept & set(sheet.wires[w].ty.names)) for w in cell.inputs]
+        best = [k for k, n in enumerate(shared) if n == max(shared)]
+        return best[0] if len(best) == 1 or (cell.kind == "map" and best) else None
+
+    plan.heights = heights_of(plan.columns.columns, edges, leaving, entering, main, GAP)
+    slots = [slot for column in plan.columns.columns for slot in column]
+    spans = [(plan.heights[id(s)] + a, plan.heights[id(s)] + b) for s in slots for a, b in [edges(s)]]
+    top, bottom = min((a for a, _ in spans), default=0.0), max((b for _, b in spans), default=0.0)
+    middle = (top + bottom) / 2
+    plan.heights = {key: y - middle for key, y in plan.heights.items()}
+    plan.top, plan.bottom = top - middle, bottom - middle
+    plan.inputs = {s.wire: plan.heights[id(s)] for s in plan.columns.columns[0] if s.wire >= 0}
+    last = sorted((s for s in plan.columns.columns[-1] if s.output >= 0), key=lambda s: s.output)
+    plan.outputs = [plan.heights[id(s)] for s in last]
+
+
+def target(leaf: Leaf, cell: Cell, k: int, name: str) -> float | None:
+    """The height, from the leaf's line, at which a wire of an input arrives: in a lane, or at the box."""
+    if (k, name) in leaf.enters:
+        return leaf.enters[k, name]
+    if cell.kind is None:
+        if not name:
+            return leaf.lanes.get("")
+        new = next((n for n, before in cell.names.items() if before == name), name)
+        return leaf.lanes.get(new)
+    return leaf.lanes.get(name) if name else None
+
+
+def _sort_inputs(plan: SheetPlan, items: bool) -> None:
+    """Where the order of a function's inputs is free, they enter it in the order in which they come."""
+    for column in plan.columns.columns:
+        for slot in column:
+            if slot.cell < 0 or not plan.sheet.cells[slot.cell].sorts:
+                continue
+            cell = plan.sheet.cells[slot.cell]
+            come: dict[int, float] = {}
+            for maker, out, k in slot.joins():
+                come[k] = plan.held(maker)[out][1]
+            order = sorted(range(len(cell.inputs)), key=lambda k: (come.get(k, 0.0), k))
+            if order == list(range(len(order))):
+                continue
+            cell.inputs = [cell.inputs[k] for k in order]
+            place = {k: n for n, k in enumerate(order)}
+            slot.before = [(m, out, place[k]) for m, out, k in slot.joins()]
+            for maker in {id(m): m for m, _, _ in slot.joins()}.values():
+                maker.after = [(s, place[k] if s is slot else k, out) for s, k, out in maker.follows()]
+            plan.shapes[slot.cell] = leaf_of(cell, plan.sheet, items)
+
+
+def _widths(plan: SheetPlan) -> None:
+    """The columns from left to right: functions, then the labels of what they made, then room to cross over."""
+    x = 0.0
+    said: dict[int, int] = {}
+    columns = plan.columns.columns
+    for number, column in enumerate(columns):
+        last = number == len(columns) - 1
+        if number:
+            x += _room(plan, column)
+        widths = [plan.shapes[s.cell].width for s in column if s.cell >= 0]
+        wide = max(widths, default=0.0)
+        plan.functions.append((x, wide))
+        x += wide
+        new = {w for s in column if s.cell >= 0 or number == 0 for w, _ in plan.held(s) if not last}
+        if new or any(s.wire >= 0 and number - said.get(s.wire, number) >= 2 * _AGAIN for s in column):
+            new |= {s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _AGAIN and not last}
+        texts = [label_of(plan.sheet, plan.sheet.wires[w].ty, n) for w in new for n in plan.sheet.wires[w].ty.names]
+        width = max((text_width(t) for t in texts), default=-4.0) + 12
+        if last:
+            width = 0.0
+        said.update(dict.fromkeys(new, number))
+        plan.labelled.append(new)
+        plan.data.append((x, width))
+        x += width
+    plan.width = x
+
+
+def _room(plan: SheetPlan, column: list[Slot]) -> float:
+    """The width in which wires go from the heights of one column to those of the next."""
+    most = 0.0
+    for slot in column:
+        y = plan.heights[id(slot)]
+        shape = plan.shapes[slot.cell] if slot.cell >= 0 else None
+        for maker, out, k in slot.joins():
+            w, at = plan.held(maker)[out]
+            for name, height in rows(plan.sheet.wires[w].ty).items():
+                if shape is None:
+                    end: float | None = y + height
+                elif isinstance(shape, Leaf):
+                    aim = target(shape, plan.sheet.cells[slot.cell], k, name)
+                    end = None if aim is None else y + aim
+                else:
+                    fed = dict(plan.sheet.cells[slot.cell].feeds)
+                    end = y + shape.plan.inputs[fed[k]] + height if k in fed else None
+                if end is not None:
+                    most = max(most, abs(end - at - height))
+    return _STUB if most < 0.5 else 14 + min(64.0, 0.45 * most)

@@ -1,0 +1,322 @@
+"""What is drawn of a diagram: cells and wires, sheet by sheet.
+
+A sheet is the inside of a frame, or the whole picture. Constants, sizes and positions are said in the text of the box
+that uses them; named diagrams are one cell or, where asked, a sheet of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from catdiag.boxes import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+)
+from catdiag.diagram import Diagram
+from catdiag.draw.levels import Placement
+from catdiag.draw.scene import FrameKind, ShapeKind
+from catdiag.draw.weaved import Weaved
+from catdiag.rewrite.formula import ATOM, Text, say
+from catdiag.types import ArrayType, Axis, Ty, show_size, size_symbols
+
+Address = tuple[int, ...]
+"""Where a box is: the number of a node, then, inside it, of a body and of a node there, and so on."""
+
+_SIGNS = {
+    "add": "+", "sub": "−", "mul": "×", "div": "÷", "neg": "−", "sqrt": "√", "eq": "=", "ne": "≠", "lt": "<",
+    "le": "≤", "and": "∧", "or": "∨", "not": "¬", "floordiv": "÷",
+}  # fmt: skip
+_MONOIDS = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
+SYMMETRIC = frozenset(("add", "mul", "max", "min", "eq", "ne", "and", "or"))
+_LONG = 30  # letters; a longer formula is drawn in boxes of its own
+
+
+@dataclass(eq=False)
+class Wire:
+    """An array of a sheet: its type, the level that it is in, who makes it (-1: an input) and who reads it.
+
+    `text` is its formula if it is made of constants, sizes and positions only; it is a `ghost` while nobody needs it
+    drawn.
+    """
+
+    ty: ArrayType
+    level: int
+    maker: int = -1
+    name: str = ""
+    text: Text | None = None
+    ghost: bool = False
+    readers: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Cell:
+    """A function of a sheet. `weaved` are the axes that pass around it; `names` say what a renaming calls its axes."""
+
+    kind: ShapeKind | None
+    text: str
+    box: Box
+    address: Address
+    level: int
+    inputs: list[int]
+    outputs: list[int]
+    weaved: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
+    sorts: bool = False
+    inner: Sheet | None = None
+    frame: FrameKind | None = None
+    feeds: list[tuple[int, int]] = field(default_factory=list)
+    starts: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Sheet:
+    """Cells in an order in which each comes after those whose arrays it reads.
+
+    `feeds` of a frame's cell are pairs of an input of the cell and the wire of the inner sheet that it becomes; the
+    first `states` inputs of the sheet of a loop are its states, which no outer wire feeds.
+    """
+
+    wires: list[Wire]
+    cells: list[Cell]
+    inputs: list[int]
+    outputs: list[int]
+    label: Callable[[Axis], str]
+    states: int = 0
+    kernel: bool = False
+
+    def is_input(self, wire: int) -> bool:
+        """Whether a wire comes into the sheet, and is drawn."""
+        return self.wires[wire].maker < 0 and not self.wires[wire].ghost
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """What a sheet inherits: levels and texts of its inputs, sizes of tiles and blocks around it."""
+
+    diagram: Diagram
+    address: Address
+    levels: tuple[int, ...]
+    texts: tuple[Text | None, ...]
+    names: tuple[str, ...]
+    local: frozenset[str]
+    result: int
+    states: int = 0
+    group: bool = False
+
+
+def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement) -> Sheet:
+    """The sheet of a whole diagram, with the sheets of its groups, loops and opened named diagrams inside."""
+    maker = _Maker(opened, place)
+    kinds = [node.box.op for node in diagram.graph.nodes]
+    kernel = any(isinstance(op, Fold) for op in kinds) and not any(isinstance(op, Group) for op in kinds)
+    names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
+    start = _Inside(
+        diagram, (), (place.slow,) * len(diagram.dom), (None,) * len(diagram.dom), names, frozenset(),
+        place.temporary if kernel else place.slow,
+    )  # fmt: skip
+    top, waiting = maker.sheet(start)
+    top.kernel = kernel
+    while waiting:
+        cell, inside = waiting.pop()
+        cell.inner, further = maker.sheet(inside)
+        first = cell.inner.states
+        cell.feeds = [(k, w) for k, w in enumerate(cell.inner.inputs[first:]) if cell.inner.is_input(w)]
+        waiting += further
+    return top
+
+
+class _Maker:
+    def __init__(self, opened: Callable[[Box], bool], place: Placement) -> None:
+        self.opened, self.place, self.weaved = opened, place, Weaved()
+
+    def sheet(self, inside: _Inside) -> tuple[Sheet, list[tuple[Cell, _Inside]]]:
+        graph = inside.diagram.graph
+        wires = [
+            Wire(ty, level, -1, name, text, text is not None)
+            for ty, level, text, name in zip(graph.dom, inside.levels, inside.texts, inside.names, strict=True)
+        ]
+        sheet = Sheet(wires, [], list(range(len(wires))), list(graph.outputs), _labels(inside.local), inside.states)
+        self._streamed(inside, wires)
+        hidden: dict[int, tuple[Box, Address]] = {}
+        waiting: list[tuple[Cell, _Inside]] = []
+        for place, node in enumerate(graph.nodes):
+            box, op = node.box, node.box.op
+            address = (*inside.address, place)
+            at = len(wires)
+            texts = [wires[w].text for w in node.inputs]
+            spots = [t for t in texts if t is not None]
+            simple = isinstance(op, (Const, SizeOf, Index, Map, Rename))
+            text = say(box, spots) if simple and len(spots) == len(texts) and len(box.cod) == 1 else None
+            if text is not None and len(text[0]) <= _LONG:
+                wires.append(Wire(box.cod[0], inside.result, -1, "", text, True))
+                hidden[at] = (box, address)
+                continue
+            cell = self._cell(sheet, box, node.inputs, address, inside, hidden)
+            cell.outputs = list(range(at, at + len(box.cod)))
+            level = self._made_at(box, inside)
+            wires.extend(Wire(ty, level, len(sheet.cells)) for ty in box.cod)
+            sheet.cells.append(cell)
+            if cell.frame is not None:
+                waiting.append((cell, self._inside(cell, box, address, inside, wires)))
+        for w in dict.fromkeys(sheet.outputs):
+            self._show(sheet, w, hidden, inside)
+        for number, cell in enumerate(sheet.cells):
+            for k, w in enumerate(cell.inputs):
+                wires[w].readers.append((number, k))
+        return sheet, waiting
+
+    def _streamed(self, inside: _Inside, wires: list[Wire]) -> None:
+        """Inputs of a group that only loops read, block by block, stay in slow memory up to the loops."""
+        if not inside.group:
+            return
+        others: set[int] = set(inside.diagram.graph.outputs)
+        for node in inside.diagram.graph.nodes:
+            op = node.box.op
+            for k, w in enumerate(node.inputs):
+                if not (isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None):
+                    others.add(w)
+        for w, wire in enumerate(wires):
+            if w not in others:
+                wire.level = self.place.slow
+
+    def _made_at(self, box: Box, inside: _Inside) -> int:
+        if inside.result == self.place.slow:
+            return self.place.slow
+        return self.place.matrix if _contracts(box) else self.place.temporary
+
+    def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[Box, Address]], inside: _Inside) -> None:
+        """Draws an array of constants after all, as a source."""
+        wire = sheet.wires[w]
+        if not wire.ghost or wire.text is None:
+            return
+        wire.ghost = False
+        # The text of an input of a loop or group is said inside of it.
+        box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
+        wire.maker = len(sheet.cells)
+        sheet.cells.append(Cell("source", wire.text[0], box, address, inside.result, [], [w]))
+
+    def _cell(
+        self, sheet: Sheet, box: Box, inputs: Iterable[int], address: Address, inside: _Inside,
+        hidden: Mapping[int, tuple[Box, Address]],
+    ) -> Cell:  # fmt: skip
+        op, wires, given = box.op, sheet.wires, list(inputs)
+        level = self._made_at(box, inside)
+        weaved = self.weaved.axes(box)
+        framed = isinstance(op, (Fold, Group)) or (isinstance(op, Call) and self.opened(box))
+        if not framed and not isinstance(op, Map):
+            for w in given:
+                self._show(sheet, w, hidden, inside)
+        drawn = [w for w in given if not wires[w].ghost]
+        if isinstance(op, Map):
+            text = _SIGNS.get(op.fn) or op.fn.removeprefix("apply:").replace("cast:", "→ ")
+            if len(drawn) < len(given):
+                free = iter("abcdefgh" if len(drawn) > 1 else "·")
+                args = [(wires[w].text or ("", ATOM)) if wires[w].ghost else (next(free), ATOM) for w in given]
+                said = say(box, args)[0]
+                if len(said) <= _LONG:
+                    text = said
+                else:
+                    for w in given:
+                        self._show(sheet, w, hidden, inside)
+                    drawn = given
+            sorts = op.fn in SYMMETRIC and len(drawn) == len(given)
+            return Cell("map", text, box, address, level, drawn, [], weaved, sorts=sorts)
+        if isinstance(op, Rename):
+            old = {new: before for before, new in op.pairs}
+            return Cell(None, "", box, address, level, drawn, [], weaved, names=old)
+        if isinstance(op, Group):
+            sizes = " and ".join(f"{axis}, {symbol} at a time" for axis, symbol in op.tiles)
+            text = f"for each tile of {sizes}, in parallel" if op.tiles else "one kernel"
+            return Cell(None, text, box, address, level, given, [], frame="group" if op.tiles else "call")
+        if isinstance(op, Fold):
+            text = f"for each block of {op.axis}, {op.block} at a time"
+            text += f", in {op.parts} parts whose states are merged" if op.parts else ""
+            text += "; blocks that are masked out are skipped" if op.live is not None or op.extent is not None else ""
+            return Cell(None, text, box, address, level, given, [], frame="fold", starts=_starts(op))
+        if framed:
+            return Cell(None, box.name, box, address, level, given, [], frame="call")
+        kind, text, sorts = _look(box)
+        return Cell(kind, text, box, address, level, drawn, [], weaved, sorts=sorts)
+
+    def _inside(self, cell: Cell, box: Box, address: Address, around: _Inside, wires: list[Wire]) -> _Inside:
+        op, place = box.op, self.place
+        texts = [wires[w].text for w in cell.inputs]
+        names = tuple("" for _ in cell.inputs)
+        levels = [wires[w].level for w in cell.inputs]
+        if isinstance(op, Fold):
+            states = len(box.cod)
+            own = [
+                place.streamed if ty.axis(op.axis) is not None else (level if level != place.slow else place.operand)
+                for ty, level in zip(box.dom, levels, strict=True)
+            ]
+            labels = op.components if len(op.components) == states else ("",) * states
+            return _Inside(
+                op.step, (*address, 1), (*[place.state] * states, *own), (*[None] * states, *texts),
+                (*labels, *names), around.local | {op.block}, place.temporary, states,
+            )  # fmt: skip
+        if isinstance(op, Group):
+            own = [level if level != place.slow else place.operand for level in levels]
+            local = around.local | {symbol for _, symbol in op.tiles}
+            return _Inside(op.body, (*address, 0), tuple(own), tuple(texts), names, local, place.temporary, group=True)
+        body = op.body if isinstance(op, Call) else None
+        if body is None:
+            raise TypeError(f"{box.name} has no inside")
+        return _Inside(body, (*address, 0), tuple(levels), tuple(texts), names, around.local, around.result)
+
+
+def _contracts(box: Box) -> bool:
+    """Whether a box is a sum of products of several arrays."""
+    return isinstance(box.op, Einsum) and len(box.dom) > 1
+
+
+def _look(box: Box) -> tuple[ShapeKind, str, bool]:
+    """The shape and text of a box, and whether the order of its inputs is free."""
+    op = box.op
+    if isinstance(op, Reduce):
+        return "reduce", _MONOIDS[op.monoid], False
+    if isinstance(op, Einsum):
+        kept = set(box.cod[0].names)
+        gone = any(n not in kept for ty in box.dom for n in ty.names)
+        return ("contract", "•" if len(box.dom) > 1 else "Σ", True) if gone else ("map", "×", True)
+    if isinstance(op, (Reindex, View)):
+        if isinstance(op, Reindex):
+            return "reindex", op.kind, False
+        return "reindex", "gather" if op.trusts_inputs() else "view", False
+    if isinstance(op, Call):
+        return "call", op.name, False
+    if isinstance(op, Generic):
+        return "generic", op.name, False
+    return "source", box.name, False
+
+
+def _starts(op: Fold) -> tuple[str, ...]:
+    """What each state of a loop is before its first turn, as a formula."""
+    graph = op.unit.graph
+    texts: list[Text] = []
+    for node in graph.nodes:
+        args = [texts[w] for w in node.inputs]
+        made = say(node.box, args)
+        texts.extend([made] * len(node.box.cod))
+    return tuple(texts[w][0] for w in graph.outputs)
+
+
+def _labels(local: Collection[str]) -> Callable[[Axis], str]:
+    """What an axis is called: by its name, or by its size where that is a part of the axis only."""
+
+    def label(axis: Axis) -> str:
+        return show_size(axis.size) if size_symbols(axis.size) & set(local) else axis.name
+
+    return label
