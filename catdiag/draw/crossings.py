@@ -1,0 +1,144 @@
+"""Where wires cross, so that the one painted later is seen to pass over the other."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from catdiag.draw.outline import at, cut, pieces
+from catdiag.draw.scene import Curve, Frame, Scene, Spot
+from catdiag.draw.theme import Colour
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The part of the upper wire along which the ground shows on both sides, and the colour of the ground there."""
+
+    places: tuple[Spot, Spot, Spot, Spot]
+    ground: Colour
+
+
+_STEPS = 12
+"""Into how many straight parts a bent piece is cut to find where it crosses."""
+_CELL = 24.0
+_REACH = 3.2
+"""How far a gap reaches along the upper wire on each side of a crossing."""
+_AWAY = 4.0
+"""How far a crossing is from the ends of both wires: nearer, they meet there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    item: int
+    piece: int
+    t: tuple[float, float]
+    a: Spot
+    b: Spot
+
+
+def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
+    """The gaps of each wire of a scene, by the number of the item. Dots need none. Takes time in proportion to the
+    wires' length, and to their crossings."""
+    found: dict[int, list[Gap]] = defaultdict(list)
+    frames = [item for item in scene.items if isinstance(item, Frame)]
+    grid = _Grid()
+    for number, item in enumerate(scene.items):
+        if not isinstance(item, Curve) or item.kind not in ("axis", "state"):
+            continue
+        parts = list(_parts(number, item))
+        crossed: set[tuple[int, float]] = set()
+        for part in parts:
+            for other in grid.near(part):
+                hit = _meet(part, other)
+                if hit is None or _near_ends(scene, number, hit[1]) or _near_ends(scene, other.item, hit[1]):
+                    continue
+                where = (part.piece, round(hit[0], 2))
+                if where not in crossed:
+                    crossed.add(where)
+                    found[number].append(_gap(item, part.piece, hit[0], _ground(frames, hit[1])))
+        for part in parts:
+            grid.add(part)
+    return {number: tuple(some) for number, some in found.items()}
+
+
+def _parts(number: int, item: Curve) -> Iterator[_Part]:
+    for place, piece in enumerate(pieces(item.places)):
+        straight = abs(piece[0][1] - piece[3][1]) < 1e-6 and abs(piece[1][1] - piece[2][1]) < 1e-6
+        steps = 1 if straight and abs(piece[0][1] - piece[1][1]) < 1e-6 else _STEPS
+        spots = [at(piece, n / steps) for n in range(steps + 1)]
+        for n in range(steps):
+            yield _Part(number, place, (n / steps, (n + 1) / steps), spots[n], spots[n + 1])
+
+
+class _Grid:
+    """Parts by the cells that they touch. Cells are as wide as what is in them, so that long ones are in few."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[int, int, int], list[_Part]] = defaultdict(list)
+        self.sizes: set[int] = set()
+
+    def add(self, part: _Part) -> None:
+        size = max(0, math.ceil(math.log2(max(abs(part.b[0] - part.a[0]), 1.0) / _CELL)))
+        self.sizes.add(size)
+        for cell in _cells(part, size):
+            self.cells[cell].append(part)
+
+    def near(self, part: _Part) -> Iterator[_Part]:
+        seen: set[int] = set()
+        for size in sorted(self.sizes):
+            for cell in _cells(part, size):
+                for other in self.cells.get(cell, ()):
+                    if id(other) not in seen:
+                        seen.add(id(other))
+                        yield other
+
+
+def _cells(part: _Part, size: int) -> Iterator[tuple[int, int, int]]:
+    """The cells of a size, each twice as wide as one of the size before, that a part's rectangle touches."""
+    wide = _CELL * 2**size
+    left, right = sorted((part.a[0], part.b[0]))
+    top, low = sorted((part.a[1], part.b[1]))
+    for column in range(math.floor(left / wide), math.floor(right / wide) + 1):
+        for row in range(math.floor(top / _CELL), math.floor(low / _CELL) + 1):
+            yield size, column, row
+
+
+def _meet(part: _Part, other: _Part) -> tuple[float, Spot] | None:
+    """The parameter on the first and the place where two straight parts cross; None where they do not, or hardly turn
+    away from each other."""
+    if part.item == other.item:
+        return None
+    ax, ay = part.b[0] - part.a[0], part.b[1] - part.a[1]
+    bx, by = other.b[0] - other.a[0], other.b[1] - other.a[1]
+    across = ax * by - ay * bx
+    if abs(across) < 0.12 * math.hypot(ax, ay) * math.hypot(bx, by) or across == 0:
+        return None
+    cx, cy = other.a[0] - part.a[0], other.a[1] - part.a[1]
+    s, u = (cx * by - cy * bx) / across, (cx * ay - cy * ax) / across
+    if not (0 <= s <= 1 and 0 <= u <= 1):
+        return None
+    return part.t[0] + s * (part.t[1] - part.t[0]), (part.a[0] + s * ax, part.a[1] + s * ay)
+
+
+def _near_ends(scene: Scene, number: int, spot: Spot) -> bool:
+    item = scene.items[number]
+    return isinstance(item, Curve) and min(math.dist(spot, item.places[0]), math.dist(spot, item.places[-1])) < _AWAY
+
+
+def _gap(item: Curve, place: int, t: float, ground: Colour) -> Gap:
+    piece = tuple(pieces(item.places))[place]
+    ahead, behind = at(piece, min(t + 0.01, 1.0)), at(piece, max(t - 0.01, 0.0))
+    speed = math.dist(ahead, behind) / (min(t + 0.01, 1.0) - max(t - 0.01, 0.0)) or 1.0
+    reach = _REACH / speed
+    return Gap(cut(piece, max(t - reach, 0.0), min(t + reach, 1.0)), ground)
+
+
+def _ground(frames: list[Frame], spot: Spot) -> Colour:
+    """The colour behind a place: that of the last frame painted around it."""
+    for frame in reversed(frames):
+        inside = frame.x <= spot[0] <= frame.x + frame.width and frame.y <= spot[1] <= frame.y + frame.height
+        if inside and frame.kind in ("group", "fold", "mark"):
+            return frame.kind
+    return "paper"

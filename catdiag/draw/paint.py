@@ -1,0 +1,177 @@
+"""From a scene to what is painted, in order: paths with strokes and grounds, and texts. Writers only print these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from catdiag.draw.crossings import Gap, gaps
+from catdiag.draw.measure import SIZES
+from catdiag.draw.outline import Path, arrowhead, copies, curve, hatching, line, outline, rectangle, shortened
+from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape, spans
+from catdiag.draw.theme import DASHED, SHAPE, Colour, Stroke, bar_colour, level_colour, level_of, stroke_of
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """How a path is painted: the colour and the stroke of its line, the colour of its ground; None for neither."""
+
+    line: Colour | None = None
+    width: float = 0.0
+    dashes: tuple[float, ...] = ()
+    fill: Colour | None = None
+
+    @property
+    def round(self) -> bool:
+        """Whether its ends are round, as dots are."""
+        return 0.0 in self.dashes
+
+
+@dataclass(frozen=True, slots=True)
+class Ink:
+    """A painted path, and what a reader hovers for."""
+
+    path: Path
+    pen: Pen
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A part of a text of one look."""
+
+    text: str
+    low: bool = False
+    italic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A painted text; its place, anchor and turn are its label's."""
+
+    label: Label
+    runs: tuple[Run, ...]
+    colour: Colour
+
+    @property
+    def size(self) -> float:
+        return SIZES[self.label.role]
+
+    @property
+    def bold(self) -> bool:
+        return self.label.role == "title"
+
+    @property
+    def fixed(self) -> bool:
+        """Whether its letters are all of one width."""
+        return self.label.role in ("code", "number")
+
+
+def painted(scene: Scene) -> Iterator[Ink | Text]:
+    """All that is painted, from the back to the front."""
+    around = gaps(scene)
+    for number, item in enumerate(scene.items):
+        if isinstance(item, Curve):
+            yield from _gaps(item, around.get(number, ()))
+            yield from _curve(item)
+        elif isinstance(item, Shape):
+            yield from _shape(item)
+        elif isinstance(item, Frame):
+            yield from _frame(item)
+        elif isinstance(item, Rule):
+            dashes = DASHED.dashes if item.kind == "dashed" else ()
+            width = DASHED.width if item.kind == "dashed" else 0.6
+            yield Ink(line(item.x1, item.y1, item.x2, item.y2), Pen("faint", width, dashes))
+        else:
+            yield text_of(item)
+
+
+def _stroked(path: Path, stroke: Stroke, colour: Colour, title: str = "", fill: Colour | None = None) -> Iterator[Ink]:
+    yield Ink(path, Pen(colour, stroke.width, stroke.dashes, fill), title)
+    if stroke.core:
+        yield Ink(path, Pen("paper", stroke.core, stroke.dashes))
+
+
+_CLEAR = 2.2
+"""How much ground is left clear on each side of a wire that passes over another."""
+
+
+def _gaps(item: Curve, around: tuple[Gap, ...]) -> Iterator[Ink]:
+    width = stroke_of(item.kind, item.level).width + 2 * _CLEAR
+    for gap in around:
+        yield Ink(curve(gap.places), Pen(gap.ground, width))
+
+
+def _curve(item: Curve) -> Iterator[Ink]:
+    stroke, colour = stroke_of(item.kind, item.level), level_colour(item.level)
+    if item.kind == "thin":
+        colour = "soft" if item.level == 0 else colour
+    if not item.arrow:
+        yield from _stroked(curve(item.places), stroke, colour, item.title)
+        return
+    length = 4.5 + 1.2 * stroke.width
+    body = shortened(item.places, 0.8 * length)
+    yield from _stroked(curve(body), stroke, colour, item.title)
+    yield Ink(arrowhead(item.places, length, 0.85 * length), Pen(fill=colour))
+
+
+def _shape(item: Shape) -> Iterator[Ink]:
+    path, stroke, colour = outline(item), SHAPE[level_of(item.level)], level_colour(item.level)
+    if item.kind == "dot":
+        yield Ink(path, Pen(fill=colour), item.title)
+    elif item.kind == "ring":
+        yield Ink(path, Pen(colour, 1.0, (), "paper"), item.title)
+    elif item.kind == "stop":
+        yield Ink(path, Pen(colour, 1.8), item.title)
+    elif item.kind == "cell":
+        yield Ink(path, Pen("faint", 0.6), item.title)
+    elif item.kind == "bar":
+        yield Ink(path, Pen(colour, 0.8, (), bar_colour(item.level)), item.title)
+    else:
+        yield from _stroked(path, stroke, colour, item.title, "paper")
+        if item.kind == "call":
+            d = 1.5 + stroke.width
+            inner = rectangle(item.x + d, item.y + d, item.width - 2 * d, item.height - 2 * d)
+            yield Ink(inner, Pen(colour, 0.6))
+
+
+def _frame(item: Frame) -> Iterator[Ink]:
+    colour: Colour = level_colour(item.level) if item.level else "soft"
+    x, y, w, h = item.x, item.y, item.width, item.height
+    if item.kind == "group":
+        for behind in copies(item):
+            yield Ink(behind, Pen(colour, 0.7))
+        yield Ink(rectangle(x, y, w, h), Pen(colour, 0.9, (), "group"), item.title)
+    elif item.kind == "fold":
+        yield Ink(rectangle(x, y, w, h, 9.0), Pen(colour, 0.9, (), "fold"), item.title)
+    elif item.kind == "call":
+        yield Ink(rectangle(x, y, w, h, 2.0), Pen("faint", 0.8, (1.2, 2.0)), item.title)
+    elif item.kind == "panel":
+        yield Ink(rectangle(x, y, w, h), Pen("faint", 0.5), item.title)
+    elif item.kind == "mark":
+        yield Ink(rectangle(x, y, w, h, 4.0), Pen("edge", 0.8, (), "mark"), item.title)
+    else:
+        yield Ink(rectangle(x, y, w, h), Pen("faint", 0.5), item.title)
+        yield Ink(hatching(x, y, w, h), Pen("faint", 0.5))
+
+
+_NAME = re.compile(r"(?P<name>[^\W\d]\w*)|(?:(?![^\W\d]).)+", re.DOTALL)
+
+
+def text_of(label: Label) -> Text:
+    """A label as it is painted: subscripts apart, and the names of axes in italics, which subscripts are too.
+
+    >>> [(run.text, run.low, run.italic) for run in text_of(Label(0, 0, "2q", "axis")).runs]
+    [('2', False, False), ('q', False, True)]
+    """
+    runs: list[Run] = []
+    for part, low in spans(label.text):
+        if label.role == "axis" or (low and label.role not in ("code", "number")):
+            runs += [Run(found[0], low, found["name"] is not None) for found in _NAME.finditer(part)]
+        else:
+            runs.append(Run(part, low))
+    colour = level_colour(label.level)
+    if label.level == 0 and label.role in ("note", "level"):
+        colour = "soft"
+    return Text(label, tuple(runs), colour)

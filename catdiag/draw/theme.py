@@ -1,0 +1,118 @@
+"""How things look: the colours of each theme, and the stroke of each level of memory.
+
+Colours are asked for by what they are for; a theme says which they are. Every level has a stroke of its own beside its
+colour, so that levels are told apart in grey, in print and by those who do not see colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from catdiag.draw.scene import LEVELS, CurveKind
+
+Colour = Literal[
+    "ink", "paper", "soft", "faint", "level1", "level2", "level3", "bar0", "bar1", "bar2", "bar3",
+    "group", "fold", "mark", "edge",
+]  # fmt: skip
+"""What a colour is for: lines and text, the ground, quieter text and lines, levels, the bars of a level in a chart,
+the grounds of groups, of loops and of what is marked, and the edge of what is marked."""
+
+Theme = Literal["auto", "light", "dark"]
+"""Which theme a picture is written for; "auto" follows the reader's, where the writer can."""
+
+COLOURS: tuple[Colour, ...] = get_args(Colour)
+
+Palette: TypeAlias = Mapping[Colour, str]
+"""The colours of a theme, as #rrggbb."""
+
+LIGHT: Palette = {
+    "ink": "#111111", "paper": "#ffffff", "soft": "#555555", "faint": "#9a9a9a",
+    "level1": "#d9690a", "level2": "#23893b", "level3": "#1b5fc1",
+    "bar0": "#e4e4e2", "bar1": "#fde3c8", "bar2": "#cfead4", "bar3": "#d3e2f8",
+    "group": "#f9f9f8", "fold": "#f1f1ef", "mark": "#ffefb3", "edge": "#d3a400",
+}  # fmt: skip
+DARK: Palette = {
+    "ink": "#e9e9e7", "paper": "#15171a", "soft": "#b0b2b5", "faint": "#74777c",
+    "level1": "#ffa24a", "level2": "#74cf86", "level3": "#83b4ff",
+    "bar0": "#3a3d42", "bar1": "#5a3d1d", "bar2": "#254a2d", "bar3": "#233f6b",
+    "group": "#1a1d21", "fold": "#22262b", "mark": "#4b4113", "edge": "#b89328",
+}  # fmt: skip
+
+_LIGHT_GREYS: Palette = {
+    "bar0": "#ffffff", "bar1": "#e6e6e6", "bar2": "#d2d2d2", "bar3": "#bdbdbd", "mark": "#e0e0e0", "edge": "#6e6e6e",
+}  # fmt: skip
+_DARK_GREYS: Palette = {
+    "bar0": "#15171a", "bar1": "#2c2f33", "bar2": "#404348", "bar3": "#55595e", "mark": "#3d4045", "edge": "#a5a7aa",
+}  # fmt: skip
+
+LEVEL_COLOURS: tuple[Colour, ...] = ("ink", "level1", "level2", "level3")
+"""The colour of each level, the slowest first."""
+
+BARS: tuple[Colour, ...] = ("bar0", "bar1", "bar2", "bar3")
+
+
+def palette(theme: Literal["light", "dark"], colour: bool) -> Palette:
+    """The colours of a theme; without colour, levels are drawn in ink and marks in grey.
+
+    >>> palette("light", False)["level1"] == palette("light", True)["ink"]
+    True
+    """
+    chosen = DARK if theme == "dark" else LIGHT
+    if colour:
+        return chosen
+    inks: dict[Colour, str] = dict.fromkeys(LEVEL_COLOURS, chosen["ink"])
+    return {**chosen, **inks, **(_DARK_GREYS if theme == "dark" else _LIGHT_GREYS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """A line: its width, its dashes and gaps (a dash of 0 is a dot), and the width of a gap along its middle, 0 for
+    none, which doubles it."""
+
+    width: float
+    dashes: tuple[float, ...] = ()
+    core: float = 0.0
+
+
+AXIS: tuple[Stroke, ...] = (Stroke(1.1), Stroke(1.9), Stroke(1.6, (11.0, 1.9)), Stroke(3.1, (), 1.2))
+"""The stroke of an axis at each level: thin, thick, in long dashes, double."""
+
+ITEM: tuple[Stroke, ...] = (
+    Stroke(2.3, (0.0, 4.4)), Stroke(3.2, (0.0, 5.2)), Stroke(2.0, (2.4, 3.2)), Stroke(3.6, (0.0, 5.8), 1.5),
+)  # fmt: skip
+"""The stroke of an array's elements at each level: dots, thick dots, short dashes, open dots."""
+
+SHAPE: tuple[Stroke, ...] = (Stroke(1.0), Stroke(1.7), Stroke(1.3), Stroke(2.7, (), 1.0))
+"""The edge of a box that runs at each level; its wires tell levels apart where widths are near."""
+
+THIN = Stroke(0.7)
+DASHED = Stroke(0.8, (4.0, 3.0))
+"""The rule between the members of a tuple."""
+
+
+def level_of(number: int) -> int:
+    """The level whose look a level has: those past the last look like the last."""
+    return min(max(number, 0), LEVELS - 1)
+
+
+def stroke_of(kind: CurveKind, level: int) -> Stroke:
+    """The stroke of a curve.
+
+    >>> stroke_of("axis", 0), stroke_of("axis", 1)
+    (Stroke(width=1.1, dashes=(), core=0.0), Stroke(width=1.9, dashes=(), core=0.0))
+    """
+    if kind == "thin":
+        return THIN
+    return (ITEM if kind == "item" else AXIS)[level_of(level)]
+
+
+def level_colour(level: int) -> Colour:
+    """The colour of a level."""
+    return LEVEL_COLOURS[level_of(level)]
+
+
+def bar_colour(level: int) -> Colour:
+    """The ground of a bar of a level."""
+    return BARS[level_of(level)]
