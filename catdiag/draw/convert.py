@@ -1,0 +1,70 @@
+"""PDF and PNG from SVG, by the converter of the extra `draw`: no browser, no system library, its fonts are its own."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from catdiag.errors import CatdiagError
+
+LARGEST = 16_000
+"""The longest side of a PNG, in pixels."""
+
+
+def pdf(svg: str) -> bytes:
+    """A picture as PDF, one page of its size, its text as text. `svg` is one of a fixed theme, "light" or "dark".
+
+    Raises CatdiagError where the converter is not installed, or cannot read the SVG.
+    """
+    converter = _converter()
+    try:
+        written: bytes = converter.svg_to_pdf(svg)
+    except ValueError as error:
+        raise CatdiagError(f"the SVG cannot be converted to PDF: {error}") from None
+    return written
+
+
+def png(svg: str, scale: float = 2.0) -> bytes:
+    """A picture as PNG, `scale` times the pixels that it has on a screen of 96 to the inch (4/3 a point).
+
+    Raises CatdiagError where the converter is not installed, for a scale that is not positive, or gives a picture of
+    more than 16,000 pixels a side, or where it cannot read the SVG.
+    """
+    width, height = _size(svg)
+    if not scale > 0:
+        raise CatdiagError(f"the scale is {scale:g}: expected a number above 0")
+    longest = max(width, height) * scale * 4 / 3
+    if longest > LARGEST:
+        raise CatdiagError(
+            f"a PNG at scale {scale:g} would have {longest:.0f} pixels a side, and {LARGEST} are the most: "
+            f"expected a scale of at most {LARGEST / (longest / scale):.2g}, or write PDF"
+        )
+    converter = _converter()
+    try:
+        written: bytes = converter.svg_to_png(svg, scale=scale)
+    except ValueError as error:
+        raise CatdiagError(f"the SVG cannot be converted to PNG: {error}") from None
+    return written
+
+
+def _converter() -> ModuleType:
+    try:
+        import vl_convert
+    except ImportError:
+        raise CatdiagError(
+            "PDF and PNG need a converter that is not installed: pip install 'catdiag[draw]' (or write SVG or TikZ)"
+        ) from None
+    found: ModuleType = vl_convert
+    return found
+
+
+def _size(svg: str) -> tuple[float, float]:
+    """The width and the height of an SVG document in points, from its view box."""
+    from xml.etree import ElementTree
+
+    try:
+        box = [float(part) for part in ElementTree.fromstring(svg).get("viewBox", "").split()]
+    except (ElementTree.ParseError, ValueError):
+        box = []
+    if len(box) != 4:
+        raise CatdiagError("this is no SVG with a viewBox: expected what `svg` writes")
+    return box[2], box[3]
