@@ -15,7 +15,6 @@ from catdiag.errors import DoesNotFit
 if TYPE_CHECKING:
     from catdiag.cost.bounds import LowerBound
     from catdiag.cost.io import IO
-    from catdiag.cost.optima.posynomial import Absorb, Certificate, Drop, Fill, Powers
     from catdiag.cost.optimum import Optimum
     from catdiag.cost.plan import Plan
     from catdiag.emit.state import StateFormulas
@@ -124,7 +123,7 @@ class Report:
         if self.chosen.ungrouped:
             yield f"not grouped: {self.chosen.ungrouped}"
         for attempt in self.others:
-            yield f"{attempt.name} is possible too" + self._against(attempt.worth)
+            yield f"{attempt.name} is possible too" + self.against(attempt.worth)
 
     def _verdicts(self) -> Iterator[str]:
         for name, verdict in self.verdicts.items():
@@ -153,7 +152,8 @@ class Report:
         if symbols:
             yield f"  for blocks and tiles of every size: {', '.join(symbols)}"
 
-    def _against(self, other: Planned) -> str:
+    def against(self, other: Planned) -> str:
+        """What another plan is against the chosen one, in words that follow its name."""
         mine = self.chosen.worth.plan
         if other.misfit is not None and mine is not None:
             return ", and does not fit"
@@ -181,7 +181,9 @@ class Report:
             return
         yield from str(self.optimum).splitlines()
         if self.optimum.certificate is not None:
-            yield f"certificate, checked in rational arithmetic: {_proof_in_words(self.optimum.certificate)}"
+            from catdiag.cost.optima.words import proof_in_words
+
+            yield f"certificate, checked in rational arithmetic: {proof_in_words(self.optimum.certificate)}"
 
     def _bound(self) -> Iterator[str]:
         yield f"at least {self.bound.compulsory}, each input and result once"
@@ -293,6 +295,8 @@ def _step(step: Step) -> dict[str, Any]:
 def _optimum_data(optimum: Optimum | str) -> dict[str, Any]:
     if isinstance(optimum, str):
         return {"leading": None, "exact": None, "reason": optimum}
+    from catdiag.cost.optima.words import proof_in_words
+
     return {
         "leading": None if optimum.leading is None else str(optimum.leading),
         "exact": None if optimum.exact is None else str(optimum.exact),
@@ -300,40 +304,9 @@ def _optimum_data(optimum: Optimum | str) -> dict[str, Any]:
         "leading_tiles": {str(k): str(v) for k, v in optimum.leading_tiles.items()},
         "conditions": [str(c) for c in optimum.conditions],
         "leading_conditions": [str(c) for c in optimum.leading_conditions],
-        "certificate": None if optimum.certificate is None else _proof_in_words(optimum.certificate),
+        "certificate": None if optimum.certificate is None else proof_in_words(optimum.certificate),
         "leading_certificate": None
         if optimum.leading_certificate is None
-        else _proof_in_words(optimum.leading_certificate),
+        else proof_in_words(optimum.leading_certificate),
         "reason": optimum.reason,
     }
-
-
-def _proof_in_words(certificate: Certificate) -> str:
-    """What a certificate of an optimum rests on."""
-    from catdiag.cost.optima.posynomial import Monotone, Shifted, Weights
-
-    match certificate.proof:
-        case Weights(transfers, memory):
-            of = ", ".join(map(str, transfers)), ", ".join(map(str, memory))
-            main = f"the dual with weights {of[0]} of the transfers and {of[1]} of the memory"
-        case Shifted(root=root):
-            main = f"two tiles, root {root}"
-        case Monotone(monomial, roots):
-            main = f"transfers fall with {_monomial(monomial)}, which memory caps at {', '.join(map(str, roots))}"
-        case None:
-            main = "nothing is left to choose"
-    return "; ".join([*map(_reduction_in_words, certificate.reductions), main])
-
-
-def _reduction_in_words(step: Absorb | Drop | Fill) -> str:
-    from catdiag.cost.optima.posynomial import Absorb, Fill
-
-    if isinstance(step, Absorb):
-        return f"{step.variable} = 1 is best" + (f", its part taken by {_monomial(step.into)}" if step.into else "")
-    if isinstance(step, Fill):
-        return f"{step.variable} as large as its axis is best"
-    return f"branch {step.branch} of the memory is below branch {step.by}"
-
-
-def _monomial(powers: Powers) -> str:
-    return "*".join(str(v) if e == 1 else f"{v}**{e}" for v, e in powers) or "1"
