@@ -43,6 +43,7 @@ THIN = {
     "trace": "calls",
     "diagram": "flatten isomorphism interpret run rewrite cost emit draw",
     "rewrite": "emit draw",
+    "prove": "draw",
     "cost": "draw",
 }
 # The package's face names what it re-exports.

@@ -159,6 +159,12 @@ class LowerBound:
             "assumptions": list(self.assumptions),
         }
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_bound
+
+        return of_bound(self)
+
     def __str__(self) -> str:
         lines = [f"at least    {self.compulsory}  ({COMPULSORY}: each input and result once)"]
         lines += [f"and         {t.value}  ({t.kind}, {t.box})" for t in self.terms]

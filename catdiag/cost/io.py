@@ -147,6 +147,12 @@ class IO:
 
         return whole_of(self, sizes, capacity, multiples, divisors)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_io
+
+        return of_io(self)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; expressions as text."""
         return {

@@ -303,6 +303,12 @@ class LevelsIO:
             "order": self.order,
         }
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_levels
+
+        return of_levels(self)
+
     def placement(self) -> dict[str, list[str]]:
         """The levels of each role."""
         p = self.places

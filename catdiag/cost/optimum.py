@@ -140,6 +140,12 @@ class Optimum:
             raise ValueError(f"the capacity is {capacity}: leave it a symbol to see the powers of it")
         return power_form(value, capacity)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_optimum
+
+        return of_optimum(self)
+
     def __str__(self) -> str:
         lines = []
         for name, value, tiles, conditions in (

@@ -131,6 +131,12 @@ class Theorem:
         fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in told.values())
         return "{" + ",\n".join(f"{json.dumps(name)}:{field}" for name, field in zip(told, fields, strict=True)) + "}\n"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_theorem
+
+        return of_theorem(self)
+
     def __str__(self) -> str:
         lines = [str(self.checked), *(f"  where {text}" for text in self.taken[:_SHOWN])]
         more = len(self.taken) - _SHOWN

@@ -40,6 +40,12 @@ class Verdict:
         """Whether it holds without conditions."""
         return self.verdict == "proved"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_verdict
+
+        return of_verdict(self)
+
 
 @dataclass(frozen=True)
 class Form:

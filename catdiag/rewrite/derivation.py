@@ -16,6 +16,7 @@ from catdiag.diagram import Diagram, of_graph
 from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from random import Random
 
     import numpy as np
@@ -600,6 +601,45 @@ class Derivation:
         from catdiag.emit.numpy import source
 
         return source(self.diagram)
+
+    def html(
+        self,
+        path: str | Path | None = None,
+        *,
+        on: Hardware | str | None = None,
+        sizes: Mapping[str, int] | None = None,
+        dtype: str = "bf16",
+        theorems: bool = False,
+        times: bool = False,
+    ) -> str:
+        """The derivation as one HTML page that needs nothing else, written to `path` where one is given.
+
+        It has the steps, the theorem with its certificate to download, the state, the loops, H and M, the optimum, the
+        lower bound, and with a chip `on` and `sizes` the plan for `dtype`. With `theorems`, all that is claimed of the
+        loops is proved too. The same derivation gives the same bytes, but for `times`, which says how long proofs took.
+
+        Raises CatdiagError where nothing was derived yet, SizeError for a chip without sizes, or sizes that are
+        missing; OSError where the file cannot be written: it is written whole or not at all.
+
+        >>> import catdiag as cd
+        >>> row = cd.algorithm("q x", name="row")(lambda A: cd.sum(A, "x")).stream("x").group("q")
+        >>> row.html().startswith("<!DOCTYPE html>")
+        True
+        """
+        from catdiag.draw.report.facts import gathered
+        from catdiag.draw.report.page import page
+        from catdiag.files import write_whole
+
+        written = page(gathered(self, on, sizes, dtype, theorems), times)
+        if path is not None:
+            write_whole(path, written)
+        return written
+
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_derivation
+
+        return of_derivation(self)
 
     def __str__(self) -> str:
         lines = [str(self.source)]

@@ -100,6 +100,12 @@ class Stability:
         """The exponentials whose arguments exceed 0 on an input that is known."""
         return tuple(e for e in self.exponentials if e.verdict.verdict == "refuted")
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_stability
+
+        return of_stability(self)
+
     def __str__(self) -> str:
         lines = [str(e) for e in self.exponentials]
         if not lines:

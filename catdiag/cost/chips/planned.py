@@ -157,6 +157,12 @@ class Plan:
             "proof": dict(vars(self.proof)),
         }
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_plan
+
+        return of_plan(self)
+
     def table(self) -> str:
         """Level by level: what one holds and what of it is taken, by which arrays; what crosses each edge."""
         lines = []

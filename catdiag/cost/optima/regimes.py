@@ -124,6 +124,12 @@ class Regimes:
         pieces = [(r.value, sympy.And(*map(_real, r.conditions))) for r in self.regimes]
         return sympy.Piecewise(*pieces, (sympy.nan, True))
 
+    def _repr_html_(self) -> str:
+        """For notebooks: as HTML."""
+        from catdiag.draw.report.notebook import of_regimes
+
+        return of_regimes(self)
+
     def at(self, sizes: Mapping[Symbol, object] | Mapping[str, object]) -> Regime | None:
         """The regime at these sizes, given by symbol or by name; `None` where no closed form was found for what binds
         there. Raises SizeError where a size, a block or a capacity that the regimes depend on is missing."""

@@ -1,0 +1,1 @@
+"""Pages about derivations: one self-contained HTML file, and what notebooks show."""

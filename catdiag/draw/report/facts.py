@@ -1,0 +1,127 @@
+"""What a page about a derivation says, before it is said: the library's own objects, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from catdiag.errors import CatdiagError, SizeError
+
+if TYPE_CHECKING:
+    from catdiag.cost.bounds import LowerBound
+    from catdiag.cost.hardware import Hardware
+    from catdiag.cost.io import IO
+    from catdiag.cost.levelled import LevelsIO
+    from catdiag.cost.optimum import Optimum
+    from catdiag.cost.plan import Plan
+    from catdiag.rewrite.claims import Verdict
+    from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.stability import Stability
+
+LEVELS = ("HBM", "SMEM", "registers")
+"""The levels that costs are given at where no chip is."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A derivation with all that a page says of it.
+
+    `counted` is what was counted, the derivation or an earlier form of it, `io` its transfers and memory in values.
+    Where there is no optimum, no bound or no plan, a text says why. `levels` is the same at each level, in the unit
+    that it says. `notes` are lines about the derivation: what was tried and refused, say.
+    """
+
+    derivation: Derivation
+    counted: Derivation
+    io: IO | str
+    optimum: Optimum | str
+    bound: LowerBound | str
+    levels: LevelsIO | str
+    stability: Stability
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    plan: Plan | str | None = None
+    hardware: Hardware | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    dtype: str = "bf16"
+    notes: Sequence[str] = ()
+
+
+def gathered(
+    derivation: Derivation,
+    on: Hardware | str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    dtype: str = "bf16",
+    theorems: bool = False,
+) -> Facts:
+    """The facts of a derivation; with a chip and sizes a plan too, and with `theorems` all that is claimed of loops.
+
+    Raises SizeError for a chip without sizes, and sizes without a chip; CatdiagError where nothing was derived, for an
+    unknown chip or dtype.
+    """
+    from catdiag.cost import hardware as chips
+
+    _ = derivation.theorem
+    if (on is None) != (not sizes):
+        raise SizeError("a plan is for a chip and sizes: give both, as in on='h100', sizes={'q': 8192, …}, or neither")
+    chip = None if on is None else chips.get(on)
+    counted = derivation
+    plan: Plan | str | None = None
+    if chip is not None:
+        try:
+            plan = derivation.fit(chip, dict(sizes or {}), dtype=dtype)
+        except SizeError:
+            raise
+        except CatdiagError as error:
+            plan = error.message
+    io = io_of(counted)
+    return Facts(
+        derivation=derivation,
+        counted=counted,
+        io=io,
+        optimum=optimum_of(io),
+        bound=bound_of(counted, io),
+        levels=levels_of(counted, chip, dtype),
+        stability=derivation.stability(),
+        verdicts=derivation.verdicts() if theorems else {},
+        plan=plan,
+        hardware=chip,
+        sizes=dict(sizes or {}),
+        dtype=dtype,
+    )
+
+
+def io_of(derivation: Derivation) -> IO | str:
+    """The transfers and memory at two levels, or why they are not counted."""
+    try:
+        return derivation.io()
+    except CatdiagError as error:
+        return error.message
+
+
+def optimum_of(io: IO | str) -> Optimum | str:
+    """The least transfers, or why there is no formula for them."""
+    if isinstance(io, str):
+        return io
+    try:
+        return io.optimum()
+    except ValueError as error:
+        return str(error)
+
+
+def bound_of(derivation: Derivation, io: IO | str) -> LowerBound | str:
+    """What any schedule of the same operations moves at least, or why it is not known."""
+    try:
+        return derivation.lower_bound(None if isinstance(io, str) else io.capacity)
+    except CatdiagError as error:
+        return error.message
+
+
+def levels_of(derivation: Derivation, chip: Hardware | None, dtype: str) -> LevelsIO | str:
+    """The costs at every level: of a chip in bytes, else of a chain of three in values; or why they are not counted."""
+    try:
+        if chip is None:
+            return derivation.io(levels=LEVELS)
+        return derivation.io(levels=chip.hierarchy, dtype=dtype)
+    except CatdiagError as error:
+        return error.message

@@ -1,0 +1,100 @@
+"""What notebooks show of derivations, theorems, verdicts, plans and costs: pieces of the page, with a style of their
+own that stays within them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from catdiag.draw.report import costs, plans, proofs
+from catdiag.draw.report.facts import io_of, optimum_of
+from catdiag.draw.report.html import folded, joined, tag
+from catdiag.draw.report.maths import plain
+from catdiag.draw.report.page import type_of
+from catdiag.draw.report.state import state
+from catdiag.draw.report.style import shared
+
+if TYPE_CHECKING:
+    from catdiag.cost.bounds import LowerBound
+    from catdiag.cost.io import IO
+    from catdiag.cost.levelled import LevelsIO
+    from catdiag.cost.optima.regimes import Regimes
+    from catdiag.cost.optimum import Optimum
+    from catdiag.cost.plan import Plan
+    from catdiag.prove.api import Theorem
+    from catdiag.rewrite.claims import Verdict
+    from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.stability import Stability
+
+
+def card(*parts: str) -> str:
+    """Pieces of a page as a piece of another: nothing of their style reaches outside.
+
+    >>> card("a < b").endswith('<div class="catdiag">a &lt; b</div>')
+    True
+    """
+    return str(joined([tag("style", shared()), tag("div", *parts, class_="catdiag")]))
+
+
+def of_derivation(derivation: Derivation) -> str:
+    """The statement, the steps, the state, H and M."""
+    source = derivation.source
+    parts = [tag("p", tag("strong", source.title or "an array program"), " ", plain(type_of(source)))]
+    if not derivation.steps:
+        return card(*parts, tag("p", "Nothing was derived yet."))
+    rows = [(str(k), step.name, proofs.status(step.theorem)) for k, step in enumerate(derivation.steps, 1)]
+    parts.append(tag("table", tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))))
+    parts.append(tag("p", proofs.statement(derivation.theorem)))
+    io = io_of(derivation)
+    if not isinstance(io, str):
+        parts += costs.in_short(io, optimum_of(io))
+    formulas = derivation.formulas()
+    parts.append(folded("the theorem in full", proofs.theorem_rows(derivation.theorem, derivation.diagram)))
+    if formulas.loops:
+        parts.append(folded("the state", state(formulas)))
+    parts.append(folded("the loops", tag("pre", derivation.pseudocode())))
+    return card(*parts)
+
+
+def of_theorem(theorem: Theorem) -> str:
+    """The statement, the hypotheses, how it was checked, and the certificate."""
+    return card(proofs.theorem_card(theorem))
+
+
+def of_verdict(verdict: Verdict) -> str:
+    """How a claim ended."""
+    return card(proofs.verdict_card(verdict))
+
+
+def of_stability(stability: Stability) -> str:
+    """What is known of each exponential."""
+    return card(proofs.exponential_rows(stability))
+
+
+def of_plan(plan: Plan) -> str:
+    """The tables of a plan."""
+    return card(plans.of_plan(plan))
+
+
+def of_io(io: IO) -> str:
+    """Transfers and memory, typeset."""
+    return card(tag("p", f"In {io.unit}."), costs.of_io(io))
+
+
+def of_levels(io: LevelsIO) -> str:
+    """Transfers and memory at each level, typeset."""
+    return card(tag("p", f"In {io.unit}."), costs.of_levels(io))
+
+
+def of_optimum(optimum: Optimum) -> str:
+    """The least transfers, typeset."""
+    return card(costs.of_optimum(optimum))
+
+
+def of_regimes(regimes: Regimes) -> str:
+    """What binds, and the least transfers there."""
+    return card(costs.of_regimes(regimes))
+
+
+def of_bound(bound: LowerBound) -> str:
+    """What no schedule beats, and under which conditions."""
+    return card(costs.of_bound(bound))

@@ -1,0 +1,189 @@
+"""A derivation as one HTML page that needs nothing else: no script, no style and no picture from elsewhere.
+
+What is printed is read off the library's objects: theorems, counted formulas, plans. Words say which is which: proved
+is what the kernel accepted, computed what follows by exact counting, predicted what a model of a chip says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catdiag.draw.report import costs, plans, proofs
+from catdiag.draw.report.html import Html, escaped, joined, listed, tag
+from catdiag.draw.report.maths import of_expr, plain
+from catdiag.draw.report.state import WORDS, state
+from catdiag.draw.report.steps import before_and_after, step_card
+from catdiag.draw.report.style import of_pages
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+    from catdiag.draw.report.facts import Facts
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; `sure` says how it is known."""
+
+    anchor: str
+    title: str
+    sure: str
+    body: Html
+
+
+def page(facts: Facts, times: bool = False) -> str:
+    """The page. Without `times` the same facts give the same bytes; with it, it says how long each proof took."""
+    sections = list(_sections(facts, times))
+    title = _title(facts.derivation.source)
+    links = [tag("li", tag("a", s.title, href=f"#{s.anchor}")) for s in sections]
+    nav = tag("nav", tag("div", tag("p", "Contents"), tag("ol", *links), class_="stay"), aria_label="Contents")
+    main = tag("main", *map(_section, sections), id="main")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title}: a derivation"),
+        tag("style", of_pages()),
+    )
+    body = tag(
+        "body",
+        tag("a", "Skip to the text", href="#main", class_="skip"),
+        tag("div", _header(facts), nav, main, class_="sheet"),
+        class_="catdiag",
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _title(diagram: Diagram) -> str:
+    return diagram.title or "an array program"
+
+
+def type_of(diagram: Diagram) -> str:
+    """The type of a diagram with the names of its inputs.
+
+    >>> import catdiag as cd
+    >>> type_of(cd.algorithm("q x -> q")(lambda A: cd.sum(A, "x")))
+    'A[q x] → [q]'
+    """
+    named = zip(diagram.input_names, diagram.dom, strict=True)
+    ins = ", ".join(f"{n}{'' if str(ty).startswith('[') else ': '}{ty}" for n, ty in named)
+    return f"{ins or '1'} → {', '.join(map(str, diagram.cod)) or '1'}"
+
+
+def _header(facts: Facts) -> Html:
+    derivation = facts.derivation
+    theorem = derivation.theorem
+    steps = ", ".join(step.name for step in derivation.steps)
+    said = "proved for all sizes and for all blocks and tiles" + (", on a condition" if theorem.conditional else "")
+    return tag(
+        "header",
+        tag("h1", _title(derivation.source)),
+        tag("p", plain(type_of(derivation.source)), class_="big"),
+        tag("p", f"Derived by {steps}: the same results, {said}."),
+        tag(
+            "p",
+            proofs.mark("proved", "good"),
+            " is what the kernel accepted, ",
+            proofs.mark("computed"),
+            " follows by exact counting, ",
+            proofs.mark("predicted", "warn"),
+            " is what a model of the chip says.",
+            class_="soft",
+        ),
+    )
+
+
+_LOOK = {"proved": "good", "predicted": "warn"}
+
+
+def _section(section: Section) -> Html:
+    link = tag("a", section.title, href=f"#{section.anchor}")
+    badge = [proofs.mark(section.sure, _LOOK.get(section.sure, "soft"))] if section.sure else []
+    head = tag("h2", link, *badge, id=section.anchor)
+    return tag("section", head, section.body, aria_labelledby=section.anchor)
+
+
+def _sections(facts: Facts, times: bool) -> Iterator[Section]:
+    derivation = facts.derivation
+    yield Section("derivation", "Derivation", "", _derivation(facts, times))
+    theorem = joined(
+        [
+            proofs.theorem_rows(derivation.theorem, derivation.diagram, times),
+            proofs.certificate(derivation.theorem, derivation.diagram.title),
+        ]
+    )
+    yield Section("theorem", "Theorem", "proved", theorem)
+    formulas = derivation.formulas()
+    if formulas.loops:
+        words = tag("p", "".join(WORDS), class_="soft")
+        yield Section("state", "The state", "proved", joined([words, state(formulas)]))
+    yield Section("loops", "Loops", "", _loops(facts))
+    if facts.verdicts:
+        yield Section("laws", "Laws of the loops", "", proofs.verdict_rows(facts.verdicts))
+    if facts.stability.exponentials:
+        yield Section("exponentials", "Exponentials", "", proofs.exponential_rows(facts.stability))
+    yield from _costs(facts)
+    if facts.plan is not None:
+        body = tag("p", facts.plan) if isinstance(facts.plan, str) else plans.of_plan(facts.plan)
+        yield Section("plan", "Plan", "predicted", body)
+
+
+def _derivation(facts: Facts, times: bool) -> Html:
+    cards = [
+        step_card(step, number, Html(""), times)
+        for number, (step, before) in enumerate(before_and_after(facts.derivation), 1)
+    ]
+    notes = [listed(map(escaped, facts.notes))] if facts.notes else []
+    return joined([*cards, *notes])
+
+
+def _loops(facts: Facts) -> Html:
+    return tag("pre", facts.derivation.pseudocode(), class_="scroll")
+
+
+def _costs(facts: Facts) -> Iterator[Section]:
+    io = facts.io
+    if isinstance(io, str):
+        yield Section("io", "Transfers and memory", "", tag("p", io))
+    else:
+        said = f"What crosses between slow and fast memory in the whole run, and what the fast one holds, in {io.unit}."
+        intro = tag("p", said)
+        yield Section("io", "Transfers and memory", "computed", joined([intro, *_of_what(facts), costs.of_io(io)]))
+    if not isinstance(facts.levels, str):
+        unit = tag("p", f"In {facts.levels.unit}.")
+        yield Section("levels", "Level by level", "computed", joined([unit, costs.of_levels(facts.levels)]))
+    yield from _least(facts)
+
+
+def _of_what(facts: Facts) -> list[Html]:
+    if facts.counted is facts.derivation:
+        return []
+    return [tag("p", "Of ", plain(facts.counted.diagram.title), ": parts and blocks left out are not counted.")]
+
+
+def _least(facts: Facts) -> Iterator[Section]:
+    from catdiag.cost.optima.words import proof_in_words
+
+    optimum, bound, io = facts.optimum, facts.bound, facts.io
+    if not isinstance(io, str):
+        said = "The least transfers over all tiles that fit, if the fast memory holds "
+        intro = tag("p", said, of_expr(io.capacity), f" {io.unit}.")
+        if isinstance(optimum, str):
+            yield Section("optimum", "Optimum", "", joined([intro, tag("p", f"No closed form: {optimum}.")]))
+        else:
+            words = "" if optimum.certificate is None else proof_in_words(optimum.certificate)
+            parts = [intro, costs.of_optimum(optimum, words)]
+            if optimum.program is not None:
+                parts.append(costs.of_regimes(optimum.regimes))
+            yield Section("optimum", "Optimum", "computed", joined(parts))
+    if isinstance(bound, str):
+        return
+    parts = [
+        tag("p", f"What every schedule of the same scalar operations moves at least, in {bound.unit}."),
+        costs.of_bound(bound),
+    ]
+    if not isinstance(optimum, str):
+        parts.append(costs.of_ratio(bound, optimum))
+    yield Section("bound", "Lower bound", "computed", joined(parts))

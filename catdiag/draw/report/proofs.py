@@ -1,0 +1,189 @@
+"""What was proved, for people: theorems with their hypotheses, the certificate, verdicts on loops and exponentials."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
+from catdiag.draw.report.maths import plain
+from catdiag.draw.report.texts import of_text
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+    from catdiag.prove.api import Theorem
+    from catdiag.rewrite.claims import Verdict
+    from catdiag.rewrite.stability import Stability
+
+_LOOKS = {"proved": "good", "conditional": "warn", "refuted": "bad"}
+
+
+def mark(word: str, look: str = "soft") -> Html:
+    """A word in a frame: how sure what follows is."""
+    return tag("span", word, class_=f"mark {look}")
+
+
+def status(theorem: Theorem) -> Html:
+    """Whether it is proved, and whether on a condition."""
+    if theorem.conditional:
+        return mark("proved on a condition", "warn")
+    return mark("proved", "good")
+
+
+def statement(theorem: Theorem) -> Html:
+    """The equation, which may break at its dots and brackets."""
+    text = escaped(theorem.statement)
+    for sign in (").", ", ", " = "):
+        text = Html(text.replace(sign, f"{sign.rstrip()}<wbr>{' ' if sign.endswith(' ') else ''}"))
+    return tag("code", text)
+
+
+def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool = False) -> Html:
+    """A theorem as a table: what it says, what it takes for granted, and what it rests on."""
+    rows: list[tuple[str, Html]] = [("says", statement(theorem))]
+    rows.append(("for all", _several(theorem.hypotheses) if theorem.hypotheses else escaped("sizes")))
+    symbols = _symbols(diagram)
+    if symbols:
+        rows.append(("and all", joined([escaped("blocks and tiles of every size: "), _several(symbols)])))
+    if theorem.defined:
+        rows.append(("where the left side is defined", _lines(theorem.defined)))
+    if theorem.conditions:
+        rows.append(("on the condition", _lines(theorem.conditions)))
+    if theorem.taken:
+        rows.append(("where", _texts(theorem.taken)))
+    if theorem.trivial:
+        rows.append(("note", escaped("both sides are one term")))
+    witness = plain(theorem.witness) if theorem.witness else escaped("none was found")
+    rows.append(("not empty: a witness", witness))
+    rows.append(("by the axioms", escaped(", ".join(theorem.axioms) or "none: reflexivity")))
+    rows.append(("checked", _checked(theorem)))
+    if times:
+        rows.append(("time", escaped(f"{theorem.seconds:.2f} s to find and check")))
+    return tag("div", table([], rows, label="theorem"), class_="scroll")
+
+
+def _checked(theorem: Theorem) -> Html:
+    from catdiag.solvers.z3 import Z3
+
+    goals = theorem.checked.goals
+    solver = f"z3 {Z3.version() or ''}".strip()
+    asked = f"{goals} goal{'s' if goals != 1 else ''} put to {solver}" if goals else "no goal put to a solver"
+    steps = theorem.checked.steps
+    return escaped(f"replayed by the kernel in {steps} step{'s' if steps != 1 else ''}, {asked}")
+
+
+def _symbols(diagram: Diagram | None) -> list[str]:
+    if diagram is None:
+        return []
+    from catdiag.run.sizes import tile_bounds
+
+    return list(tile_bounds(diagram))
+
+
+def _several(texts: Iterable[str]) -> Html:
+    return joined(map(of_text, texts), ", ")
+
+
+def _lines(texts: Iterable[str]) -> Html:
+    return joined([tag("div", of_text(text)) for text in texts])
+
+
+def _texts(texts: Iterable[str]) -> Html:
+    return joined([tag("div", plain(text)) for text in texts])
+
+
+def certificate(theorem: Theorem, called: str) -> Html:
+    """The certificate to download, and how it is checked."""
+    content = theorem.text().encode()
+    file = f"{file_name(called)}.certificate.json"
+    digest = hashlib.sha256(content).hexdigest()
+    address = f"data:application/json;base64,{base64.b64encode(content).decode('ascii')}"
+    return joined(
+        [
+            tag(
+                "p",
+                tag("a", "Download the certificate", href=address, download=file, class_="button"),
+                tag("span", f" {len(content):,} bytes", class_="soft"),
+            ),
+            tag(
+                "p",
+                "It is checked again, by the kernel and the solvers alone, in a fresh process, with ",
+                plain(f"catdiag check {file}"),
+                ", which prints the two sides as formulas. What has to be believed is listed by ",
+                plain("catdiag axioms"),
+                ".",
+            ),
+            tag("p", "SHA-256 ", plain(digest), class_="soft"),
+        ]
+    )
+
+
+def file_name(title: str) -> str:
+    """A title as the name of a file: letters, digits, dots, dashes.
+
+    >>> file_name("f.stream('x').group('q')")
+    'f.stream-x-.group-q'
+    """
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in title)
+    while "--" in kept:
+        kept = kept.replace("--", "-")
+    return kept.strip("-.")[:80] or "derivation"
+
+
+def verdict_rows(verdicts: Mapping[str, Verdict]) -> Html:
+    """Claims and how each ended."""
+    rows = []
+    for name, verdict in verdicts.items():
+        said = joined([plain(verdict.goal)]) if verdict.goal and not verdict.proved else escaped("")
+        if verdict.conditions:
+            said = _lines(verdict.conditions)
+        word = "proved where" if verdict.verdict == "conditional" else verdict.verdict
+        rows.append((escaped(name), mark(word, _LOOKS.get(verdict.verdict, "soft")), said))
+    found = table(["claim", "verdict", ""], rows, label="claims about the loops")
+    return tag("div", found, class_="scroll")
+
+
+def exponential_rows(stability: Stability) -> Html:
+    """Whether each exponential is bounded."""
+    rows = []
+    for e in stability.exponentials:
+        v = e.verdict
+        word = {"conditional": "proved where", "refuted": "not bounded by 1"}.get(v.verdict, v.verdict)
+        where = escaped(e.where + (", where it is used" if e.chosen else ""))
+        said = [*map(of_text, v.conditions)]
+        if e.line and not v.proved:
+            said.append(plain(e.line))
+        claim = of_text(f"exp({e.argument}) ≤ 1")
+        rows.append((where, claim, mark(word, _LOOKS.get(v.verdict, "soft")), joined(said, "; ")))
+    last = str(stability).splitlines()[-1]
+    parts = [table(["where", "claim", "verdict", ""], rows, label="exponentials")] if rows else []
+    return joined([tag("div", *parts, class_="scroll"), tag("p", last[:1].upper() + last[1:] + ".")])
+
+
+def theorem_card(theorem: Theorem) -> Html:
+    """A theorem for a notebook."""
+    return joined(
+        [
+            tag("p", status(theorem), " ", statement(theorem)),
+            theorem_rows(theorem),
+            folded("the certificate", certificate(theorem, "theorem")),
+        ]
+    )
+
+
+def verdict_card(verdict: Verdict) -> Html:
+    """A verdict for a notebook."""
+    parts = [tag("p", mark(verdict.verdict, _LOOKS.get(verdict.verdict, "soft")))]
+    if verdict.theorem is not None:
+        parts.append(theorem_rows(verdict.theorem))
+    if verdict.conditions:
+        parts.append(tag("p", "where ", _several(verdict.conditions)))
+    if verdict.counterexample is not None:
+        parts.append(tag("pre", str(verdict.counterexample)))
+    elif verdict.goal:
+        parts.append(tag("p", "it stopped at ", plain(verdict.goal)))
+    if verdict.lemmas:
+        parts.append(folded(f"{len(verdict.lemmas)} lemmas", listed(statement(t) for t in verdict.lemmas)))
+    return joined(parts)

@@ -1,0 +1,75 @@
+"""The derivation step by step: what each rewrite is, its theorem, and the picture before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from catdiag.draw.report.html import Html, escaped, folded, joined, tag
+from catdiag.draw.report.maths import math, name
+from catdiag.draw.report.proofs import statement, status, theorem_rows
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+    from catdiag.rewrite.derivation import Derivation, Step
+
+
+def before_and_after(derivation: Derivation) -> Iterator[tuple[Step, Diagram]]:
+    """Each step with the diagram that it began from.
+
+    >>> import catdiag as cd
+    >>> row = cd.algorithm("q x", name="row")(lambda A: cd.sum(A, "x")).stream("x").group("q")
+    >>> [(before.title, step.diagram.title) for step, before in before_and_after(row)]
+    [('row', "row.stream('x')"), ("row.stream('x')", "row.stream('x').group('q')")]
+    """
+    before = derivation.source
+    for step in derivation.steps:
+        yield step, before
+        before = step.diagram
+
+
+_KINDS = {
+    "stream": "{} is run through in blocks of any size, in a loop that carries a state",
+    "group": "tiles of {}, of any size, run each on its own",
+    "split": "the loop over {} runs in several parts at once, whose states are merged in order",
+    "skip": "the blocks of {} that a mask empties are left out",
+    "fuse": "boxes are put into kernels, so that arrays between them stay on chip",
+    "stabilise": "a maximum is subtracted in the exponentials that had none, so that they do not overflow",
+}
+
+
+def explained(step: Step) -> Html:
+    """A step in a sentence; what is not known by its kind goes by its name alone."""
+    kind, _, rest = step.name.partition(" ")
+    said = _KINDS.get(kind)
+    if said is None:
+        return escaped("")
+    axes, _, passes = rest.partition(" in ")
+    typeset = joined([math(name(axis)) for axis in axes.split()], " ")
+    head, hole, tail = said.partition("{}")
+    parts = [escaped(head[:1].upper() + head[1:]), typeset if hole else "", escaped(tail)]
+    if passes:
+        parts.append(escaped(f", in {passes}"))
+    found = ""
+    if step.found is not None:
+        how = "given, and was proved" if step.premises else "found, and was proved"
+        found = f". The state was {how}"
+    return joined([*parts, escaped(found + ".")])
+
+
+def step_card(step: Step, number: int, picture: Html, times: bool) -> Html:
+    """One step: what it did, its picture, its theorem."""
+    anchor = f"step-{number}"
+    time = f", in {step.theorem.seconds:.2f} s" if times else ""
+    head = tag("h3", tag("a", f"{number}. {step.name}", href=f"#{anchor}"), " ", status(step.theorem))
+    premises = [tag("p", "Beside it: ", statement(premise)) for premise in step.premises]
+    return tag(
+        "div",
+        head,
+        tag("p", explained(step)),
+        picture,
+        tag("p", statement(step.theorem), time),
+        folded("the theorem in full", theorem_rows(step.theorem, step.diagram, times), *premises),
+        class_="step",
+        id=anchor,
+    )
