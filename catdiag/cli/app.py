@@ -57,13 +57,15 @@ def derive(
     pseudocode: Annotated[bool, typer.Option("--pseudocode", help="Print the loops in full, however long.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write all of it to this file as a page.")] = None,
+    times: Annotated[bool, typer.Option("--times", help="Say in the page how long each proof took.")] = False,
 ) -> None:
     """Stream and group an operator with proofs; count transfers and memory; choose tiles for a chip."""
     with guarded():
         if op is None:
             from catdiag.cli.tables import run_library
 
-            run_library(alone=not any((on, size, dtype, stages, stream, group, split, skip, json, certificate)))
+            run_library(alone=not any((on, size, dtype, stages, stream, group, split, skip, json, certificate, html)))
             return
         from catdiag.cli.commands import run_derive
 
@@ -83,6 +85,8 @@ def derive(
                 pseudocode,
                 json,
                 certificate,
+                html,
+                times,
             )
         )
 

@@ -38,11 +38,15 @@ def run_derive(
     pseudocode: bool,
     json_file: Path | None,
     certificate: Path | None,
+    html: Path | None = None,
+    times: bool = False,
 ) -> int:
     """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
     from catdiag.solvers.z3 import Z3
 
-    check_writable(json_file, certificate)
+    check_writable(json_file, certificate, html)
+    if times and html is None:
+        raise UsageError("--times is about the page: say where to write it, as in --html report.html")
     _check_stages(stages)
     if passes < 1:
         raise UsageError(f"passes is {passes}: expected a whole number of loops over the axis, 1 or more")
@@ -77,6 +81,11 @@ def run_derive(
                 skip=skip,
                 theorems=theorems,
             )
+        page = None
+        if html is not None and report.derivation.steps:
+            from catdiag.cli.page import html_of
+
+            page = html_of(report, target, times)
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")
@@ -84,6 +93,8 @@ def run_derive(
         raise NothingDerived("no axis can be streamed or grouped, so there is no theorem")
     if certificate is not None:
         _save(report.derivation.theorem, certificate)
+    if html is not None and page is not None:
+        _write(html, page)
     if report.misfit is not None:
         raise report.misfit
     return DONE

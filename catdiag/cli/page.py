@@ -1,0 +1,54 @@
+"""`catdiag derive --html`: the page of what was derived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catdiag.cli.derive import Target
+from catdiag.cli.outcome import own_lines
+from catdiag.cli.report import Report
+
+
+def html_of(report: Report, target: Target | None, times: bool = False) -> str:
+    """The page of a report; it has no times that were measured unless asked for.
+
+    >>> from catdiag import library
+    >>> from catdiag.cli.derive import derive
+    >>> from catdiag.solvers.z3 import Z3
+    >>> with Z3() as ask:
+    ...     html_of(derive(library.get("sum_of_squares"), ask), None).endswith("</html>\\n")
+    True
+    """
+    from catdiag.draw.report.facts import Facts, levels_of
+    from catdiag.draw.report.page import page
+
+    chip, dtype = (None, "bf16") if target is None else (target.hardware, target.dtype)
+    plan = report.plan if report.plan is not None else report.misfit.message if report.misfit is not None else None
+    facts = Facts(
+        derivation=report.derivation,
+        counted=report.counted,
+        io=report.io,
+        optimum=report.optimum,
+        bound=report.bound,
+        levels=levels_of(report.counted, chip, dtype),
+        stability=report.stability,
+        verdicts=report.verdicts,
+        plan=plan,
+        hardware=chip,
+        sizes={} if target is None else target.sizes,
+        dtype=dtype,
+        notes=tuple(_notes(report)),
+    )
+    return page(facts, times)
+
+
+def _notes(report: Report) -> Iterator[str]:
+    from catdiag.rewrite.casts import advice
+
+    for refused in report.refused:
+        yield f"Not streamed over {refused.axis}: {own_lines(refused.reason)}"
+    yield from advice(report.derivation.source, report.derivation.diagram)
+    if report.chosen.ungrouped:
+        yield f"Not grouped: {report.chosen.ungrouped}"
+    for attempt in report.others:
+        yield f"{attempt.name} is possible too{report.against(attempt.worth)}"

@@ -1,0 +1,304 @@
+"""Pages about derivations: whole, safe, the same each time, and with nothing in them but what the library found."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import sympy
+
+import catdiag as cd
+from catdiag.draw.report import html, maths, texts
+from catdiag.draw.report.style import shared
+
+VOID = {"meta", "br", "wbr", "col"}
+CORE = {
+    "math", "mrow", "mi", "mn", "mo", "mtext", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup", "munder",
+    "mtable", "mtr", "mtd", "mspace",
+}  # fmt: skip
+CHILDREN = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "msubsup": 3}
+
+
+class Read(HTMLParser):
+    """Checks that elements are closed in order, and keeps them with their attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[list] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, [name for name, _ in self.open]
+
+    def handle_starttag(self, tag, attrs):
+        if self.open:
+            self.open[-1][1] += 1
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append([tag, 0])
+
+    def handle_endtag(self, tag):
+        name, children = self.open.pop()
+        assert name == tag
+        assert children == CHILDREN.get(tag, children), f"{tag} has {children} children"
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1][0] != "style":
+            self.text.append(data)
+
+    @property
+    def names(self):
+        return [name for name, _ in self.elements]
+
+    def values(self, attribute):
+        return [attrs[attribute] for _, attrs in self.elements if attribute in attrs]
+
+
+@pytest.fixture(scope="module")
+def mean():
+    f = cd.algorithm("q x", name="mean")(lambda A: cd.sum(A, "x") / cd.size("x"))
+    return f.stream("x").group("q")
+
+
+@pytest.fixture(scope="module")
+def page(mean):
+    return mean.html(on="h100", sizes={"q": 4096, "x": 8192}, theorems=True)
+
+
+def test_page_is_one_file_without_scripts(page):
+    read = Read(page)
+    assert page.startswith("<!DOCTYPE html>")
+    assert not {"script", "link", "iframe", "object", "embed", "img", "base", "form"} & set(read.names)
+    assert not [v for name, attrs in read.elements for v in attrs if v.startswith("on")]
+    assert all(v.startswith(("#", "data:application/json;base64,")) for v in read.values("href"))
+    assert not read.values("src")
+    assert "url(" not in page
+    assert "@import" not in page
+    assert re.sub(r"data:[^\"]*", "", page).count("http") == 0
+
+
+def test_page_reads_without_eyes(page):
+    read = Read(page)
+    assert read.elements[0] == ("html", {"lang": "en"})
+    assert {"header", "nav", "main", "h1", "h2", "section"} <= set(read.names)
+    assert read.names.count("h1") == read.names.count("main") == 1
+    ids = read.values("id")
+    assert len(ids) == len(set(ids))
+    assert {v[1:] for v in read.values("href") if v.startswith("#")} <= set(ids)
+    assert set(read.values("aria-labelledby")) <= set(ids)
+    for name, attrs in read.elements:
+        assert name != "th" or attrs.get("scope") in ("col", "row", "rowgroup")
+
+
+def test_page_says_what_was_found(page, mean):
+    said = "".join(Read(page).text)
+    assert mean.theorem.statement in said
+    assert mean.theorem.witness in said
+    assert ", ".join(mean.theorem.axioms) in said
+    for word in ("1. stream x", "2. group q", "merge is commutative", "predicted time", "sum1[q] = sum1 + Σ_x A"):
+        assert word in said
+    for clause in mean.fit("h100", {"q": 4096, "x": 8192}).proof.statement.split("; "):
+        assert clause in said
+    assert "proved on a condition" not in said
+
+
+def test_certificate_in_the_page_is_the_theorem(page, mean):
+    data = next(v for v in Read(page).values("href") if v.startswith("data:"))
+    content = base64.b64decode(data.partition(",")[2], validate=True)
+    assert content.decode() == mean.theorem.text()
+    import json
+
+    from catdiag.kernel.check import Checker
+
+    assert Checker(mean.ask).check(json.loads(content)).statement == mean.theorem.statement
+
+
+def test_same_bytes_without_times(mean):
+    assert mean.html() == mean.html()
+    f = cd.algorithm("q x", name="mean")(lambda A: cd.sum(A, "x") / cd.size("x"))
+    assert f.stream("x").group("q").html() == mean.html()
+    assert " s to find and check" in mean.html(times=True)
+    assert " s to find and check" not in mean.html()
+
+
+def test_written_whole_or_not_at_all(mean, tmp_path):
+    target = tmp_path / "page.html"
+    assert target.write_text("before")
+    with pytest.raises(OSError, match="nowhere"):
+        mean.html(tmp_path / "nowhere" / "page.html")
+    with pytest.raises(cd.SizeError, match="give both"):
+        mean.html(target, on="h100")
+    assert target.read_text() == "before"
+    assert mean.html(target) == target.read_text(encoding="utf-8")
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_nothing_derived_is_an_error_and_shown_in_notebooks():
+    from catdiag.rewrite.derivation import Derivation
+
+    start = Derivation.start(cd.algorithm("x ->", name="none")(lambda A: cd.sum(A, "x")))
+    with pytest.raises(cd.CatdiagError, match="nothing was derived"):
+        start.html()
+    assert "Nothing was derived yet" in start._repr_html_()
+
+
+HOSTILE = "</title></style><script>alert(1)</script>\0\ud800\"'&amp;<!--"
+
+
+def test_hostile_titles_are_text(mean):
+    from dataclasses import replace
+
+    from catdiag.diagram import of_graph
+
+    def hostile(d):
+        return of_graph(d.graph, d.cod, d.names, HOSTILE)
+
+    steps = tuple(replace(s, diagram=hostile(s.diagram), name=HOSTILE) for s in mean.steps)
+    bad = replace(mean, source=hostile(mean.source), diagram=hostile(mean.diagram), steps=steps)
+    for made in (bad.html(), bad._repr_html_()):
+        made.encode("utf-8")
+        read = Read(made)
+        assert "script" not in read.names
+        assert "alert(1)" in "".join(read.text)
+        assert "\0" not in made
+
+
+def test_conditions_are_said():
+    f = cd.algorithm("x")(lambda A: A)
+    g = cd.algorithm("x")(lambda A: A * A / A)
+    theorem = cd.prove(f, g)
+    assert theorem.conditional
+    shown = theorem._repr_html_()
+    read = Read(shown)
+    assert "proved on a condition" in "".join(read.text)
+    assert "on the condition" in "".join(read.text)
+
+
+def test_notebook_pieces(mean):
+    sizes = {"q": 4096, "x": 8192}
+    io = mean.io()
+    pieces = [
+        mean, mean.theorem, io, mean.io(levels=("HBM", "SMEM", "registers")), io.optimum(), io.optimum().regimes,
+        mean.lower_bound(), mean.fit("h100", sizes), mean.stability(), next(iter(mean.verdicts().values())),
+    ]  # fmt: skip
+    for piece in pieces:
+        shown = piece._repr_html_()
+        read = Read(shown)
+        assert "script" not in read.names
+        assert read.values("class")[0] == "catdiag"
+        assert not read.values("id"), "two outputs of a notebook would share it"
+
+
+def test_style_of_pieces_stays_within_them():
+    rules = re.sub(r"@media\([^{]*\)\{((?:[^{}]*\{[^{}]*\})*)\}", r"\1", shared())
+    for selectors in re.findall(r"([^{}]+)\{", rules):
+        for selector in selectors.split(","):
+            assert selector.strip().startswith(".catdiag"), selector
+
+
+@pytest.mark.parametrize("name", ["q", "g_q", "g2_q", "max1′", "W1_in", "sum1_2″", "head_dim", "x", "é", "rho_x"])
+def test_names(name):
+    read = Read(maths.name(name))
+    assert set(read.names) <= CORE
+    said = "".join(read.text).replace("(", "").replace(")", "").replace(",", "").replace("ρ", "rho")
+    assert Counter(said) == Counter(name.replace("_", ""))
+
+
+q, x, g, w = sympy.symbols("q x g_q width", positive=True)
+
+
+@pytest.mark.parametrize(
+    ("expr", "said"),
+    [
+        (sympy.ceiling(q / g), "⌈qgq⌉"),
+        (2 * q * w * x, "2q·width·x".replace("q·width", "q·width")),
+        (q - g * sympy.floor(q / g), "q−gq·⌊qgq⌋"),
+        (sympy.sqrt(q) / x**2, "qx2"),
+        (q ** sympy.Rational(1, 3), "q3"),
+        (-q, "−q"),
+        (sympy.Max(q, x * 2, evaluate=False), "max(q,2x)"),
+        (sympy.Ge(q, 1), "q≥1"),
+        (sympy.oo, "∞"),
+        ((q + 1) * x, "x(q+1)"),
+        (g**2, "gq2"),
+        (sympy.Rational(3, 2) * q, "3q2"),
+    ],
+)
+def test_expressions(expr, said):
+    read = Read(maths.of_expr(expr))
+    assert set(read.names) <= CORE
+    assert "".join(read.text).replace("\u2062", "").replace("\u2061", "") == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum2·exp(max(max1, -1e30) - max(max1′, -1e30)) + Σ_x exp(t1 - max1′)·V",
+        "where(index(x) ≤ index(q) ∧ ¬(a = b), (Σ_d Q·K)/√d, -∞)",
+        "where(a ≤ b, c, where(b < c, d, e))·f",
+        "Σ_i,j,c a[w = index(x) + j, h = index(y) + i]·f",
+        "-(Z[v = label] - max1 - log(sum2))",
+        "A[(b g)→b g] + B[y of x+y]",
+        "-(min_x A)",
+        "1 ≤ d",
+        "a//b*c",
+        "f(g(h(1/2)))",
+        "max_score·2",
+    ],
+)
+def test_texts_lose_nothing(text):
+    read = Read(texts.read(text))
+    assert set(read.names) <= CORE
+    names = Counter(re.findall(r"[^\W\d_]+|\d+", re.sub(r"\bwhere\b|1e30", "", text).replace("Σ", "")))
+    said = Counter(re.findall(r"[^\W\d_]+|\d+", " ".join(read.text).replace("10 30", "")))
+    for extra in ("if", "otherwise"):
+        del said[extra]
+    if "1e30" in text:
+        said["10"] = said["30"] = 0
+    assert +said == +names
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a)", "(a", "a +", "+ a", "a]b[", "f(a,)", "<b>", "a ? b", "a" * 5000])
+def test_what_is_not_read_is_shown_as_it_is(text):
+    with pytest.raises(texts.NotRead):
+        if len(text) > 4000:
+            raise texts.NotRead
+        texts.read(text)
+    shown = texts.of_text(text)
+    assert "".join(Read(shown).text) == text
+    assert "math" not in Read(shown).names
+
+
+def test_deep_texts_need_no_stack():
+    depth = 600
+    assert texts.read("exp(" * depth + "a" + ")" * depth).count("exp") == depth
+
+
+def test_escaping():
+    assert html.tag("a", "<", href='"><script>') == '<a href="&quot;&gt;&lt;script&gt;">&lt;</a>'
+    assert html.tag("p", html.Html("<b></b>"), "&") == "<p><b></b>&amp;</p>"
+
+
+def test_command_writes_the_page(tmp_path, monkeypatch, capsys):
+    import sys
+
+    from catdiag.cli import main
+
+    def run(*args: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["catdiag", *map(str, args)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0)
+
+    target = tmp_path / "report.html"
+    assert run("derive", "sum_of_squares", "--html", target) == 0
+    Read(target.read_text(encoding="utf-8"))
+    assert run("derive", "sum_of_squares", "--times") == 2
+    assert run("derive", "sum_of_squares", "--html", target, "--json", target) == 2
+    assert run("derive", "sum_of_squares", "--html", tmp_path) == 2
+    assert [Path(p).name for p in tmp_path.iterdir()] == ["report.html"]
