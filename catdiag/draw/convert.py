@@ -30,7 +30,7 @@ def png(svg: str, scale: float = 2.0) -> bytes:
     more than 16,000 pixels a side, or where it cannot read the SVG.
     """
     width, height = _size(svg)
-    if not scale > 0:
+    if not 0 < scale < float("inf"):
         raise CatdiagError(f"the scale is {scale:g}: expected a number above 0")
     longest = max(width, height) * scale * 4 / 3
     if longest > LARGEST:

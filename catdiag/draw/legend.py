@@ -86,13 +86,13 @@ def with_legend(scene: Scene, width: float | None = None) -> Scene:
 def _entries(scene: Scene) -> Iterator[_Entry]:
     curves = [item for item in scene.items if isinstance(item, Curve)]
     levels = sorted({level_of(c.level) for c in curves if c.kind != "thin"})
-    for level in levels if levels != [0] or 0 in scene.levels else ():
+    for level in levels if levels != [0] else ():
         kind = "axis" if any(c.kind == "axis" and level_of(c.level) == level for c in curves) else "item"
         name = scene.levels.get(level, _LEVELS[level])
         yield _Entry((_line(kind, level),), _WIDTH, f"array in {name}")
     if any(c.kind == "item" for c in curves) and any(c.kind == "axis" for c in curves):
-        yield _Entry((_line("axis"),), _WIDTH, "axis")
-        yield _Entry((_line("item"),), _WIDTH, "elements")
+        yield _Entry((_line("axis", levels[0]),), _WIDTH, "axis of an array")
+        yield _Entry((_line("item", levels[0]),), _WIDTH, "its elements")
     if any(c.kind == "state" for c in curves):
         level = min(c.level for c in curves if c.kind == "state")
         yield _Entry((_line("state", level, arrow=True),), _WIDTH, "carried to the next turn")

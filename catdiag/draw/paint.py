@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catdiag.draw.crossings import Gap, gaps
+from catdiag.draw.crossings import gaps
 from catdiag.draw.measure import SIZES
 from catdiag.draw.outline import Path, arrowhead, copies, curve, hatching, line, outline, rectangle, shortened
 from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape, spans
-from catdiag.draw.theme import DASHED, SHAPE, Colour, Stroke, bar_colour, level_colour, level_of, stroke_of
+from catdiag.draw.theme import DASHED, Colour, Stroke, bar_colour, edge_of, level_colour, stroke_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,17 @@ class Text:
         return self.label.role in ("code", "number")
 
 
-def painted(scene: Scene) -> Iterator[Ink | Text]:
-    """All that is painted, from the back to the front."""
+def painted(scene: Scene, colour: bool = True) -> Iterator[Ink | Text]:
+    """All that is painted, from the back to the front, with the strokes of levels in colour or without."""
     around = gaps(scene)
     for number, item in enumerate(scene.items):
         if isinstance(item, Curve):
-            yield from _gaps(item, around.get(number, ()))
-            yield from _curve(item)
+            stroke = stroke_of(item.kind, item.level, colour)
+            for gap in around.get(number, ()):
+                yield Ink(curve(gap.places), Pen(gap.ground, stroke.width + 2 * _CLEAR))
+            yield from _curve(item, stroke)
         elif isinstance(item, Shape):
-            yield from _shape(item)
+            yield from _shape(item, edge_of(item.level, colour))
         elif isinstance(item, Frame):
             yield from _frame(item)
         elif isinstance(item, Rule):
@@ -97,14 +99,8 @@ _CLEAR = 2.2
 """How much ground is left clear on each side of a wire that passes over another."""
 
 
-def _gaps(item: Curve, around: tuple[Gap, ...]) -> Iterator[Ink]:
-    width = stroke_of(item.kind, item.level).width + 2 * _CLEAR
-    for gap in around:
-        yield Ink(curve(gap.places), Pen(gap.ground, width))
-
-
-def _curve(item: Curve) -> Iterator[Ink]:
-    stroke, colour = stroke_of(item.kind, item.level), level_colour(item.level)
+def _curve(item: Curve, stroke: Stroke) -> Iterator[Ink]:
+    colour = level_colour(item.level)
     if item.kind == "thin":
         colour = "soft" if item.level == 0 else colour
     if not item.arrow:
@@ -116,8 +112,8 @@ def _curve(item: Curve) -> Iterator[Ink]:
     yield Ink(arrowhead(item.places, length, 0.85 * length), Pen(fill=colour))
 
 
-def _shape(item: Shape) -> Iterator[Ink]:
-    path, stroke, colour = outline(item), SHAPE[level_of(item.level)], level_colour(item.level)
+def _shape(item: Shape, stroke: Stroke) -> Iterator[Ink]:
+    path, colour = outline(item), level_colour(item.level)
     if item.kind == "dot":
         yield Ink(path, Pen(fill=colour), item.title)
     elif item.kind == "ring":
@@ -171,7 +167,8 @@ def text_of(label: Label) -> Text:
             runs += [Run(found[0], low, found["name"] is not None) for found in _NAME.finditer(part)]
         else:
             runs.append(Run(part, low))
-    colour = level_colour(label.level)
+    # What a box says is black on its white ground at every level: its edge has the level's colour.
+    colour = "ink" if label.role == "body" else level_colour(label.level)
     if label.level == 0 and label.role in ("note", "level"):
         colour = "soft"
     return Text(label, tuple(runs), colour)

@@ -54,10 +54,10 @@ def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: boo
     pens = _Colours(palette("dark" if theme == "dark" else "light", colour), theme == "auto")
     width, height = decimal(shown.width), decimal(shown.height)
     body = [f'<rect width="{width}" height="{height}"{pens(None, "paper")}/>']
-    for look, run in groupby(painted(shown), _look):
+    for look, run in groupby(painted(shown, colour), _look):
         body += [f"<g{_group(look, pens)}>", *(_one(paint) for paint in run), "</g>"]
     title, description = escaped(shown.title or "Diagram"), escaped(shown.description)
-    style = _style(pens, palette("dark", colour)) if theme == "auto" else []
+    style = _style(pens, palette("dark", colour), shown.width) if theme == "auto" else []
     key = "\n".join([title, description, width, height, *style, *body])
     name = f"catdiag-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
     parts = [f'<title id="{name}-title">{title}</title>']
@@ -92,8 +92,12 @@ class _Colours:
         return written + (f' fill="{self.colours[fill]}"' if fill is not None else "")
 
 
-def _style(pens: _Colours, dark: Palette) -> list[str]:
-    """The rules of the colours that occur, under the id `#_`."""
+_SMALLEST = 0.6
+"""To how much of its width a picture shrinks to fit a page, before it is to be scrolled: its texts stay readable."""
+
+
+def _style(pens: _Colours, dark: Palette, width: float) -> list[str]:
+    """The rules of the colours that occur, and of the picture's width, under the id `#_`."""
 
     def rules(colours: Palette) -> Iterator[str]:
         for name in pens.lines:
@@ -103,7 +107,7 @@ def _style(pens: _Colours, dark: Palette) -> list[str]:
 
     return [
         "<style>",
-        "#_{max-width:100%;height:auto}",
+        f"#_{{max-width:100%;min-width:{decimal(_SMALLEST * width)}pt;height:auto}}",
         *rules(pens.colours),
         "@media (prefers-color-scheme:dark){",
         *rules(dark),

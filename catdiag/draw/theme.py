@@ -1,7 +1,7 @@
 """How things look: the colours of each theme, and the stroke of each level of memory.
 
 Colours are asked for by what they are for; a theme says which they are. Every level has a stroke of its own beside its
-colour, so that levels are told apart in grey, in print and by those who do not see colours.
+colour: in colour the strokes differ quietly, without it so much that levels are told apart by them alone.
 """
 
 from __future__ import annotations
@@ -76,16 +76,17 @@ class Stroke:
     core: float = 0.0
 
 
-AXIS: tuple[Stroke, ...] = (Stroke(1.1), Stroke(1.9), Stroke(1.6, (11.0, 1.9)), Stroke(3.1, (), 1.2))
-"""The stroke of an axis at each level: thin, thick, in long dashes, double."""
+_AXIS = (Stroke(1.1), Stroke(1.7), Stroke(1.4), Stroke(3.0, (), 1.2))
+_PLAIN_AXIS = (Stroke(0.9), Stroke(2.2), Stroke(1.5, (8.0, 2.4)), Stroke(3.2, (), 1.4))
+"""The stroke of an axis at each level; without colour: thin, thick, in dashes, double."""
 
-ITEM: tuple[Stroke, ...] = (
-    Stroke(2.3, (0.0, 4.4)), Stroke(3.2, (0.0, 5.2)), Stroke(2.0, (2.4, 3.2)), Stroke(3.6, (0.0, 5.8), 1.5),
-)  # fmt: skip
-"""The stroke of an array's elements at each level: dots, thick dots, short dashes, open dots."""
+_ITEM = (Stroke(2.3, (0.0, 4.4)), Stroke(2.8, (0.0, 4.8)), Stroke(2.5, (0.0, 4.6)), Stroke(3.4, (0.0, 5.6), 1.4))
+_PLAIN_ITEM = (Stroke(2.0, (0.0, 4.4)), Stroke(3.4, (0.0, 5.4)), Stroke(2.0, (2.4, 3.2)), Stroke(3.6, (0.0, 5.8), 1.6))
+"""The stroke of an array's elements at each level; without colour: dots, thick dots, short dashes, open dots."""
 
-SHAPE: tuple[Stroke, ...] = (Stroke(1.0), Stroke(1.7), Stroke(1.3), Stroke(2.7, (), 1.0))
-"""The edge of a box that runs at each level; its wires tell levels apart where widths are near."""
+_SHAPE = (Stroke(1.0), Stroke(1.4), Stroke(1.2), Stroke(2.6, (), 1.0))
+_PLAIN_SHAPE = (Stroke(0.9), Stroke(2.0), Stroke(1.2), Stroke(2.8, (), 1.2))
+"""The edge of a box that runs at each level; where widths are near, its wires tell."""
 
 THIN = Stroke(0.7)
 DASHED = Stroke(0.8, (4.0, 3.0))
@@ -97,15 +98,22 @@ def level_of(number: int) -> int:
     return min(max(number, 0), LEVELS - 1)
 
 
-def stroke_of(kind: CurveKind, level: int) -> Stroke:
-    """The stroke of a curve.
+def stroke_of(kind: CurveKind, level: int, colour: bool = True) -> Stroke:
+    """The stroke of a curve, where levels have colours and where they have none.
 
-    >>> stroke_of("axis", 0), stroke_of("axis", 1)
-    (Stroke(width=1.1, dashes=(), core=0.0), Stroke(width=1.9, dashes=(), core=0.0))
+    >>> stroke_of("axis", 1), stroke_of("axis", 2, colour=False)
+    (Stroke(width=1.7, dashes=(), core=0.0), Stroke(width=1.5, dashes=(8.0, 2.4), core=0.0))
     """
     if kind == "thin":
         return THIN
-    return (ITEM if kind == "item" else AXIS)[level_of(level)]
+    if kind == "item":
+        return (_ITEM if colour else _PLAIN_ITEM)[level_of(level)]
+    return (_AXIS if colour else _PLAIN_AXIS)[level_of(level)]
+
+
+def edge_of(level: int, colour: bool = True) -> Stroke:
+    """The stroke of the edge of a box."""
+    return (_SHAPE if colour else _PLAIN_SHAPE)[level_of(level)]
 
 
 def level_colour(level: int) -> Colour:

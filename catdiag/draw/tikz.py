@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Literal
 
 from catdiag.draw.legend import with_legend
 from catdiag.draw.measure import SUBSCRIPT, text_width
-from catdiag.draw.outline import Path
+from catdiag.draw.outline import Path, rectangle
 from catdiag.draw.paint import Ink, Pen, Run, Text, painted
 from catdiag.draw.scene import Scene
 from catdiag.draw.svg import decimal
@@ -34,10 +35,18 @@ _FIT = r"""\def\catdiagtext#1#2#3#4{% the anchor, the place, the room, the text
     \ifdim\wd0>#3pt\resizebox{#3pt}{\height}{\usebox0}\else\usebox0\fi};}"""
 
 
-def tikz(scene: Scene, *, colour: bool = True, standalone: bool = True, legend: bool = False) -> str:
+def tikz(
+    scene: Scene,
+    *,
+    colour: bool = True,
+    standalone: bool = True,
+    legend: bool = False,
+    theme: Literal["light", "dark"] = "light",
+) -> str:
     """The scene as LaTeX: a document, or a tikzpicture alone, which says in comments what its preamble needs.
 
-    Raises CatdiagError for a picture that is larger than a page of TeX can be.
+    The light theme is for white pages and draws no ground, the dark one does. Raises CatdiagError for a picture that is
+    larger than a page of TeX can be, and for another theme.
 
     >>> from catdiag.draw.scene import Curve, Scene
     >>> wire = Curve(((0, 10), (10, 10), (20, 10), (30, 10)))
@@ -53,18 +62,21 @@ def tikz(scene: Scene, *, colour: bool = True, standalone: bool = True, legend: 
     \\end{tikzpicture}%
     <BLANKLINE>
     """
+    if theme not in ("light", "dark"):
+        raise CatdiagError(f"there is no theme {theme!r} of TikZ: expected light or dark")
     shown = with_legend(scene) if legend else scene
     if max(shown.width, shown.height) > LARGEST:
         raise CatdiagError(
             f"the picture is {shown.width:.0f} by {shown.height:.0f} points, and a page of TeX at most {LARGEST:.0f}: "
             "leave more of its named diagrams closed, or write it as SVG"
         )
-    paints = list(painted(shown))
+    ground = [Ink(rectangle(0, 0, shown.width, shown.height), Pen(fill="paper"))] if theme == "dark" else []
+    paints = [*ground, *painted(shown, colour)]
     body: list[str] = []
     for look, run in groupby(paints, lambda paint: paint.pen if isinstance(paint, Ink) else paint.colour):
         inner = [_ink(paint) if isinstance(paint, Ink) else _text(paint) for paint in run]
         body += [f"\\begin{{scope}}[{_options(look)}]", *inner, "\\end{scope}"]
-    colours = palette("light", colour)
+    colours = palette(theme, colour)
     lines = [f"% {line}" for line in (_comment(shown.title), _comment(shown.description)) if line]
     if not standalone:
         lines.append("% needs in the preamble: \\usepackage{tikz} \\usepackage{amssymb}")
