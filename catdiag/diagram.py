@@ -314,6 +314,32 @@ class Diagram:
 
         return source(self)
 
+    def svg(self, **options: Any) -> str:
+        """The picture of the diagram as SVG. Options: `open`, which named diagrams are drawn as their insides; `levels`
+        of memory, slowest first; `items`; `colour`; `theme`, "auto", "light" or "dark"; `legend` (see
+        `catdiag.draw.api`).
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
+        >>> total.svg(theme="dark").count("<text")
+        5
+        """
+        from catdiag.draw.api import svg_of
+
+        return svg_of(self, **options)
+
+    def tikz(self, **options: Any) -> str:
+        """The picture of the diagram as LaTeX: the options of `svg`, and `standalone`, a document or only a picture."""
+        from catdiag.draw.api import tikz_of
+
+        return tikz_of(self, **options)
+
+    def _repr_svg_(self) -> str:
+        """How a notebook shows the diagram."""
+        from catdiag.draw.api import shown
+
+        return shown(self)
+
 
 def _mismatch(cod: Ty, dom: Ty) -> None:
     pairs = zip(cod, dom, strict=False)

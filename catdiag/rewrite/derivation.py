@@ -641,6 +641,20 @@ class Derivation:
 
         return of_derivation(self)
 
+    def svg(self, **options: Any) -> str:
+        """The picture of the derived diagram as SVG: the options of `Diagram.svg`."""
+        return self.diagram.svg(**options)
+
+    def tikz(self, **options: Any) -> str:
+        """The picture of the derived diagram as LaTeX: the options of `Diagram.tikz`."""
+        return self.diagram.tikz(**options)
+
+    def _repr_svg_(self) -> str:
+        """How a notebook shows the derivation where it cannot show a page."""
+        from catdiag.draw.api import shown
+
+        return shown(self.diagram)
+
     def __str__(self) -> str:
         lines = [str(self.source)]
         for step in self.steps:

@@ -1,0 +1,118 @@
+"""Diagrams as pictures: what `Diagram.svg`, `Derivation.svg`, notebooks and the command line call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from catdiag.boxes import Call, bodies
+from catdiag.diagram import Diagram, call
+from catdiag.draw.layout import layout
+from catdiag.draw.scene import Scene
+from catdiag.draw.svg import svg
+from catdiag.draw.theme import Theme
+from catdiag.draw.tikz import tikz
+from catdiag.errors import CatdiagError
+
+Opened = bool | str | Collection[str]
+"""Which named diagrams are drawn as their insides: none (False), all (True), one by its name, or several."""
+
+LEVELS = ("HBM", "SMEM")
+
+SHOWN = 400
+"""How many boxes, those of loops and groups included, a notebook draws of a diagram that nobody asked to see."""
+
+
+def scene_of(
+    diagram: Diagram,
+    *,
+    open: Opened = False,
+    levels: Sequence[str] = LEVELS,
+    items: bool = False,
+    marks: Mapping[tuple[int, ...], str] | None = None,
+) -> Scene:
+    """The picture of a diagram, as `catdiag.draw.layout.layout` lays it out, for any writer.
+
+    Raises CatdiagError for levels that are no chain, and for a named diagram to open that is not in the diagram.
+
+    >>> import catdiag as cd
+    >>> rows = cd.algorithm("q x -> q", name="rows")(lambda a: cd.sum(a, "x"))
+    >>> scene_of(rows).title
+    'rows'
+    """
+    asked = () if isinstance(open, bool) else (open,) if isinstance(open, str) else tuple(open)
+    if asked:
+        known = _named(diagram)
+        missing = [name for name in asked if name not in known]
+        if missing:
+            named = f"those of {diagram.title or 'the diagram'} are {', '.join(known)}" if known else "there are none"
+            raise CatdiagError(f"there is no named diagram {missing[0]!r} to open: {named}")
+    return layout(diagram, open=open, levels=levels, items=items, marks=marks)
+
+
+def svg_of(
+    diagram: Diagram,
+    *,
+    open: Opened = False,
+    levels: Sequence[str] = LEVELS,
+    items: bool = False,
+    marks: Mapping[tuple[int, ...], str] | None = None,
+    colour: bool = True,
+    theme: Theme = "auto",
+    legend: bool = False,
+) -> str:
+    """The picture of a diagram as SVG; see `scene_of` and `catdiag.draw.svg.svg` for options and errors."""
+    scene = scene_of(diagram, open=open, levels=levels, items=items, marks=marks)
+    return svg(scene, colour=colour, theme=theme, legend=legend)
+
+
+def tikz_of(
+    diagram: Diagram,
+    *,
+    open: Opened = False,
+    levels: Sequence[str] = LEVELS,
+    items: bool = False,
+    marks: Mapping[tuple[int, ...], str] | None = None,
+    colour: bool = True,
+    standalone: bool = True,
+    legend: bool = False,
+    theme: Literal["light", "dark"] = "light",
+) -> str:
+    """The picture of a diagram as LaTeX; see `scene_of` and `catdiag.draw.tikz.tikz` for options and errors."""
+    scene = scene_of(diagram, open=open, levels=levels, items=items, marks=marks)
+    return tikz(scene, colour=colour, standalone=standalone, legend=legend, theme=theme)
+
+
+def shown(diagram: Diagram) -> str:
+    """The SVG by which a diagram shows itself in a notebook: one of more than 400 boxes as one box with its name."""
+    if _boxes(diagram, SHOWN) > SHOWN:
+        name = f"{diagram.title or 'diagram'}: more than {SHOWN} boxes"
+        return svg(layout(call(name, diagram)))
+    return svg(layout(diagram))
+
+
+def _named(diagram: Diagram) -> list[str]:
+    """The names of the named diagrams inside, once each, in order."""
+    found: dict[str, None] = {}
+    todo, seen = [diagram], {id(diagram)}
+    while todo:
+        for box in todo.pop().boxes:
+            if isinstance(box.op, Call):
+                found[box.op.name] = None
+            for inner in bodies(box.op):
+                if id(inner) not in seen:
+                    seen.add(id(inner))
+                    todo.append(inner)
+    return list(found)
+
+
+def _boxes(diagram: Diagram, most: int) -> int:
+    """How many boxes are drawn, insides of named diagrams left out; counting ends soon after `most`."""
+    count, todo = 0, [diagram]
+    while todo and count <= most:
+        inside = todo.pop()
+        count += len(inside.boxes)
+        for box in inside.boxes[: most + 1]:
+            if not isinstance(box.op, Call):
+                todo += bodies(box.op)
+    return count
