@@ -1,4 +1,4 @@
-"""The command line: `catdiag derive`, `prove`, `check`, `io`, `hardware`, `axioms`.
+"""The command line: `catdiag derive`, `prove`, `check`, `io`, `draw`, `hardware`, `axioms`.
 
 Each command imports what it needs when it runs: `check` uses the kernel and the solvers only, so that it works
 where the prover, the rewrites and the builder are missing.

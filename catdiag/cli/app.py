@@ -211,6 +211,47 @@ def spread(
 
 
 @app.command()
+def draw(
+    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="A file .svg, .tikz, .tex, .pdf or .png [SVG on the standard output]."),
+    ] = None,
+    opened: Annotated[
+        str | None, typer.Option("--open", help="Named diagrams drawn as their insides: names, all or none [none].")
+    ] = None,
+    derived: Annotated[
+        bool, typer.Option("--derived", help="Stream and group it first, as is best where nothing is said.")
+    ] = False,
+    stream: Annotated[str | None, typer.Option(help="Stream this axis first.")] = None,
+    group: Annotated[str | None, typer.Option(help="Group these axes first, such as 'r q'.")] = None,
+    passes: Annotated[int, typer.Option(help="Loops over the axis, after each other, at most.")] = 1,
+    split: Annotated[list[str] | None, typer.Option(help="Run the loop over this axis in parts at once.")] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
+    ] = None,
+    levels: Annotated[
+        str | None, typer.Option(help="The memories, slowest first: HBM,SMEM,registers,tensor cores [HBM,SMEM].")
+    ] = None,
+    items: Annotated[bool, typer.Option("--items", help="Draw the dotted wires of elements beside axes.")] = False,
+    colour: Annotated[
+        bool, typer.Option("--colour/--no-colour", help="Tell levels apart by strokes alone.", show_default=False)
+    ] = True,
+    theme: Annotated[str, typer.Option(help="light, dark, or auto: as the reader's browser asks.")] = "auto",
+    legend: Annotated[
+        bool, typer.Option("--legend/--no-legend", help="Say under the picture what in it means what.")
+    ] = True,
+    scale: Annotated[float | None, typer.Option(help="Pixels of a PNG for one of a screen [2].")] = None,
+) -> None:
+    """Draw an operator, as it stands or derived: wires are axes, colours are memories, frames are groups and loops."""
+    with guarded():
+        from catdiag.cli.draw import Looks, run_draw
+
+        looks = Looks(colour, theme, legend, scale)
+        run_draw(op, output, opened, derived, stream, group, passes, split or [], skip or [], levels, items, looks)
+
+
+@app.command()
 def hardware(
     name: Annotated[
         str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")

@@ -228,9 +228,11 @@ def placement_of(texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
     return found
 
 
-def best_of(diagram: Diagram, ask: Z3) -> Derivation:
+def best_of(
+    diagram: Diagram, ask: Z3, stream: str | None = None, group: Sequence[str] | None = None, passes: int = 1
+) -> Derivation:
     """The operator streamed and grouped as is best where nothing is said: least memory, as `catdiag derive` does."""
     from catdiag.rewrite.strategy import attempts, best, memory
 
-    tried, _ = attempts(diagram, ask, memory)
+    tried, _ = attempts(diagram, ask, memory, stream=stream, group=group, passes=passes)
     return best(tried).derivation
