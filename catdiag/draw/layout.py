@@ -381,8 +381,19 @@ class _Sheet:
 
 def _titled(cell: Cell) -> str:
     """What a reader sees who points at a box."""
-    line = f" ({cell.box.line})" if cell.box.line else ""
-    return f"{cell.box.name}: {cell.box.dom} → {cell.box.cod}{line}" if cell.kind != "source" else cell.text
+    return (
+        f"{cell.box.name}: {cell.box.dom} → {cell.box.cod}{_line(cell.box.line)}"
+        if cell.kind != "source"
+        else cell.text
+    )
+
+
+def _line(line: str | None) -> str:
+    """The user's line, with the name of the file: folders differ between machines, and pictures do not."""
+    file, colon, rest = (line or "").replace("\\", "/").partition(".py:")
+    if not colon or {"site-packages", "dist-packages"} & set(file.split("/")):
+        return ""
+    return f" ({file.rpartition('/')[2]}.py:{rest})"
 
 
 def _described(diagram: Diagram) -> str:

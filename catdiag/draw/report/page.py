@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from catdiag.draw.report import costs, plans, proofs
 from catdiag.draw.report.html import Html, escaped, joined, listed, tag
 from catdiag.draw.report.maths import of_expr, plain
+from catdiag.draw.report.pictures import Pictures
 from catdiag.draw.report.state import WORDS, state
 from catdiag.draw.report.steps import before_and_after, step_card
 from catdiag.draw.report.style import of_pages
@@ -131,8 +132,9 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
 
 
 def _derivation(facts: Facts, times: bool) -> Html:
+    pictures, last = Pictures(), len(facts.derivation.steps)
     cards = [
-        step_card(step, number, Html(""), times)
+        step_card(step, number, pictures.step(before, step.diagram, number == 1, number == last), times)
         for number, (step, before) in enumerate(before_and_after(facts.derivation), 1)
     ]
     notes = [listed(map(escaped, facts.notes))] if facts.notes else []

@@ -1,0 +1,137 @@
+"""The pictures of a page: of the diagrams before and after each step, with what changed marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from catdiag.boxes import Fold, Group, bodies
+from catdiag.draw.changes import changes, gathered
+from catdiag.draw.report.html import Html, joined, tag
+
+if TYPE_CHECKING:
+    from catdiag.boxes import Box
+    from catdiag.diagram import Diagram
+    from catdiag.draw.scene import Scene
+    from catdiag.draw.sheets import Address
+
+MOST = 400
+"""Boxes of a diagram beyond which a page does not draw it: nobody finds anything in such a picture."""
+
+_LEAST, _MOST = 0.9, 1.2
+"""Pixels a point: pictures are drawn between these sizes, so that their labels of 10 points can be read."""
+
+_NAME = re.compile(r'^<svg [^>]*?\bid="(catdiag-[0-9a-f]+)"')
+
+
+class Pictures:
+    """Pictures for one page, each with a name of its own: the same picture may stand in it twice."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+
+    def inline(self, svg: str) -> Html:
+        """An SVG document as a part of a page; one that is in it already gets another name."""
+        found = _NAME.match(svg)
+        if found is None:
+            return Html(svg.strip())
+        name = found[1]
+        count = self.names[name] = self.names.get(name, 0) + 1
+        return Html((svg if count == 1 else svg.replace(name, f"{name}-{count}")).strip())
+
+    def figure(self, scene: Scene, caption: str, legend: bool = False) -> Html:
+        """A scene with a line under it: made smaller where it is wide, as far as it can be read, beyond that in a box
+        of its own that scrolls."""
+        from catdiag.draw.svg import svg
+
+        least, most = (f"{scale * scene.width:.0f}px" for scale in (_LEAST, _MOST))
+        width = f"--least:{least};--most:{most}"
+        picture = tag("div", self.inline(svg(scene, legend=legend)), class_="scroll picture", style=width)
+        return tag("figure", picture, tag("figcaption", caption)) if caption else tag("figure", picture)
+
+    def diagram(
+        self,
+        diagram: Diagram,
+        caption: str,
+        marks: Mapping[Address, str] | None = None,
+        opened: Collection[str] = (),
+        legend: bool = False,
+    ) -> Html:
+        """A diagram, or a line that says that it is too large."""
+        from catdiag.draw.layout import layout
+
+        count = boxes_in(diagram)
+        if count > MOST:
+            return tag("p", f"{caption}: {count:,} boxes, too many to draw here.", class_="soft")
+        return self.figure(layout(diagram, open=frozenset(opened), marks=marks or {}), caption, legend)
+
+    def step(self, before: Diagram, after: Diagram, first: bool, last: bool) -> Html:
+        """A rewrite: the diagram before and after it, what changed marked and said.
+
+        Where nothing of the diagram before is marked, and it is the one after the step before (not `first`), it is not
+        drawn again.
+        """
+        if max(boxes_in(before), boxes_in(after)) > MOST:
+            return joined([self.diagram(before, "Before"), self.diagram(after, "After")])
+        found = changes(before, after)
+        marks, opened = gathered(before, found.before)
+        if marks or first:
+            shown = self.diagram(before, f"Before. {said(before, marks)}", marks, opened)
+        else:
+            shown = tag("p", "Before: as after the step above; no box of it is gone.", class_="soft")
+        marks, opened = gathered(after, found.after)
+        return joined([shown, self.diagram(after, f"After. {said(after, marks)}", marks, opened, last)])
+
+
+def said(diagram: Diagram, marks: Mapping[Address, str]) -> str:
+    """What is marked, in words.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x -> x")(lambda a: cd.exp(a) + cd.exp(a))
+    >>> said(f, {(0,): "gone", (1,): "gone", (2,): "into the loop"})
+    'Gone: exp (twice). Into the loop: add.'
+    """
+    by_word: dict[str, dict[str, int]] = {}
+    for address, word in marks.items():
+        name = _called(box_at(diagram, address))
+        names = by_word.setdefault(word, {})
+        names[name] = names.get(name, 0) + 1
+    sentences = []
+    for word, names in by_word.items():
+        often = {1: "", 2: " (twice)"}
+        listed = [f"{name}{often.get(n, f' ({n} times)')}" for name, n in names.items()]
+        more = f" and {len(listed) - _NAMES} more" if len(listed) > _NAMES else ""
+        sentences.append(f"{word[:1].upper()}{word[1:]}: {', '.join(listed[:_NAMES])}{more}.")
+    return " ".join(sentences) or "Nothing is marked."
+
+
+def _called(box: Box) -> str:
+    if isinstance(box.op, Fold):
+        return f"the loop over {box.op.axis}"
+    if isinstance(box.op, Group):
+        return f"the tiles of {' '.join(axis for axis, _ in box.op.tiles)}" if box.op.tiles else "a kernel"
+    return box.name
+
+
+_NAMES = 12
+"""How many boxes are named in a line."""
+
+
+def box_at(diagram: Diagram, address: Address) -> Box:
+    """The box at an address."""
+    for k, place in enumerate(address[:-1]):
+        if k % 2 == 0:
+            op = diagram.graph.nodes[place].box.op
+            diagram = bodies(op)[address[k + 1]]
+    return diagram.graph.nodes[address[-1]].box
+
+
+def boxes_in(diagram: Diagram) -> int:
+    """How many boxes a diagram has, those inside of others included; of large ones, at least so many as are drawn."""
+    count, stack = 0, [diagram]
+    while stack and count <= MOST:
+        item = stack.pop()
+        count += len(item.graph.nodes)
+        stack += [body for node in item.graph.nodes for body in bodies(node.box.op)[:2]]
+    return count
