@@ -13,6 +13,8 @@ from catdiag.types import Size, size_symbols
 
 # Beyond this the byte counts of a plan leave 64-bit integers.
 _LARGEST = 2**31
+# What is counted on the command line, memory in bytes say, stays in 64-bit integers.
+_MOST = 2**62
 
 
 def sizes_of(diagram: Diagram) -> tuple[str, ...]:
@@ -64,6 +66,15 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
+def count_of(what: str, number: int | None) -> None:
+    """Raises UsageError for a number above those that are reckoned with.
+
+    >>> count_of("the memory", 8192)
+    """
+    if number is not None and number > _MOST:
+        raise UsageError(f"{what} is {str(number)[:20]}…: expected at most {_MOST}")
+
+
 def check_sizes(diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes in the diagram's order.
 
@@ -103,12 +114,14 @@ def check_writable(*paths: Path | None) -> None:
         if path is None:
             continue
         folder = path.parent
-        if path.is_dir():
+        # Not the methods of `Path`, which raise for names that are too long and links that go in circles.
+        if os.path.isdir(path):
             raise UsageError(f"cannot write {path}: it is a folder, expected the name of a file")
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise UsageError(f"cannot write {path}: there is no folder {folder}")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise UsageError(f"cannot write {path}: the folder {folder} is not writable")
-        if path.resolve() in seen:
+        place = Path(os.path.realpath(path))
+        if place in seen:
             raise UsageError(f"two outputs are to be written to {path}: name two files")
-        seen.add(path.resolve())
+        seen.add(place)

@@ -6,7 +6,9 @@ imports nothing of the builder, the prover or the rewrites, which may be missing
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -14,7 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cli.outcome import DONE, INTERRUPTED, REFUTED, WRONG_USE, UsageError
+from catdiag.cli.outcome import DONE, INTERRUPTED, REFUTED, WRONG_USE, UsageError, shown
+from catdiag.files import read_whole
 from catdiag.kernel.check import Checker
 from catdiag.kernel.meaning import Wire, evaluate, inputs_of
 from catdiag.kernel.terms import KernelError, show
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 LARGEST = 16 * 2**20
 """Bytes of a certificate above which it is not read."""
+
+MOST_LINES = 20
+"""Lines of the reason for which a certificate is refused."""
 
 LIMIT = 60.0
 """Seconds after which a check is given up, unless told otherwise."""
@@ -124,7 +130,8 @@ def worst(statuses: Iterable[int]) -> int:
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
-        if not path.is_dir():
+        # Not `Path.is_dir`, which raises for names that are too long.
+        if not os.path.isdir(path):
             yield path
             continue
         inside = sorted(path.rglob("*.json"))
@@ -158,32 +165,30 @@ def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT) -> Verdict:
     from catdiag.solvers.process import SolverInterrupted
 
     ask, both = solvers.ask()
+    name = shown(str(file))
     try:
         certificate = read(file)
         theorem = within(limit, lambda: Checker(ask).check(certificate))
+        if not theorem.witness.isprintable():
+            raise Malformed(f"the witness has names that cannot be printed: {theorem.witness!r}")
     except Unreadable as error:
-        return Verdict(WRONG_USE, f"catdiag: cannot read {file}: {error}")
+        return Verdict(WRONG_USE, f"catdiag: cannot read {name}: {error}")
     except (Malformed, KernelError, Disagreement) as error:
-        reason = "\n  ".join(_printable(line) for line in str(error).split("\n"))
-        return Verdict(REFUTED, f"{file}: REFUSED\n  {reason}")
-    except OutOfTime as error:
-        return Verdict(INTERRUPTED, f"interrupted: {file}: {error}")
-    except SolverInterrupted as error:
-        return Verdict(INTERRUPTED, f"interrupted: {file}: {error}")
+        reason = "\n  ".join(shown(line) for line in str(error).split("\n")[:MOST_LINES])
+        return Verdict(REFUTED, f"{name}: REFUSED\n  {reason}")
+    except MemoryError:
+        return Verdict(INTERRUPTED, f"interrupted: {name}: out of memory")
+    except (OutOfTime, SolverInterrupted) as error:
+        return Verdict(INTERRUPTED, f"interrupted: {name}: {error}")
     opinion = str(both) if both is not None else "no second opinion: cvc5 is not installed"
     return Verdict(
         DONE,
-        f"{file}: accepted" + (", on a condition" if theorem.conditional else ""),
-        (*str(theorem).splitlines(), *statement(certificate), f"  solver: {solver()}; {opinion}"),
+        f"{name}: accepted" + (", on a condition" if theorem.conditional else ""),
+        (*map(shown, (*str(theorem).split("\n"), *statement(certificate))), f"  solver: {solver()}; {opinion}"),
         theorem.conditional,
         both.agreed if both is not None else 0,
         both.undecided if both is not None else 0,
     )
-
-
-def _printable(text: str) -> str:
-    """Text of a file that may be anybody's, with what a terminal would obey made visible."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -210,12 +215,12 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 def read(file: Path) -> dict[str, Any]:
     """The plain data of a certificate. Raises Unreadable, or Malformed for what is no JSON object or is ambiguous."""
     try:
-        with file.open("rb") as handle:
-            data = handle.read(LARGEST + 1)
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
-    if len(data) > LARGEST:
-        raise Malformed(f"it has more than {LARGEST} bytes")
+        data = read_whole(file, LARGEST)
+    except (OSError, ValueError) as error:  # a ValueError for a zero in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        if getattr(error, "errno", None) == errno.EFBIG:
+            raise Malformed(reason) from error
+        raise Unreadable(reason) from error
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catdiag.cli.arguments import check_sizes, check_writable, integers_of, parse_sizes
+from catdiag.cli.arguments import check_sizes, check_writable, count_of, integers_of, parse_sizes
 from catdiag.cli.load import operator
 from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError
 from catdiag.files import write_whole
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from catdiag.diagram import Diagram
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.derivation import Derivation
+
+
+# Buffers of a block beyond which no chip's memory goes, and numbers leave 64-bit integers.
+_MOST_STAGES = 1_000_000
 
 
 def run_derive(
@@ -170,6 +174,9 @@ def run_io(
     _check_stages(stages)
     chosen = on_chip is not None or saved is not None
     skip, density = left_out
+    if density is not None and not 0 <= density <= 1:
+        raise UsageError(f"density is {density}: expected the share of blocks that are run, 0 to 1")
+    count_of("wave", wave)
     if skip and stream is None:
         raise UsageError(f"--skip leaves blocks out of a loop: say which, as in --stream {skip[0]}")
     derived = stream is not None or group is not None or chosen
@@ -219,6 +226,8 @@ def run_io(
 def _check_stages(stages: int | None) -> None:
     if stages is not None and stages < 1:
         raise UsageError(f"stages is {stages}: expected a whole number of buffers, 1 or more")
+    if stages is not None and stages > _MOST_STAGES:
+        raise UsageError(f"stages is {str(stages)[:20]}: expected at most {_MOST_STAGES} buffers")
 
 
 def _known_dtype(dtype: str) -> str:

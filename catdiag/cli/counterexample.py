@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import io
 import json
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from catdiag.files import read_whole
+
 if TYPE_CHECKING:
     from catdiag.prove.refute import Counterexample
+
+_LARGEST = 64 * 2**20
+"""Bytes of a counterexample, packed and unpacked, above which it is not read."""
+# What NumPy, zip, zlib and JSON raise of a file that is none: an encrypted or unknown packing, a header that is no
+# Python, an end too early, texts nested too deeply.
+_UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, RuntimeError, zipfile.BadZipFile, zlib.error,
+    MemoryError, tokenize.TokenError,
+)  # fmt: skip
 
 
 def npz(found: Counterexample) -> bytes:
@@ -54,11 +67,15 @@ def read(path: Path) -> Counterexample:
     from catdiag.prove.replay import NotACounterexample, of_data
 
     try:
-        with np.load(path, allow_pickle=False) as file:
+        content = read_whole(path, _LARGEST)
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > _LARGEST:
+                raise NotACounterexample(f"the counterexample {path} unpacks to more than {_LARGEST} bytes")
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             found = of_data(json.loads(str(file["exact"])))
             for name, array in found.numpy().items():
                 if name not in file or not np.array_equal(file[name], array):
                     raise NotACounterexample(f"array {name} of {path} is not what its exact numbers say")
             return found
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise NotACounterexample(f"cannot read the counterexample {path}: {error}") from error

@@ -14,8 +14,11 @@ from typing import Any
 from catdiag.cli.outcome import UsageError
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
+from catdiag.files import read_whole
 
 _PRIVATE = "_catdiag_operators"
+# Bytes of a file of operators above which it is not read.
+_LARGEST = 16 * 2**20
 
 
 def operator(name: str) -> Diagram:
@@ -67,11 +70,13 @@ def _diagrams(namespace: dict[str, Any]) -> list[str]:
 def _run(path: Path) -> dict[str, Any]:
     """What a file defines. It runs as a module of a private name, and its folder can be imported from meanwhile."""
     try:
-        source = path.read_bytes()
+        source = read_whole(path, _LARGEST)
     except IsADirectoryError:
         raise UsageError(f"{path} is a folder: expected a Python file, as in path.py:name") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:  # a zero in the name
+        raise UsageError(f"cannot read {str(path)!r}: {error}") from None
     try:
         code = compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -85,10 +90,10 @@ def _run(path: Path) -> dict[str, Any]:
     with _imports_from(path.resolve().parent, module):
         try:
             exec(code, module.__dict__)
-        except CatdiagError:
+        except (CatdiagError, KeyboardInterrupt):
             raise
         # A user's file may raise anything, and end itself; both are reported with the line that did.
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             text = "".join(traceback.format_exception_only(error)).strip()
             raise UsageError(f"{path} failed: {text}{_place(error, path)}") from None
     return module.__dict__

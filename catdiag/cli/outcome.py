@@ -17,6 +17,20 @@ UNREAD = 141
 """Nobody reads the output any more: the status that shells give to a program ended by SIGPIPE."""
 
 
+LONGEST = 4000
+"""The letters of a line that are printed of what may be of any length."""
+
+
+def shown(line: str) -> str:
+    """A line of what may be anybody's, with what a terminal would obey made visible, and not too long.
+
+    >>> shown("\\x1b[2J"), shown("a" * 5000)[-20:]
+    ('\\\\x1b[2J', ' (1000 letters more)')
+    """
+    cut = line if len(line) <= LONGEST else f"{line[:LONGEST]} … ({len(line) - LONGEST} letters more)"
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+
+
 class UsageError(CatdiagError):
     """Arguments that do not make sense: the message stands alone, without a line of the caller."""
 
@@ -101,6 +115,8 @@ def guarded() -> Iterator[None]:
         raise typer.Exit(UNREAD) from None
     except RecursionError:
         fail("the program is nested too deeply for its terms to be worked on", UNDECIDED)
+    except MemoryError:
+        fail("interrupted: out of memory", INTERRUPTED)
 
 
 def _drop_output() -> None:
@@ -114,7 +130,7 @@ def fail(message: str, status: int) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()
-    print(f"catdiag: {message}", file=sys.stderr)
+    print("\n".join(map(shown, f"catdiag: {message}".split("\n"))), file=sys.stderr)
     raise typer.Exit(status)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from catdiag.cli.outcome import shown
+
 
 def run_hardware(name: str | None, as_json: bool = False) -> None:
     """`catdiag hardware`: the chips in short, or one of them: levels, edges, and the source of each number.
@@ -19,7 +21,8 @@ def run_hardware(name: str | None, as_json: bool = False) -> None:
         return
     if name is not None:
         chip = hardware.get(name)
-        print(f"{chip}\n\n{chip.hierarchy}")
+        # The file may be anybody's.
+        print("\n".join(map(shown, f"{chip}\n\n{chip.hierarchy}".split("\n"))))
         return
     for known in hardware.names():
         chip = hardware.get(known)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cli.arguments import parse_sizes
+from catdiag.cli.arguments import count_of, parse_sizes
 from catdiag.cli.load import operator
 from catdiag.cli.outcome import UsageError
 from catdiag.cli.report import type_of
@@ -24,6 +24,7 @@ def run_fusions(
         raise UsageError("which way is best is asked with both --size q=8192,… and --memory, or with neither")
     if memory is not None and memory < 1:
         raise UsageError(f"the memory is {memory}: expected a positive number of {'bytes' if dtype else 'values'}")
+    count_of("the memory", memory)
     diagram = operator(op)
     choice = diagram.fusions(**({} if dtype is None else {"dtype": dtype}))
     verdict = None if memory is None else choice.best(parse_sizes(size), memory)
@@ -92,7 +93,9 @@ def run_spread(
         axis, equals, count = (p.strip() for p in part.partition("="))
         if not axis or not equals or not count:
             raise UsageError(f"cannot read {part!r}: expected axis=devices, as in --over q=8 or --over q=P")
-        counts[axis] = int(count) if count.isdigit() else count
+        if count.isascii() and count.isdigit() and len(count) > 18:
+            raise UsageError(f"axis {axis} is spread over {count[:20]}… devices: expected at most {10**18 - 1}")
+        counts[axis] = int(count) if count.isascii() and count.isdigit() else count
     places: dict[str, str | None] = {}
     for part in (p for text in held for p in text.split(",")):
         array, equals, axis = (p.strip() for p in part.partition("="))

@@ -24,11 +24,16 @@ from typing import Any
 from catdiag.cost.chips.chipfile import dump, mismatch, read
 from catdiag.cost.hierarchy import CACHE, Edge, Hierarchy, Level
 from catdiag.errors import CatdiagError
+from catdiag.files import read_whole
 
 _BY_NAME = ("tensor", "sustained", "words", "energy_pj_per_byte")
 _MAY_BE_ZERO = ("smem_reserved", "l2_bytes", "tmem_per_sm", "llc_bytes", "llc_bytes_per_s")
 PLACES = ("registers", "TMEM", "SMEM")
 """Where what a group makes on chip may lie."""
+_LARGEST = 2**16
+"""Bytes of a hardware file above which it is not read."""
+_LEAST, _MOST, _MOST_WHOLE = 1e-15, 1e30, 2**53
+"""Between these are the numbers of a chip, in base units; above the last, whole numbers are no floats."""
 _WORDS = ("core", "HBM", "LLC", "L2", "SMEM", "TMEM", "registers")
 
 
@@ -112,6 +117,15 @@ class Hardware:
             least = name in _MAY_BE_ZERO
             if any(not (number > 0 or (least and number == 0)) for number in numbers):
                 raise CatdiagError(f"hardware {self.name!r}: {name} is {value!r}, expected a positive number")
+            for number in numbers:
+                most = _MOST_WHOLE if isinstance(number, int) else _MOST
+                if number and not _LEAST <= number <= most:
+                    raise CatdiagError(
+                        f"hardware {self.name!r}: {name} is {number:.3g}, out of all proportion: expected "
+                        f"{_LEAST:.0e} to {most:.0e} in base units"
+                        if isinstance(number, float)
+                        else f"hardware {self.name!r}: {name} is above 2**53: expected at most {most}"
+                    )
         for part in ("tensor", "hbm"):
             if not 0 < self.sustained.get(part, 0) <= 1:
                 raise CatdiagError(
@@ -224,8 +238,8 @@ def load(path: str | Path) -> Hardware:
     """
     place = Path(path)
     try:
-        text = place.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_whole(place, _LARGEST).decode("utf-8")
+    except (OSError, ValueError) as error:
         raise CatdiagError(f"cannot read the hardware file {place}: {error}") from error
     return loads(text, str(place))
 

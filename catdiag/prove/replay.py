@@ -57,7 +57,8 @@ def _lengths(shape: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-_POWER = re.compile(r"e(?:\^\(?(-?\d+(?:/\d+)?)\)?)?")
+_POWER = re.compile(r"e(?:\^\(?(-?[0-9]{1,4000}(?:/[0-9]{1,4000})?)\)?)?")
+_RATIONAL = re.compile(r"-?[0-9]{1,4000}(?:/[0-9]{1,4000})?")
 
 
 def of_data(data: Any) -> Counterexample:
@@ -71,8 +72,12 @@ def of_data(data: Any) -> Counterexample:
             return [value(v) for v in x]
         if isinstance(x, bool) or x in ("-inf", "-∞"):
             return x if isinstance(x, bool) else BOTTOM
-        power = _POWER.fullmatch(str(x))
-        return exp(Fraction(power.group(1) or 1)) if power else Fraction(str(x))
+        # The text of a number of a certain length only: `1e999999999` would fill the memory.
+        text = str(x) if isinstance(x, (str, int)) else ""
+        power = _POWER.fullmatch(text)
+        if power is None and _RATIONAL.fullmatch(text) is None:
+            raise ValueError(f"not a number: {str(x)[:80]}")
+        return exp(Fraction(power.group(1) or 1)) if power else Fraction(text)
 
     def naturals(numbers: Any) -> dict[str, int]:
         found = {str(name): n for name, n in dict(numbers).items()}
@@ -96,7 +101,7 @@ def of_data(data: Any) -> Counterexample:
             },
             elements={str(name): str(element) for name, element in data["elements"].items()},
         )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError, RecursionError) as error:
         raise NotACounterexample(f"what was given is no counterexample: {type(error).__name__}: {error}") from error
 
 

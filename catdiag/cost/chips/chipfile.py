@@ -22,6 +22,7 @@ UNITS: Mapping[str, str] = {
     "latency_s": "s", "clock_hz": "Hz", "tensor": "FLOP/s", "sustained": "", "energy_pj_per_byte": "pJ/B",
 }  # fmt: skip
 """The unit of each field that has one; the others are plain numbers."""
+_MOST_ITEMS, _MOST_DOTS = 32, 300
 _TABLES, _TEXTS = ("tensor", "sustained", "energy_pj_per_byte"), ("words", "sources")
 
 
@@ -35,9 +36,12 @@ def read(text: str, file: str, kind: type) -> dict[str, Any]:
     """The values in a TOML text, in base units, checked against the fields of a dataclass. Raises CatdiagError."""
     import tomllib
 
+    # The parts of a key are taken in time that grows with their square.
+    if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+        raise CatdiagError(f"{file} has a line with more than {_MOST_DOTS} dots: it is no file of a chip")
     try:
         given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a ValueError for an integer of too many digits, too
         raise CatdiagError(f"{file} is no TOML: {error}") from error
     known = {f.name: str(f.type) for f in fields(kind)}
     found: dict[str, Any] = {}
@@ -50,9 +54,11 @@ def read(text: str, file: str, kind: type) -> dict[str, Any]:
         elif known.get(key, "str") == "str":
             if not isinstance(value, str) or not value:
                 raise CatdiagError(f"{file}: key {key!r} is {value!r}: expected a text")
+            if not value.isprintable():
+                raise CatdiagError(f"{file}: key {key!r} is {value!r}: expected one line that prints")
             found[key] = value
         elif known[key].startswith("tuple"):
-            if not isinstance(value, list) or not value:
+            if not isinstance(value, list) or not 0 < len(value) <= _MOST_ITEMS:
                 raise CatdiagError(f"{file}: key {key!r} is {value!r}: expected whole numbers, such as [4, 8]")
             found[key] = tuple(_number(file, key, item, whole=True) for item in value)
         else:
@@ -66,6 +72,10 @@ def _table(file: str, key: str, value: object) -> dict[str, Any]:
     for name, entry in value.items():
         if key in _TEXTS and not isinstance(entry, str):
             raise CatdiagError(f"{file}: key '{key}.{name}' is {entry!r}: expected a text")
+        if key == "words" and not entry.isprintable():
+            raise CatdiagError(
+                f"{file}: key '{key}.{name}' is {entry!r}: expected text in one line that can be printed"
+            )
     return dict(value) if key in _TEXTS else {n: _number(file, f"{key}.{n}", v) for n, v in value.items()}
 
 

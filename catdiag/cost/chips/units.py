@@ -27,7 +27,10 @@ _EXAMPLES = {
     "pJ/B": '31.2 or "31.2 pJ/B"',
     "": "128",
 }
-_TEXT = re.compile(r"\s*([+-]?[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*")
+MOST = 10**30
+"""What no quantity of a chip reaches, in base units."""
+_LONGEST = 80
+_TEXT = re.compile(r"\s*([+-]?[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*(\S*)\s*")
 
 
 def expected(unit: str) -> str:
@@ -41,15 +44,19 @@ def quantity(value: object, unit: str) -> int | float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if value != value or value in (float("inf"), float("-inf")):
             raise ValueError(f"{value!r} is no finite number: {expected(unit)}")
+        if abs(value) > MOST:
+            raise ValueError(f"a number above {MOST:.0e}: {expected(unit)}")
         return value
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is a {type(value).__name__}: {expected(unit)}")
-    found = _TEXT.fullmatch(value)
+    found = _TEXT.fullmatch(value) if len(value) <= _LONGEST else None
     if found is None:
-        raise ValueError(f"{value!r} is no number: {expected(unit)}")
+        raise ValueError(f"{value[:_LONGEST]!r} is no number: {expected(unit)}")
     exact, given = Fraction(found[1].replace(",", "").replace("_", "")), found[2]
     if given:
         exact *= _scale(value, given, unit)
+    if abs(exact) > MOST:
+        raise ValueError(f"{value!r} is above {MOST:.0e}: {expected(unit)}")
     if unit in ("B", "") and exact.denominator == 1:
         return int(exact)
     return float(exact)
