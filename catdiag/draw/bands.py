@@ -1,7 +1,7 @@
 """How an array is drawn: a band of wires, one an axis, around the dotted wire of its elements.
 
-The axes before the middle of the layout are above the wire of the elements, the others below, so that a box that maps
-over all of them sits between, on straight wires.
+The last axis is below the wire of the elements, where there are several, and the others are above: a box that maps over
+all of them, or takes the last, sits between, on straight wires.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rows(ty: ArrayType) -> dict[str, float]:
     {'': 0.0, 'q': -15.0, 'x': 15.0}
     """
     names = ty.names
-    over = (len(names) + 1) // 2
+    over = max(1, len(names) - 1)
     found = {"": 0.0}
     for k, name in enumerate(names):
         found[name] = -HALF - ROW * (over - 1 - k) if k < over else HALF + ROW * (k - over)

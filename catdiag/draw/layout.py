@@ -24,6 +24,8 @@ from catdiag.draw.sheets import Address, Cell, sheet_of
 from catdiag.types import ArrayType
 
 MARGIN = 12.0
+FAR = 60.0
+"""The distance at which arrays need no rule between them."""
 
 
 def layout(
@@ -32,14 +34,16 @@ def layout(
     open: bool | str | Collection[str] = False,
     levels: Sequence[str] = ("HBM", "SMEM"),
     items: bool = False,
+    join: bool = False,
     marks: Mapping[Address, str] | None = None,
 ) -> Scene:
     """The picture of a diagram. Lengths are in points.
 
     `open` says which named diagrams are drawn as their insides: none, all, or those of the given names. `levels` are
-    the memories, slowest first; `items` whether the wires of elements are drawn beside those of axes; `marks` puts a
-    word at boxes, by address: the number of a node, then, inside it, of a body (in the order of `catdiag.boxes.bodies`)
-    and of a node there, and so on.
+    the memories, slowest first; `items` whether the wires of elements are drawn beside those of axes; with `join`,
+    scalar functions that follow each other are one box, with a formula of what comes in (a, b, …, from the top);
+    `marks` puts a word at boxes, by address: the number of a node, then, inside it, of a body (in the order of
+    `catdiag.boxes.bodies`) and of a node there, and so on.
 
     >>> import catdiag as cd
     >>> rows = cd.algorithm("q x -> q", name="rows")(lambda a: cd.sum(cd.exp(a), "x"))
@@ -54,7 +58,7 @@ def layout(
         return isinstance(box.op, Call) and (bool(open) if names is None else box.op.name in names)
 
     place = placement(levels)
-    plan = plan_of(sheet_of(diagram, opened, place), items)
+    plan = plan_of(sheet_of(diagram, opened, place, join), items)
     return _Painter(place, items, marks or {}).scene(plan, diagram)
 
 
@@ -70,8 +74,10 @@ class _Painter:
         top = MARGIN - plan.top
         for w, name in names:
             y = top + plan.inputs[w]
+            heights = [h for row, h in rows(sheet.wires[w].ty).items() if row] or [0.0]
             if name:
-                self.pen.label(Label(left - 8, y + 4, name, "array", "end", sheet.wires[w].level))
+                middle = y + (min(heights) + max(heights)) / 2
+                self.pen.label(Label(left - 8, middle + 4, name, "array", "end", sheet.wires[w].level))
             for row in self.drawn(sheet.wires[w].ty):
                 self.pen.port(f"in{w}.{row}", left, y + rows(sheet.wires[w].ty)[row])
         todo = [(plan, left, top, "", {w: f"in{w}" for w, _ in names})]

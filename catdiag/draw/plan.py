@@ -9,7 +9,7 @@ from catdiag.draw.columns import Columns, Slot, columns_of
 from catdiag.draw.functions import GAP, Leaf, leaf_of
 from catdiag.draw.heights import heights_of
 from catdiag.draw.measure import text_width
-from catdiag.draw.sheets import Cell, Sheet
+from catdiag.draw.sheets import Cell, Sheet, worded
 from catdiag.types import ArrayType
 
 TITLE = 17.0
@@ -136,7 +136,12 @@ def _heights(plan: SheetPlan) -> None:
             fed = dict(cell.feeds)
             return shape.plan.inputs[fed[k]] if k in fed else 0.0
         own = rows(sheet.wires[cell.inputs[k]].ty)
-        shifts = [at - own[name] for name in own if (at := target(shape, cell, k, name)) is not None]
+        aims = {name: at for name in own if (at := target(shape, cell, k, name)) is not None}
+        if len(cell.inputs) == 1:
+            return 0.0
+        # Wires that pass should be straight; where none does, those that enter the box, on the whole.
+        passing = [at - own[name] for name, at in aims.items() if name and (k, name) not in shape.enters]
+        shifts = passing[:1] or [at - own[name] for name, at in aims.items()]
         return sum(shifts) / len(shifts) if shifts else 0.0
 
     def main(slot: Slot) -> int | None:
@@ -145,8 +150,8 @@ def _heights(plan: SheetPlan) -> None:
             return cell.feeds[0][0] if len(cell.feeds) == 1 else None
         kept = {n for w in cell.outputs for n in sheet.wires[w].ty.names}
         shared = [len(kept & set(sheet.wires[w].ty.names)) for w in cell.inputs]
-        best = [k for k, n in enumerate(shared) if n == max(shared)]
-        return best[0] if len(best) == 1 or (cell.kind == "map" and best) else None
+        most = max(shared, default=0)
+        return shared.index(most) if most else None
 
     plan.heights = heights_of(plan.columns.columns, edges, leaving, entering, main, GAP)
     slots = [slot for column in plan.columns.columns for slot in column]
@@ -176,9 +181,11 @@ def _sort_inputs(plan: SheetPlan, items: bool) -> None:
     """Where the order of a function's inputs is free, they enter it in the order in which they come."""
     for column in plan.columns.columns:
         for slot in column:
-            if slot.cell < 0 or not plan.sheet.cells[slot.cell].sorts:
+            if slot.cell < 0:
                 continue
             cell = plan.sheet.cells[slot.cell]
+            if not (cell.sorts or cell.formula) or len(cell.inputs) < 2:
+                continue
             come: dict[int, float] = {}
             for maker, out, k in slot.joins():
                 come[k] = plan.held(maker)[out][1]
@@ -186,6 +193,7 @@ def _sort_inputs(plan: SheetPlan, items: bool) -> None:
             if order == list(range(len(order))):
                 continue
             cell.inputs = [cell.inputs[k] for k in order]
+            cell.text = worded(cell)
             place = {k: n for n, k in enumerate(order)}
             slot.before = [(m, out, place[k]) for m, out, k in slot.joins()]
             for maker in {id(m): m for m, _, _ in slot.joins()}.values():
@@ -239,4 +247,4 @@ def _room(plan: SheetPlan, column: list[Slot]) -> float:
                     end = y + shape.plan.inputs[fed[k]] + height if k in fed else None
                 if end is not None:
                     most = max(most, abs(end - at - height))
-    return _STUB if most < 0.5 else 14 + min(64.0, 0.45 * most)
+    return _STUB if most < 0.5 else 14 + min(64.0, 0.32 * most)

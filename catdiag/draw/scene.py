@@ -2,7 +2,8 @@
 
 Layouts make scenes and writers (SVG, TikZ) print them, so that geometry is tested without a writer. Lengths are in
 points; x grows to the right and y downwards. Items are painted in order. Texts are plain, but for `_`: what follows it
-up to the next letter that cannot be in a name is a subscript (`g_q`), and `_{…}` is one of any letters.
+up to the next letter that cannot be in a name is a subscript (`g_q`), and `_{…}` is one of any letters; `plain` makes a
+text in which it is a letter like others.
 """
 
 from __future__ import annotations
@@ -125,7 +126,16 @@ class Scene:
     ports: Mapping[str, Spot] = field(default_factory=dict)
 
 
-_SUBSCRIPT = re.compile(r"_\{([^}]*)\}|_([^\W_][\w]*)")
+_SUBSCRIPT = re.compile(r"\\_|_\{([^}]*)\}|_([^\W_]\w*)")
+
+
+def plain(text: str) -> str:
+    """A text whose underscores are no subscripts.
+
+    >>> spans(plain("log_sum"))
+    [('log_sum', False)]
+    """
+    return text.replace("_", "\\_")
 
 
 def spans(text: str) -> list[tuple[str, bool]]:
@@ -135,12 +145,18 @@ def spans(text: str) -> list[tuple[str, bool]]:
     [('max', False), ('x', True), (' t·g', False), ('2q', True), ('′', False)]
     """
     found: list[tuple[str, bool]] = []
+
+    def add(part: str, low: bool) -> None:
+        if found and not low and not found[-1][1]:
+            found[-1] = (found[-1][0] + part, False)
+        elif part:
+            found.append((part, low))
+
     at = 0
     for match in _SUBSCRIPT.finditer(text):
-        if match.start() > at:
-            found.append((text[at : match.start()], False))
-        found.append((match[1] if match[1] is not None else match[2], True))
+        add(text[at : match.start()], False)
+        low = match[1] if match[1] is not None else match[2]
+        add("_" if low is None else low, low is not None)
         at = match.end()
-    if at < len(text):
-        found.append((text[at:], False))
+    add(text[at:], False)
     return found

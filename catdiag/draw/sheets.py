@@ -6,6 +6,7 @@ that uses them; named diagrams are one cell or, where asked, a sheet of their ow
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -27,7 +28,7 @@ from catdiag.boxes import (
 )
 from catdiag.diagram import Diagram
 from catdiag.draw.levels import Placement
-from catdiag.draw.scene import FrameKind, ShapeKind
+from catdiag.draw.scene import FrameKind, ShapeKind, plain
 from catdiag.draw.weaved import Weaved
 from catdiag.rewrite.formula import ATOM, Text, say
 from catdiag.types import ArrayType, Axis, Ty, show_size, size_symbols
@@ -40,7 +41,10 @@ _SIGNS = {
     "le": "≤", "and": "∧", "or": "∨", "not": "¬", "floordiv": "÷",
 }  # fmt: skip
 _MONOIDS = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
+_POSITION = re.compile(r"index\(([^()]*)\)")
 SYMMETRIC = frozenset(("add", "mul", "max", "min", "eq", "ne", "and", "or"))
+_LETTERS = "abcdefgh"
+_SHORT = 16  # letters of a formula that joins several functions
 _LONG = 30  # letters; a longer formula is drawn in boxes of its own
 
 
@@ -63,7 +67,11 @@ class Wire:
 
 @dataclass(eq=False)
 class Cell:
-    """A function of a sheet. `weaved` are the axes that pass around it; `names` say what a renaming calls its axes."""
+    """A function of a sheet. `weaved` are the axes that pass around it; `names` say what a renaming calls its axes.
+
+    The inputs of one that `sorts` may come in any order; the text of one with a `formula` is for the order they have,
+    and that of a `plain` one is a sign.
+    """
 
     kind: ShapeKind | None
     text: str
@@ -75,6 +83,8 @@ class Cell:
     weaved: frozenset[str] = frozenset()
     names: Mapping[str, str] = field(default_factory=dict)
     sorts: bool = False
+    formula: Callable[[Mapping[int, Text]], Text] | None = None
+    plain: bool = False
     inner: Sheet | None = None
     frame: FrameKind | None = None
     feeds: list[tuple[int, int]] = field(default_factory=list)
@@ -117,9 +127,12 @@ class _Inside:
     group: bool = False
 
 
-def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement) -> Sheet:
-    """The sheet of a whole diagram, with the sheets of its groups, loops and opened named diagrams inside."""
-    maker = _Maker(opened, place)
+def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, join: bool = False) -> Sheet:
+    """The sheet of a whole diagram, with the sheets of its groups, loops and opened named diagrams inside.
+
+    With `join`, scalar functions that follow each other are one cell.
+    """
+    maker = _Maker(opened, place, join)
     kinds = [node.box.op for node in diagram.graph.nodes]
     kernel = any(isinstance(op, Fold) for op in kinds) and not any(isinstance(op, Group) for op in kinds)
     names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
@@ -139,8 +152,8 @@ def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement) 
 
 
 class _Maker:
-    def __init__(self, opened: Callable[[Box], bool], place: Placement) -> None:
-        self.opened, self.place, self.weaved = opened, place, Weaved()
+    def __init__(self, opened: Callable[[Box], bool], place: Placement, join: bool) -> None:
+        self.opened, self.place, self.weaved, self.join = opened, place, Weaved(), join
 
     def sheet(self, inside: _Inside) -> tuple[Sheet, list[tuple[Cell, _Inside]]]:
         graph = inside.diagram.graph
@@ -173,6 +186,8 @@ class _Maker:
                 waiting.append((cell, self._inside(cell, box, address, inside, wires)))
         for w in dict.fromkeys(sheet.outputs):
             self._show(sheet, w, hidden, inside)
+        if self.join:
+            joined(sheet)
         for number, cell in enumerate(sheet.cells):
             for k, w in enumerate(cell.inputs):
                 wires[w].readers.append((number, k))
@@ -206,7 +221,7 @@ class _Maker:
         # The text of an input of a loop or group is said inside of it.
         box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
         wire.maker = len(sheet.cells)
-        sheet.cells.append(Cell("source", wire.text[0], box, address, inside.result, [], [w]))
+        sheet.cells.append(Cell("source", _typeset(wire.text[0]), box, address, inside.result, [], [w]))
 
     def _cell(
         self, sheet: Sheet, box: Box, inputs: Iterable[int], address: Address, inside: _Inside,
@@ -221,19 +236,20 @@ class _Maker:
                 self._show(sheet, w, hidden, inside)
         drawn = [w for w in given if not wires[w].ghost]
         if isinstance(op, Map):
-            text = _SIGNS.get(op.fn) or op.fn.removeprefix("apply:").replace("cast:", "→ ")
-            if len(drawn) < len(given):
-                free = iter("abcdefgh" if len(drawn) > 1 else "·")
-                args = [(wires[w].text or ("", ATOM)) if wires[w].ghost else (next(free), ATOM) for w in given]
-                said = say(box, args)[0]
-                if len(said) <= _LONG:
-                    text = said
-                else:
-                    for w in given:
-                        self._show(sheet, w, hidden, inside)
-                    drawn = given
-            sorts = op.fn in SYMMETRIC and len(drawn) == len(given)
-            return Cell("map", text, box, address, level, drawn, [], weaved, sorts=sorts)
+            # An array that is taken twice comes in once.
+            distinct = list(dict.fromkeys(drawn))
+
+            def formula(names: Mapping[int, Text]) -> Text:
+                return say(box, [names.get(w) or wires[w].text or ("", ATOM) for w in given])
+
+            cell = Cell("map", "", box, address, level, distinct, [], weaved, formula=formula)
+            if len(worded(cell)) > _LONG:
+                for w in given:
+                    self._show(sheet, w, hidden, inside)
+                cell.inputs = list(dict.fromkeys(given))
+            cell.plain = len(cell.inputs) == len(given)
+            cell.text = worded(cell)
+            return cell
         if isinstance(op, Rename):
             old = {new: before for before, new in op.pairs}
             return Cell(None, "", box, address, level, drawn, [], weaved, names=old)
@@ -247,7 +263,7 @@ class _Maker:
             text += "; blocks that are masked out are skipped" if op.live is not None or op.extent is not None else ""
             return Cell(None, text, box, address, level, given, [], frame="fold", starts=_starts(op))
         if framed:
-            return Cell(None, box.name, box, address, level, given, [], frame="call")
+            return Cell(None, plain(box.name), box, address, level, given, [], frame="call")
         kind, text, sorts = _look(box)
         return Cell(kind, text, box, address, level, drawn, [], weaved, sorts=sorts)
 
@@ -277,6 +293,68 @@ class _Maker:
         return _Inside(body, (*address, 0), tuple(levels), tuple(texts), names, around.local, around.result)
 
 
+def worded(cell: Cell) -> str:
+    """The text of a scalar function: its sign, or a formula in a, b, … for what comes in, from the top.
+
+    A single array is a dot.
+    """
+    op = cell.box.op
+    if cell.formula is None or not isinstance(op, Map):
+        return cell.text
+    few = len(cell.inputs) == 1
+    if cell.plain and (few or op.fn in SYMMETRIC):
+        return _SIGNS.get(op.fn) or plain(op.fn.removeprefix("apply:")).replace("cast:", "→ ")
+    letters = {w: (letter, ATOM) for w, letter in zip(cell.inputs, "·" if few else _LETTERS, strict=False)}
+    said = cell.formula(letters)[0]
+    return "·²" if said == "···" else _typeset(said)
+
+
+def joined(sheet: Sheet) -> None:
+    """Draws scalar functions one after the other as one, in place, where nothing else reads what is in between."""
+    reads: dict[int, int] = {}
+    for cell in sheet.cells:
+        for w in cell.inputs:
+            reads[w] = reads.get(w, 0) + 1
+    for w in sheet.outputs:
+        reads[w] = reads.get(w, 0) + 2
+    maker = {w: cell for cell in sheet.cells for w in cell.outputs}
+    gone: set[int] = set()
+    for cell in sheet.cells:
+        if cell.formula is None:
+            continue
+        for w in list(cell.inputs):
+            before = maker.get(w)
+            if before is None or before.formula is None or reads[w] != 1 or before.level != cell.level:
+                continue
+            if not set(sheet.wires[w].ty.names) <= {n for v in before.inputs for n in sheet.wires[v].ty.names}:
+                continue
+            trial = Cell("map", "", cell.box, cell.address, cell.level, [], cell.outputs, cell.weaved)
+            trial.inputs = list(dict.fromkeys(v for u in cell.inputs for v in (before.inputs if u == w else [u])))
+            trial.formula = _after(before.formula, w, cell.formula)
+            text = worded(trial)
+            if len(trial.inputs) > len(_LETTERS) or len(text) > _SHORT:
+                continue
+            for v in before.inputs:
+                reads[v] += (v in cell.inputs) * -1
+            cell.inputs, cell.formula, cell.plain, cell.text = trial.inputs, trial.formula, False, text
+            gone.add(id(before))
+    sheet.cells[:] = [cell for cell in sheet.cells if id(cell) not in gone]
+    for number, cell in enumerate(sheet.cells):
+        for w in cell.outputs:
+            sheet.wires[w].maker = number
+
+
+def _after(
+    first: Callable[[Mapping[int, Text]], Text], wire: int, then: Callable[[Mapping[int, Text]], Text]
+) -> Callable[[Mapping[int, Text]], Text]:
+    return lambda names: then({**names, wire: first(names)})
+
+
+def _typeset(text: str) -> str:
+    """A formula as it is printed: minus signs, and positions as indices."""
+    return _POSITION.sub(r"i_{\1}", text).replace("-", "−")
+
+
 def _contracts(box: Box) -> bool:
     """Whether a box is a sum of products of several arrays."""
     return isinstance(box.op, Einsum) and len(box.dom) > 1
@@ -296,10 +374,10 @@ def _look(box: Box) -> tuple[ShapeKind, str, bool]:
             return "reindex", op.kind, False
         return "reindex", "gather" if op.trusts_inputs() else "view", False
     if isinstance(op, Call):
-        return "call", op.name, False
+        return "call", plain(op.name), False
     if isinstance(op, Generic):
-        return "generic", op.name, False
-    return "source", box.name, False
+        return "generic", plain(op.name), False
+    return "source", plain(box.name), False
 
 
 def _starts(op: Fold) -> tuple[str, ...]:
@@ -310,7 +388,7 @@ def _starts(op: Fold) -> tuple[str, ...]:
         args = [texts[w] for w in node.inputs]
         made = say(node.box, args)
         texts.extend([made] * len(node.box.cod))
-    return tuple(texts[w][0] for w in graph.outputs)
+    return tuple(_typeset(texts[w][0]) for w in graph.outputs)
 
 
 def _labels(local: Collection[str]) -> Callable[[Axis], str]:
