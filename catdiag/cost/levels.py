@@ -101,7 +101,7 @@ def levels_io(
         )
     if wave is not None and (isinstance(wave, bool) or not isinstance(wave, int) or wave < 1):
         raise CatdiagError(f"wave is {wave!r}: expected how many groups run at a time, 1 or more")
-    places = _places([level.name for level in chain if level.kind != CACHE], placement or {}, stages)
+    places = places_of([level.name for level in chain if level.kind != CACHE], placement or {}, stages)
     if caches and any(p[0] != places.names[0] for p in (places.operand, places.streamed)):
         raise CatdiagError(
             f"placement lets arrays pass by {places.names[0]}, which is under the cache {caches[-1].name}: expected "
@@ -143,7 +143,11 @@ def chain_of(levels: Sequence[str] | Hierarchy) -> tuple[Level, ...]:
     return found
 
 
-def _places(names: Sequence[str], placement: Mapping[str, Names], stages: int | Mapping[str, int]) -> Places:
+def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int | Mapping[str, int]) -> Places:
+    """Where arrays of each role are, of levels slowest first that are no caches, as `levels_io` says.
+
+    Raises CatdiagError for roles and levels that are not known, and placements that the rules leave out.
+    """
     fast = tuple(names[1:])
     for role in placement:
         if role not in ROLES:

@@ -18,7 +18,7 @@ from itertools import count as count_from
 from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.extents import Bound, known
-from catdiag.cost.count.live import Buffer, Kernel, Transfer, Walk, is_view, lives, spots
+from catdiag.cost.count.live import Buffer, Kernel, Transfer, Walk, Walks, is_view, lives, spots
 from catdiag.cost.count.phases import Phases, part
 from catdiag.cost.count.places import Places, two
 from catdiag.cost.count.widths import Widths
@@ -134,8 +134,11 @@ def measure(
     registers: bool = False,
     fused: bool = True,
     places: Places | None = None,
+    walks: Walks = Walk,
 ) -> Account:
     """Cuts a diagram into kernels and walks each; with arrays in `places`, else in those of two levels (`two`).
+
+    `walks` makes the walks: what draws them watches them so.
 
     Raises CatdiagError as `io` does.
     """
@@ -159,7 +162,7 @@ def measure(
         body, wires, kernel_widths, made = kernel
         made.moments = {name: [] for name in held.names}
         if not held.phased:
-            saved = Walk(made, kernel_widths, held).kernel_body(body, wires, outer.given)
+            saved = walks(made, kernel_widths, held, None).kernel_body(body, wires, outer.given)
             loads = [
                 Transfer(
                     b.name,
@@ -193,7 +196,7 @@ def measure(
                 for local, extent, loops in b.partly
             ]
         else:
-            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held).run()
+            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held, walks).run()
         made.transfers = [
             replace(t, role=saved[k], path=held.way_up(saved[k]))
             for t, k in zip(made.transfers, outer.leaving, strict=True)
@@ -290,7 +293,7 @@ class _Outer:
         if not isinstance(op, Group):
             raise CatdiagError(f"{node.box.name} is no group")
         tiles = {symbol: _whole(node.box, name) for name, symbol in op.tiles}
-        kernel = Kernel(tiles, {symbol: name for name, symbol in op.tiles})
+        kernel = Kernel(tiles, {symbol: name for name, symbol in op.tiles}, reads=node.inputs)
         body = inline(op.body).graph
         seen: dict[tuple[int, ArrayType], int] = {}
         kept = [seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)]
@@ -311,12 +314,13 @@ class _Outer:
                 amount = Amount.elements(self.types[w].axes).times(self.width(w))
                 kernel.transfers.append(Transfer(self.names[w], "save", amount, _lacking(tiles, local)))
                 self.leaving.append(k)
+                kernel.leaves = (*kernel.leaves, (k, w))
         return body, wires, self.widths, kernel
 
     def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
         """Consecutive boxes as a kernel: one group of everything."""
         body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
-        kernel = Kernel({})
+        kernel = Kernel({}, reads=tuple(outside), leaves=tuple(enumerate(ends)))
         for w in ends:
             amount = Amount.elements(self.types[w].axes).times(self.width(w))
             kernel.transfers.append(Transfer(self.names[w], "save", amount, ()))

@@ -8,7 +8,7 @@ moments at which most is live. Amounts are polynomials in local sizes (tiles `g_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.boxes import (
@@ -33,6 +33,8 @@ from catdiag.errors import CatdiagError
 from catdiag.types import ArrayType, union
 
 __all__ = ["LEVEL", "REGISTERS", "contracts", "elementwise", "is_view", "lives", "only_streamed", "spots"]
+Within = tuple[Graph, Sequence[int], Sequence[int]]
+"""The body of a kernel, and the wires of it that a part of it reads and gives."""
 Loop = tuple[str, Amount]
 """A loop over blocks: the symbol of the block, and the whole size of the axis."""
 
@@ -139,12 +141,17 @@ class Kernel:
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
     """For each nest of loops, how often a turn waits for sums (see `chain`)."""
     order: list[str] = field(default_factory=list)
+    reads: tuple[int, ...] = ()
+    """The wires of the flat diagram that the inputs of its body are."""
+    leaves: tuple[tuple[int, int], ...] = ()
+    """The outputs of its body that it saves, in the order of its transfers, and what wires of the flat diagram these
+    are."""
 
 
 class Walk:
-    """The walk along one kernel."""
+    """The walk along one kernel, or along a part: some wires of its body are then the inputs."""
 
-    def __init__(self, kernel: Kernel, widths: Widths, places: Places) -> None:
+    def __init__(self, kernel: Kernel, widths: Widths, places: Places, within: Within | None = None) -> None:
         self.kernel, self.widths, self.places = kernel, widths, places
         self.present: dict[Buffer, None] = {}
         self.sums = dict.fromkeys(places.names, ZERO)
@@ -157,6 +164,9 @@ class Walk:
         if self.places.matrix and frozenset(ty.names) in self.products:
             return (self.places.matrix,)
         return self.places.of(role)
+
+    def reach(self, place: int) -> None:
+        """The walk comes to a box of the sequence that it is in: for those who watch it."""
 
     # -- what is live ------------------------------------------------------------------------
 
@@ -269,6 +279,7 @@ class Walk:
         outputs = {found.root[w] for w in graph.outputs}
         for place, node in enumerate(graph.nodes):
             box, first = node.box, len(buffers)
+            self.reach(place)
             if is_view(box):
                 buffers.append(buffers[node.inputs[0]])
                 continue
@@ -440,6 +451,10 @@ class Walk:
     def _work(self, pipeline: str, amount: Amount, loops: tuple[Loop, ...]) -> None:
         key = (pipeline, loops)
         self.kernel.work[key] = self.kernel.work.get(key, ZERO) + amount
+
+
+Walks = Callable[[Kernel, Widths, Places, "Within | None"], Walk]
+"""What makes a walk: `Walk` itself, or what watches it."""
 
 
 def _products(graph: Graph) -> set[frozenset[str]]:

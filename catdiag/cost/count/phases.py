@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.boxes import Fold, array_name
 from catdiag.cost.count.amounts import ZERO, Amount
-from catdiag.cost.count.live import Buffer, Kernel, Loop, Transfer, Walk, is_view, lives, only_streamed, spots
+from catdiag.cost.count.live import Buffer, Kernel, Loop, Transfer, Walk, Walks, is_view, lives, only_streamed, spots
 from catdiag.cost.count.places import Places
 from catdiag.cost.count.widths import Widths
 from catdiag.diagram import Graph, Node
@@ -92,9 +92,10 @@ class Phases:
         incoming: Incoming,
         widths: Widths,
         places: Places,
+        walks: Walks = Walk,
     ) -> None:
         self.kernel, self.graph, self.wires, self.widths, self.places = kernel, graph, wires, widths, places
-        self.incoming = incoming
+        self.incoming, self.walks = incoming, walks
         reached = next((b.name for b in wires if b is not None and b.window), None)
         if reached is not None:
             raise CatdiagError(
@@ -196,7 +197,7 @@ class Phases:
         """One phase at the innermost level, and what it moves."""
         last = self.lower[-1]
         leaving = {w for w in phase.made if w in self.arrays or w in self.ends}
-        graph, outside, _ = part(self.graph, self.types, self.free, self.root, phase.places, leaving)
+        graph, outside, ends = part(self.graph, self.types, self.free, self.root, phase.places, leaving)
         inside: list[Buffer | None] = []
         for w in outside:
             if self.free[w]:
@@ -209,7 +210,7 @@ class Phases:
                 assert given is not None
                 there = (last,) if last in self.places.operand else ()
                 inside.append(replace(given, places=there, loaded=False, loads=0))
-        walk = Walk(self.kernel, self.widths, _only(self.places, (last,)))
+        walk = self.walks(self.kernel, self.widths, _only(self.places, (last,)), (self.graph, outside, ends))
         walk.body(graph, inside)
         for w, buffer in zip(outside, inside, strict=True):
             if buffer is None or not buffer.loads:
@@ -257,14 +258,14 @@ class Phases:
         between = self.lower[:-1]
         if not between:
             return
-        walk = Walk(self.kernel, self.widths, _only(self.places, between))
+        walk = self.walks(self.kernel, self.widths, _only(self.places, between), None)
         for buffer in self._loaded(phase, between):
             walk.add(buffer)
         walk.note(self._words(phase))
 
     def _above(self) -> None:
         """All phases at the levels down to the states' home."""
-        walk = Walk(self.kernel, self.widths, _only(self.places, self.upper))
+        walk = self.walks(self.kernel, self.widths, _only(self.places, self.upper), None)
         held: dict[int, Buffer] = {}
         for number, phase in enumerate(self.phases):
             passing: list[Buffer] = []
@@ -306,7 +307,7 @@ class Phases:
         for w in copied:
             given = self.wires[w]
             if given is not None:
-                walk = Walk(self.kernel, self.widths, self.places)
+                walk = self.walks(self.kernel, self.widths, self.places, None)
                 walk.add(replace(given, places=self.places.operand))
                 walk.note("copy")
 

@@ -1,0 +1,674 @@
+"""What a program holds line by line: the walk that counts memory (`catdiag.cost.count.live`), watched.
+
+The lines are the moments of that walk, in its order: so the most that any of them holds is what `io` calls memory.
+Formulas are those of `pseudocode`, in which each array that takes room has a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from catdiag.boxes import Box, Fold, Map, Reduce, SizeOf
+from catdiag.cost.count.amounts import ZERO, Amount
+from catdiag.cost.count.extents import Bound
+from catdiag.cost.count.kernels import Account, Dtype, measure, output_names
+from catdiag.cost.count.live import Buffer, Kernel, Loop, Walk, Within
+from catdiag.cost.count.lives import Lives, elementwise, is_view, lives, spots
+from catdiag.cost.count.places import Places
+from catdiag.cost.count.widths import Widths
+from catdiag.diagram import Diagram, Graph, Node, inline
+from catdiag.partial import in_place, is_split, two_kernels
+from catdiag.rewrite.formula import ATOM, Text, bracketed, say
+from catdiag.types import BYTES, ArrayType, Size
+from catdiag.views import read_off
+
+_LONGEST = 60  # a line with more letters than this is not joined with the one before
+
+Held = tuple[int, str, Amount]
+"""A variable, the place where it is, and how much it takes there."""
+
+
+@dataclass
+class Variable:
+    """A place for arrays, one after the other: what is written over another takes its place.
+
+    `type` is the array's, `element` the type of its values, `slow` says that it comes from slow memory.
+    """
+
+    type: ArrayType
+    element: str
+    name: str
+    slow: bool = False
+
+
+@dataclass
+class Line:
+    """A line of the program: what it says, in which loops, what it reads and writes, and what is held then.
+
+    `kind` is "load", "save", "start", "let", "carry" or "unless". `names` says what the variables that are written are
+    called from here on. Of what a box makes, `formula` is the right side, and `joins` says that only a scalar function
+    reads it, once.
+    """
+
+    kind: str
+    text: str
+    loops: tuple[int, ...]
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    held: tuple[Held, ...] = ()
+    names: tuple[str, ...] = ()
+    formula: Text = ("", 0)
+    joins: bool = False
+
+    def total(self, place: str) -> Amount:
+        """All that is held at a place."""
+        return sum((amount for _, p, amount in self.held if p == place), ZERO)
+
+
+@dataclass
+class Turning:
+    """A loop: its head, the loop around it, and its states."""
+
+    head: str
+    inside: tuple[int, ...]
+    states: tuple[int, ...] = ()
+
+
+@dataclass
+class Told:
+    """A kernel line by line."""
+
+    kernel: Kernel
+    variables: list[Variable] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    loops: list[Turning] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A program line by line, kernel after kernel, as counted."""
+
+    account: Account
+    kernels: tuple[Told, ...]
+    places: Places
+    diagram: Diagram
+
+
+def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> Story:
+    """The lines of a program where arrays are at these places. Raises CatdiagError as `io` does.
+
+    >>> import catdiag as cd
+    >>> from catdiag.cost.count.places import two
+    >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
+    >>> for line in tell(dot.stream("x").diagram, None, two()).kernels[0].lines:
+    ...     print("    " * len(line.loops) + line.text, "|", line.total("level"))
+    start: sum1 = 0 | 1
+        load A, B | 2*s_x + 1
+        sum1 = sum1 + Σ_x A·B | 2*s_x + 1
+    save out = sum1 | 1
+    """
+    parted = two_kernels(diagram) if is_split(diagram) else None
+    book = _Book(in_place(diagram if parted is None else parted.diagram), dtype, parted.single if parted else ())
+    account = measure(diagram, dtype, fused=fused, places=places, walks=book.walk)
+    found = []
+    for kernel in account.kernels:
+        told = book.told.get(id(kernel)) or Told(kernel)
+        if places.phased:
+            _phases(book.walks[id(kernel)], told)
+        found.append(told)
+    return Story(account, tuple(found), places, book.flat)
+
+
+class _Book:
+    """What is known of all kernels: names, the walks of each, and what they tell."""
+
+    def __init__(self, flat: Diagram, dtype: Dtype, single: tuple[str, ...]) -> None:
+        self.flat, self.dtype, self.single = flat, dtype, single
+        self.walks: dict[int, list[_Watched]] = {}
+        self.told: dict[int, Told] = {}
+        self.counted: dict[str, int] = {}
+        self.taken: set[str] = {*flat.input_names}
+        graph = flat.graph
+        free = spots(graph, [False] * len(graph.dom))
+        root = lives(graph, free, 0, False).root
+        self.ends = {root[w]: name for w, name in zip(graph.outputs, output_names(flat), strict=True)}
+        self.texts: list[Text] = [(name, ATOM) for name in flat.input_names]
+        for node in graph.nodes:
+            first = len(self.texts)
+            texts = self.say(node.box, [self.texts[w] for w in node.inputs])
+            for k in range(len(node.box.cod)):
+                w = first + k
+                self.texts.append(texts if free[w] else self.texts[root[w]] if root[w] < w else ("", ATOM))
+
+    def walk(self, kernel: Kernel, widths: Widths, places: Places, within: Within | None) -> Walk:
+        """A walk that is watched."""
+        told = self.told.setdefault(id(kernel), Told(kernel))
+        found = _Watched(self, told, kernel, widths, places, within)
+        self.walks.setdefault(id(kernel), []).append(found)
+        return found
+
+    def name(self, wanted: str = "") -> str:
+        """A name that nothing else has."""
+        k = self.counted.get(wanted, 0) + 1
+        name = f"t{k}" if not wanted else wanted if k == 1 else f"{wanted}_{k}"
+        while name in self.taken:
+            k += 1
+            name = f"{wanted}_{k}" if wanted else f"t{k}"
+        self.counted[wanted] = k
+        self.taken.add(name)
+        return name
+
+    def release(self, name: str) -> None:
+        """The last name that was given is not used."""
+        if name == f"t{self.counted.get('', 0)}":
+            self.counted[""] -= 1
+            self.taken.discard(name)
+
+    def say(self, box: Box, args: Sequence[Text]) -> Text:
+        """What a box makes of formulas; a reduction over one index is none."""
+        if isinstance(box.op, Reduce) and any(
+            a.name == box.op.axis and (a.size == 1 or a.size in self.single) for a in box.dom[0].axes
+        ):
+            return args[0]
+        return say(box, args)
+
+    def texts_of(self, diagram: Diagram, args: Sequence[Text], wholes: Mapping[str, Size]) -> list[Text]:
+        """The formulas of what a diagram gives, where blocks are of these sizes."""
+        graph = inline(diagram).graph
+        texts = list(args)
+        for node in graph.nodes:
+            box = node.box
+            if isinstance(box.op, SizeOf):
+                size: Size = read_off(box.op.size, lambda v: wholes.get(v, v), lambda op, a, b: (op, a, b))
+                box = replace(box, op=SizeOf(size))
+            texts += [self.say(box, [texts[w] for w in node.inputs])] * len(box.cod)
+        return [texts[w] for w in graph.outputs]
+
+    def element(self, ty: ArrayType, name: str, width: int, box: Box | None = None) -> str:
+        """The type of an array's values: of what is in slow memory as given, and on chip by its width."""
+        plain = {"bool": "bool", "int": "int32" if self.dtype is not None else "int"}.get(ty.element)
+        if self.dtype is None:
+            return plain or "real"
+        if box is not None and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
+            return box.op.fn[5:]
+        given = self.dtype if isinstance(self.dtype, str) else self.dtype.get(name, "")
+        if plain is None and BYTES.get(given) == width:
+            return given
+        return plain or {4: "fp32", 8: "fp64"}.get(width, f"{8 * width} bits")
+
+
+@dataclass
+class _Frame:
+    """A graph that is walked: how far, and for each wire its formula and the variables behind it."""
+
+    graph: Graph
+    free: Sequence[bool]
+    found: Lives
+    texts: list[Text]
+    behind: list[tuple[int, ...]]
+    states: tuple[str, ...] = ()
+    place: int = -1
+    args: list[Text] = field(default_factory=list)
+
+    def outputs(self, wire: int) -> list[int]:
+        """Which outputs of the graph a wire is."""
+        return [k for k, w in enumerate(self.graph.outputs) if self.found.root[w] == wire]
+
+    def towards(self, k: int) -> set[int]:
+        """The wires from which scalar functions alone make an output, that one among them."""
+        found = {self.found.root[self.graph.outputs[k]]}
+        first = len(self.graph.dom) + sum(len(node.box.cod) for node in self.graph.nodes)
+        for node in reversed(self.graph.nodes):
+            first -= len(node.box.cod)
+            if first in found and elementwise(node.box):
+                found.update(self.found.root[w] for w in node.inputs)
+        return found
+
+    def readers(self, wire: int) -> list[Box]:
+        """The boxes that read a wire or a view of it, each as often as it does; views aside."""
+        nodes = (n for n in self.graph.nodes if not is_view(n.box))
+        return [n.box for n in nodes for w in n.inputs if self.found.root[w] == wire]
+
+
+@dataclass
+class _Loop:
+    """A loop that is begun: what it reads, and the names and variables of its states.
+
+    `stage` is "start" until its first turn, "inside" of its turns, and "end" when they are done.
+    """
+
+    box: Box
+    op: Fold
+    args: list[Text]
+    behind: list[tuple[int, ...]]
+    inputs: Sequence[Buffer | None]
+    names: tuple[str, ...]
+    number: int = -1
+    stage: str = "start"
+    states: list[int] = field(default_factory=list)
+    streamed: list[int] = field(default_factory=list)
+    full: tuple[Held, ...] = ()
+
+    def sources(self) -> list[Buffer]:
+        """The arrays that are streamed, each once."""
+        return list(dict.fromkeys(b for b in self.inputs if b is not None and b.streamed_only))
+
+    def block(self, source: Buffer) -> ArrayType:
+        """What of a streamed array a turn reads."""
+        k = next(k for k, b in enumerate(self.inputs) if b is source)
+        return self.op.step.dom[len(self.box.cod) + k]
+
+
+class _Watched(Walk):
+    """A walk that keeps what it passes."""
+
+    def __init__(
+        self, book: _Book, told: Told, kernel: Kernel, widths: Widths, places: Places, within: Within | None
+    ) -> None:
+        super().__init__(kernel, widths, places)
+        self.book, self.told, self.within = book, told, within
+        self.where: dict[Buffer, int] = {}
+        self.known: dict[int | str, int] = {}
+        self.frames: list[_Frame] = []
+        self.turning: list[_Loop] = []
+        self.over: Buffer | None = None
+        self.fresh: list[Buffer] = []
+        self.due: list[tuple[str, int, Text, Buffer | None]] = []
+        self.notes: list[tuple[Held, ...]] = []
+        self.first = len(told.lines)
+        self.made: dict[int, tuple[Text, tuple[int, ...]]] = {}
+
+    # -- variables ---------------------------------------------------------------------------------------
+
+    def _variable(self, ty: ArrayType, element: str, name: str, slow: bool = False) -> int:
+        self.told.variables.append(Variable(ty, element, name, slow))
+        return len(self.told.variables) - 1
+
+    def _operand(self, buffer: Buffer, ty: ArrayType) -> int:
+        """The variable of an array of slow memory, or of another level that is walked apart."""
+        slow = buffer.wire >= 0
+        key = buffer.wire if slow else buffer.name
+        for walk in reversed(self.book.walks[id(self.kernel)]):
+            if key in walk.known:
+                return walk.known[key]
+        name = self.book.texts[buffer.wire][0] if slow else buffer.name
+        found = self._variable(ty, self.book.element(ty, buffer.name, buffer.width), name, slow)
+        self.known[key] = found
+        self.known.setdefault(buffer.name, found)
+        return found
+
+    def _snapshot(self, extra: Sequence[tuple[Buffer, int]] = ()) -> tuple[Held, ...]:
+        """What is held now."""
+        pairs = [*((b, self.where[b]) for b in self.present), *extra]
+        return tuple((v, place, b.at(place)) for b, v in pairs for place in b.places)
+
+    def _line(
+        self, kind: str, text: str, reads: Sequence[int] = (), writes: Sequence[int] = (), names: Sequence[str] = ()
+    ) -> Line:
+        loops = tuple(loop.number for loop in self.turning if loop.stage == "inside")
+        once = tuple(dict.fromkeys(reads))
+        line = Line(kind, text, loops, once, tuple(writes), self._snapshot(), tuple(names))
+        self.told.lines.append(line)
+        return line
+
+    # -- what is live --------------------------------------------------------------------------------------
+
+    def add(self, buffer: Buffer) -> None:
+        super().add(buffer)
+        if buffer not in self.where:
+            self.where[buffer] = self._placed(buffer)
+
+    def _placed(self, buffer: Buffer) -> int:
+        loop = self.turning[-1] if self.turning else None
+        if loop is not None and loop.stage == "start" and buffer.role == "streamed":
+            source = loop.sources()[len(loop.streamed)]
+            found = self._operand(source, loop.block(source))
+            self.told.variables[found].type = loop.block(source)
+            loop.streamed.append(found)
+            return found
+        if loop is not None and loop.stage == "start":
+            k = len(loop.states)
+            ty = loop.op.step.dom[k]
+            element = self.book.element(ty, buffer.name, buffer.width)
+            loop.states.append(self._variable(ty, element, loop.names[k]))
+            return loop.states[k]
+        if loop is not None and loop.stage == "end":
+            self.fresh.append(buffer)
+            return loop.states[len(self.fresh) - 1]
+        if not self.frames:  # a level that is counted phase by phase
+            return self._operand(buffer, ArrayType())
+        k = len(self.fresh)
+        self.fresh.append(buffer)
+        if self.over is not None:
+            over, self.over = self.over, None
+            return self.where[over]
+        box = self.frames[-1].graph.nodes[self.frames[-1].place].box
+        return self._variable(box.cod[k], self.book.element(box.cod[k], "", buffer.width, box), "")
+
+    def leave(self, buffer: Buffer, place: str) -> bool:
+        gone = super().leave(buffer, place)
+        self.over = buffer if gone else None
+        return gone
+
+    def load(self, buffer: Buffer) -> None:
+        new = not buffer.loaded
+        super().load(buffer)
+        if not new:
+            return
+        variable = self.where[buffer]
+        name = self.told.variables[variable].name
+        last = self.told.lines[-1] if len(self.told.lines) > self.first else None
+        if last is not None and last.kind == "load" and last.loops == self._loops():
+            last.text, last.writes = f"{last.text}, {name}", (*last.writes, variable)
+            last.names, last.held = (*last.names, name), self._snapshot()
+        else:
+            self._line("load", f"load {name}", (), [variable], [name])
+
+    def _loops(self) -> tuple[int, ...]:
+        return tuple(loop.number for loop in self.turning if loop.stage == "inside")
+
+    def note(self, at: str, extra: Sequence[Buffer] = ()) -> None:
+        super().note(at, extra)
+        loop = self.turning[-1] if self.turning else None
+        if loop is not None and loop.stage == "start":
+            self._begin(loop)
+        elif loop is not None and loop.stage == "end":
+            states = [loop.states[loop.op.components.index(b.name)] for b in extra]
+            self._carried(loop).held = self._snapshot(list(zip(extra, states, strict=True)))
+        elif self.frames:
+            self._let(self.frames[-1])
+        else:
+            self.notes.append(self._snapshot())
+
+    # -- boxes ------------------------------------------------------------------------------------------------
+
+    def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
+        before = self._before()
+        outside = self.within[1] if self.within is not None else range(len(wires))
+        for k, (buffer, w) in enumerate(zip(wires, outside, strict=True)):
+            if buffer is not None:
+                made = before[w][1] if w in before else ()
+                self.where[buffer] = made[0] if made else self._operand(buffer, graph.dom[k])
+        roles = super().body(graph, wires)
+        self._saves()
+        return roles
+
+    def _before(self) -> dict[int, tuple[Text, tuple[int, ...]]]:
+        """What the parts of the kernel before this one have made, by its wire."""
+        found: dict[int, tuple[Text, tuple[int, ...]]] = {}
+        for walk in self.book.walks[id(self.kernel)]:
+            found.update(walk.made if self.within is not None else {})
+        return found
+
+    def _sources(self) -> list[Text]:
+        """The formulas of a kernel's inputs, or of a part's."""
+        texts = [self.book.texts[w] for w in self.kernel.reads]
+        if self.within is not None:
+            whole, outside, _ = self.within
+            before = self._before()
+            for node in whole.nodes:
+                first = len(texts)
+                text = self.book.say(node.box, [texts[w] for w in node.inputs])
+                texts += [before[first + k][0] if first + k in before else text for k in range(len(node.box.cod))]
+            texts = [texts[w] for w in outside]
+        return texts
+
+    def sequence(
+        self, graph: Graph, wires: list[Buffer | None], found: Lives, free: Sequence[bool], loops: tuple[Loop, ...]
+    ) -> list[Buffer | None]:
+        loop = self.turning[-1] if self.turning else None
+        if loop is not None:
+            texts: list[Text] = [*((name, ATOM) for name in loop.names), *loop.args]
+            behind = [*((v,) for v in loop.states), *loop.behind]
+            frame = _Frame(graph, free, found, texts, behind, loop.names)
+            self._open(loop)
+        else:
+            behind = [() if b is None else (self.where[b],) for b in wires]
+            frame = _Frame(graph, free, found, self._sources(), behind)
+        self.frames.append(frame)
+        made = super().sequence(graph, wires, found, free, loops)
+        self._saves()
+        self.frames.pop()
+        if loop is not None:
+            self._close(loop, frame)
+        elif self.within is not None:
+            for w, end in zip(graph.outputs, self.within[2], strict=True):
+                self.made[end] = (frame.texts[w], frame.behind[w])
+                if (b := made[w]) is not None and frame.behind[w]:
+                    self.known[b.name] = frame.behind[w][0]
+        if loop is None:
+            self._end(frame, made)
+        return made
+
+    def reach(self, place: int) -> None:
+        self._saves()
+        frame = self.frames[-1]
+        frame.place, self.fresh = place, []
+        node = frame.graph.nodes[place]
+        frame.args = [frame.texts[w] for w in node.inputs]
+        if isinstance(node.box.op, Fold):
+            return
+        text = self.book.say(node.box, frame.args)
+        behind = tuple(dict.fromkeys(v for w in node.inputs for v in frame.behind[w]))
+        frame.texts += [text] * len(node.box.cod)
+        frame.behind += [behind] * len(node.box.cod)
+
+    def _let(self, frame: _Frame) -> None:
+        """A box has made what it makes: a line, or the end of the one before, which makes what only it reads."""
+        box = frame.graph.nodes[frame.place].box
+        first = len(frame.texts) - len(box.cod)
+        formula, reads = frame.texts[first], frame.behind[first]
+        made = [self.where[b] for b in self.fresh]
+        before = self._joined(made, frame.args)
+        held = self._snapshot()
+        if before is not None:
+            put = [before.formula if text[0] == before.names[0] else text for text in frame.args]
+            formula = self.book.say(box, put)
+            reads = (*before.reads, *(v for v in reads if v not in made))
+            if not all(_most(held, before.held, place) for place in self.places.names):
+                held = before.held
+            self.told.lines.pop()
+            self.book.release(before.names[0])
+        names: list[str] = []
+        for k, variable in enumerate(made):
+            names.append(self._called(frame, first + k, variable))
+            if not self.told.variables[variable].name:
+                self.told.variables[variable].name = names[-1]
+            if before is not None:  # what was written over is not told of
+                held_as = self.told.variables[variable]
+                held_as.type, held_as.element = box.cod[k], self.book.element(box.cod[k], "", self.fresh[k].width, box)
+            frame.texts[first + k], frame.behind[first + k] = (names[-1], ATOM), (variable,)
+            self._leaving(frame, first + k, self.fresh[k])
+        right = f"({formula[0]})" if formula[1] < 2 and " = " in formula[0] else formula[0]
+        line = self._line("let", f"{', '.join(names)} = {right}", reads, made, names)
+        line.formula, line.held = formula, held
+        readers = frame.readers(first)
+        line.joins = len(names) == len(readers) == 1 and elementwise(readers[0]) and not frame.outputs(first)
+        self.fresh = []
+
+    def _joined(self, made: Sequence[int], args: Sequence[Text]) -> Line | None:
+        """The line before, if it makes what this one writes over, and holds no more than this one or no less."""
+        before = self.told.lines[-1] if len(self.told.lines) > self.first else None
+        if before is None or not before.joins or before.loops != self._loops() or before.writes != tuple(made):
+            return None
+        if (before.names[0], ATOM) not in args or len(before.formula[0]) + sum(len(a[0]) for a in args) > _LONGEST:
+            return None
+        held, names = self._snapshot(), self.places.names
+        either = all(_most(held, before.held, p) for p in names) or all(_most(before.held, held, p) for p in names)
+        return before if either else None
+
+    def _called(self, frame: _Frame, wire: int, variable: int) -> str:
+        """What an array that is made is called: as a result, as a state of the loop, or t1, t2, …"""
+        ends = [self.book.ends[w] for w in self._flat(frame, wire) if w in self.book.ends]
+        if ends:
+            return ends[0]
+        loop = self.turning[-1] if self.turning else None
+        if loop is not None:
+            outputs = frame.outputs(wire)
+            k = loop.states.index(variable) if variable in loop.states else -1
+            if k >= 0 and wire in frame.towards(k):
+                return loop.names[k]
+            if outputs:
+                return loop.names[outputs[0]] + "′"
+        return self.book.name()
+
+    # -- loops --------------------------------------------------------------------------------------------------
+
+    def fold(
+        self,
+        box: Box,
+        op: Fold,
+        inputs: Sequence[Buffer | None],
+        known: Sequence[Bound | None],
+        loops: tuple[Loop, ...],
+    ) -> list[Buffer]:
+        frame = self.frames[-1]
+        behind = [frame.behind[w] for w in frame.graph.nodes[frame.place].inputs]
+        several = len(op.components) == len(box.cod)
+        names = op.components if several else tuple(f"state{k}" for k in range(len(box.cod)))
+        loop = _Loop(box, op, frame.args, behind, inputs, tuple(map(self.book.name, names)))
+        self.turning.append(loop)
+        results = super().fold(box, op, inputs, known, loops)
+        self.turning.pop()
+        first = len(frame.texts)
+        frame.texts += [(name, ATOM) for name in loop.names]
+        frame.behind += [(v,) for v in loop.states]
+        for k, result in enumerate(results):
+            self._leaving(frame, first + k, result)
+        self.fresh = []
+        return results
+
+    def _begin(self, loop: _Loop) -> None:
+        """The states' first values, and the head of the loop."""
+        op = loop.op
+        units = self.book.texts_of(op.unit, (), {op.block: 0})
+        pairs = [f"{name} = {_truth(text[0])}" for name, text in zip(loop.names, units, strict=True)]
+        line = self._line("start", f"start: {', '.join(pairs)}", (), loop.states, loop.names)
+        loop.full = line.held
+        if loop.streamed:
+            staged = {self.where[b] for b in self.present if b.role == "streamed"} & set(loop.streamed)
+            line.held = tuple(h for h in line.held if h[0] not in staged)
+        loop.number = len(self.told.loops)
+        if op.block in self.book.single:
+            head = f"for each part of {op.axis} in order:"
+        else:
+            head = f"for each block of {op.axis} ({op.block} at a time){self._range(loop)}:"
+        self.told.loops.append(Turning(head, self._loops(), tuple(loop.states)))
+
+    def _range(self, loop: _Loop) -> str:
+        """Which blocks are run, of a loop that leaves some out."""
+        op = loop.op
+        if op.extent is None:
+            return ""
+        size = next((a.size for ty in (*loop.box.dom, *loop.box.cod) for a in ty.axes if a.name == op.axis), op.axis)
+        types = inline(op.extent).cod
+        low, high = (
+            f"{word}_{','.join(ty.names)} {bracketed(text, 3)}" if ty.axes else text[0]
+            for word, text, ty in zip(
+                ("min", "max"), self.book.texts_of(op.extent, loop.args, {op.block: size}), types, strict=True
+            )
+        )
+        return f" that meets the range from {low} to {high}"
+
+    def _open(self, loop: _Loop) -> None:
+        """The first lines of a turn: its blocks are loaded, and it is asked whether to go on."""
+        loop.stage = "inside"
+        names = [self.told.variables[v].name for v in loop.streamed]
+        if names:
+            self._line("load", f"load {', '.join(names)}", (), loop.streamed, names).held = loop.full
+        if loop.op.asked is not None:
+            (live,) = self.book.texts_of(loop.op.asked, loop.args, {})
+            reads = [v for found in loop.behind for v in found]
+            self._line("unless", f"next block, unless somewhere {live[0]}", reads).held = loop.full
+
+    def _close(self, loop: _Loop, frame: _Frame) -> None:
+        """The states of the next turn take the place of this one's."""
+        moved = [k for k, w in enumerate(frame.graph.outputs) if frame.behind[w] != (loop.states[k],)]
+        texts = [frame.texts[frame.graph.outputs[k]][0] for k in moved]
+        reads = [v for k in moved for v in frame.behind[frame.graph.outputs[k]]]
+        if moved:
+            left, right = ", ".join(loop.names[k] for k in moved), ", ".join(texts)
+            self._line("carry", f"{left} = {right}", reads, [loop.states[k] for k in moved])
+        loop.stage, self.fresh = "end", []
+
+    def _carried(self, loop: _Loop) -> Line:
+        last = self.told.lines[-1]
+        if last.kind != "carry":
+            last = self._line("carry", f"next {', '.join(loop.names)}")
+            last.loops = (*self._loops(), loop.number)
+        return last
+
+    # -- saves ----------------------------------------------------------------------------------------------------
+
+    def _flat(self, frame: _Frame, wire: int) -> list[int]:
+        """Which wires of the flat diagram the kernel saves an array as."""
+        if self.turning and self.turning[-1].stage == "inside":
+            return []
+        if self.within is None:
+            return [w for k, w in self.kernel.leaves if k in frame.outputs(wire)]
+        whole, _, ends = self.within
+        inside = {ends[k] for k in frame.outputs(wire)}
+        return [w for k, w in self.kernel.leaves if _root(whole, whole.outputs[k]) in inside]
+
+    def _leaving(self, frame: _Frame, wire: int, buffer: Buffer | None) -> None:
+        """What is made is to be saved, once its box is done."""
+        text = frame.texts[wire]
+        for w in self._flat(frame, wire):
+            name = self.book.ends.get(w) or (text[0] if text[1] == ATOM else self.book.name())
+            self.book.texts[w] = (name, ATOM)
+            self.due.append((name, frame.behind[wire][0] if frame.behind[wire] else -1, text, buffer))
+
+    def _saves(self) -> None:
+        """Saves what is due."""
+        due, self.due = self.due, []
+        for name, variable, text, buffer in due:
+            said = f"save {name}" if text[0] == name else f"save {name} = {text[0]}"
+            line = self._line("save", said, [variable] if variable >= 0 else [])
+            line.names = (name,)
+            if buffer is not None and buffer not in self.present:
+                line.held = self._snapshot([(buffer, variable)])
+
+    def _end(self, frame: _Frame, made: Sequence[Buffer | None]) -> None:
+        """Saves what no box of the kernel makes: inputs, and what is computed on the spot."""
+        graph = frame.graph
+        for w in dict.fromkeys(frame.found.root[w] for w in graph.outputs):
+            if w < len(graph.dom) or frame.free[w]:
+                self._leaving(frame, w, None)
+
+
+def _most(one: Sequence[Held], other: Sequence[Held], place: str) -> bool:
+    """Whether one is at least the other, at a place."""
+    return _total(one, place).dominates(_total(other, place))
+
+
+def _total(held: Sequence[Held], place: str) -> Amount:
+    return sum((amount for _, p, amount in held if p == place), ZERO)
+
+
+def _root(graph: Graph, wire: int) -> int:
+    """The wire that this one is another form of."""
+    first: list[Node | None] = [None] * len(graph.dom)
+    for node in graph.nodes:
+        first += [node] * len(node.box.cod)
+    while (maker := first[wire]) is not None and is_view(maker.box):
+        wire = maker.inputs[0]
+    return wire
+
+
+def _truth(text: str) -> str:
+    """The units of `any` and `all`, which are comparisons of constants."""
+    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)
+
+
+def _phases(walks: Sequence[_Watched], told: Told) -> None:
+    """Adds to the lines of each phase what the levels above hold in it."""
+    below = [walk for walk in walks if walk.within is not None]
+    above = next(walk for walk in walks if walk.within is None and len(walk.notes) == len(below))
+    ends = [*(walk.first for walk in below[1:]), len(told.lines)]
+    for number, (walk, end) in enumerate(zip(below, ends, strict=True)):
+        place = walks.index(walk) + 1
+        aside = walks[place].notes if place < len(walks) and walks[place] is not above else []
+        more = [*above.notes[number], *(held for note in aside[:1] for held in note)]
+        for line in told.lines[walk.first : end]:
+            line.held = (*line.held, *more)
