@@ -18,9 +18,9 @@ from catdiag.cost.count.lives import Lives, elementwise, is_view, lives, spots
 from catdiag.cost.count.places import Places
 from catdiag.cost.count.widths import Widths
 from catdiag.diagram import Diagram, Graph, Node, inline
-from catdiag.partial import in_place, is_split, two_kernels
+from catdiag.partial import Parted, in_place, is_split, two_kernels
 from catdiag.rewrite.formula import ATOM, Text, bracketed, say
-from catdiag.types import BYTES, ArrayType, Size
+from catdiag.types import BYTES, ArrayType, Size, show_size
 from catdiag.views import read_off
 
 _LONGEST = 60  # a line with more letters than this is not joined with the one before
@@ -33,13 +33,15 @@ Held = tuple[int, str, Amount]
 class Variable:
     """A place for arrays, one after the other: what is written over another takes its place.
 
-    `type` is the array's, `element` the type of its values, `slow` says that it comes from slow memory.
+    `type` is the array's, `element` the type of its values, `slow` says that it comes from slow memory. `stages` are
+    the buffers of a streamed block, by place (1 where left out).
     """
 
     type: ArrayType
     element: str
     name: str
     slow: bool = False
+    stages: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -109,7 +111,7 @@ def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> 
     save out = sum1 | 1
     """
     parted = two_kernels(diagram) if is_split(diagram) else None
-    book = _Book(in_place(diagram if parted is None else parted.diagram), dtype, parted.single if parted else ())
+    book = _Book(in_place(diagram if parted is None else parted.diagram), dtype, parted)
     account = measure(diagram, dtype, fused=fused, places=places, walks=book.walk)
     found = []
     for kernel in account.kernels:
@@ -123,8 +125,9 @@ def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> 
 class _Book:
     """What is known of all kernels: names, the walks of each, and what they tell."""
 
-    def __init__(self, flat: Diagram, dtype: Dtype, single: tuple[str, ...]) -> None:
-        self.flat, self.dtype, self.single = flat, dtype, single
+    def __init__(self, flat: Diagram, dtype: Dtype, parted: Parted | None) -> None:
+        self.flat, self.dtype, self.parted = flat, dtype, parted
+        self.single = parted.single if parted is not None else ()
         self.walks: dict[int, list[_Watched]] = {}
         self.told: dict[int, Told] = {}
         self.counted: dict[str, int] = {}
@@ -325,6 +328,7 @@ class _Watched(Walk):
             source = loop.sources()[len(loop.streamed)]
             found = self._operand(source, loop.block(source))
             self.told.variables[found].type = loop.block(source)
+            self.told.variables[found].stages = buffer.stages
             loop.streamed.append(found)
             return found
         if loop is not None and loop.stage == "start":
@@ -550,8 +554,8 @@ class _Watched(Walk):
             staged = {self.where[b] for b in self.present if b.role == "streamed"} & set(loop.streamed)
             line.held = tuple(h for h in line.held if h[0] not in staged)
         loop.number = len(self.told.loops)
-        if op.block in self.book.single:
-            head = f"for each part of {op.axis} in order:"
+        if self.book.parted is not None and op.block in self.book.single:
+            head = f"for each part of {show_size(self.book.parted.whole)} in order:"
         else:
             head = f"for each block of {op.axis} ({op.block} at a time){self._range(loop)}:"
         self.told.loops.append(Turning(head, self._loops(), tuple(loop.states)))
@@ -589,7 +593,8 @@ class _Watched(Walk):
         reads = [v for k in moved for v in frame.behind[frame.graph.outputs[k]]]
         if moved:
             left, right = ", ".join(loop.names[k] for k in moved), ", ".join(texts)
-            self._line("carry", f"{left} = {right}", reads, [loop.states[k] for k in moved])
+            states = [loop.states[k] for k in moved]
+            self._line("carry", f"{left} = {right}", reads, states, [loop.names[k] for k in moved])
         loop.stage, self.fresh = "end", []
 
     def _carried(self, loop: _Loop) -> Line:
@@ -622,12 +627,12 @@ class _Watched(Walk):
     def _saves(self) -> None:
         """Saves what is due."""
         due, self.due = self.due, []
-        for name, variable, text, buffer in due:
+        for k, (name, variable, text, _) in enumerate(due):
             said = f"save {name}" if text[0] == name else f"save {name} = {text[0]}"
             line = self._line("save", said, [variable] if variable >= 0 else [])
             line.names = (name,)
-            if buffer is not None and buffer not in self.present:
-                line.held = self._snapshot([(buffer, variable)])
+            waiting = dict.fromkeys((b, v) for _, v, _, b in due[k:] if b is not None and b not in self.present)
+            line.held = self._snapshot(list(waiting))
 
     def _end(self, frame: _Frame, made: Sequence[Buffer | None]) -> None:
         """Saves what no box of the kernel makes: inputs, and what is computed on the spot."""

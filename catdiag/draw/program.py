@@ -1,0 +1,120 @@
+"""A program as a picture: its lines from above, and beside them what is alive, where, and how much that takes.
+
+The counterpart of the expanded pseudocode diagrams of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025,
+section 5.1), with time from above: a variable is a column, a line of the program a row. A bar says that the variable is
+alive, its level by colour and edge; loads and saves are where a column changes its colour. A filled dot is what a line
+writes, an open one what it reads. Beside each line stands how much is held at each level, the most of it marked.
+
+Everything is read off the walk that `io` takes (`catdiag.draw.watched`), so the most is `io`'s memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from catdiag.cost.count.amounts import Amount
+from catdiag.cost.count.kernels import Dtype
+from catdiag.cost.count.live import Kernel
+from catdiag.cost.hierarchy import CACHE, Hierarchy
+from catdiag.cost.io import frontier
+from catdiag.cost.levels import Names, chain_of, places_of
+from catdiag.diagram import Diagram
+from catdiag.draw.levels import placement as looks_of
+from catdiag.draw.panel import Looks, Table
+from catdiag.draw.scene import Item, Label, Scene
+from catdiag.draw.sizes import Wording, shown
+from catdiag.draw.watched import Story, tell
+
+if TYPE_CHECKING:
+    from catdiag.rewrite.derivation import Derivation
+
+_MATRIX = ("tensor cores", "matrix units")
+
+
+def program_picture(
+    of: Diagram | Derivation,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    tiles: Mapping[str, int] | None = None,
+    dtype: Dtype = None,
+    levels: Sequence[str] | Hierarchy = ("HBM", "SMEM"),
+    placement: Mapping[str, Names] | None = None,
+    stages: int | Mapping[str, int] = 1,
+    fused: bool = True,
+) -> Scene:
+    """The program of a diagram or derivation as a table of lines and variables, kernel under kernel.
+
+    `dtype`, `levels`, `placement`, `stages` and `fused` are those of `io`; a last level "tensor cores" holds what has
+    the axes of the result of a contraction. With `sizes` of the axes and `tiles` (`{"g_q": 128, "s_x": 64}`) amounts
+    are numbers, else formulas; in values, or in bytes with a dtype. Raises CatdiagError as `io` does, and for sizes
+    that are missing or unknown.
+
+    >>> import catdiag as cd
+    >>> product = cd.library.get("matmul").stream("b").group("a c")
+    >>> scene = program_picture(product)
+    >>> sorted({item.text for item in scene.items if getattr(item, "role", "") == "array"})
+    ['A', 'B', 'out', 'sum1']
+    """
+    diagram = of if isinstance(of, Diagram) else of.diagram
+    chain = [level.name for level in chain_of(levels) if level.kind != CACHE]
+    units = chain[-1] if len(chain) > 2 and chain[-1].lower() in _MATRIX else ""
+    places = places_of(chain[:-1] if units else chain, placement or {}, stages)
+    if units:
+        places = replace(places, names=(*places.names, units), matrix=units)
+    story = tell(diagram, dtype, places, fused)
+    values = None if sizes is None and tiles is None else {**(sizes or {}), **(tiles or {})}
+    wording = Wording(story.account, places, values, "values" if dtype is None else "bytes")
+    looks = looks_of(chain).names
+    seen = Looks({name: look for look, name in looks[1:]}, looks[0])
+    peaks = {place: [m.total for m in frontier(story.account, place)] for place in places.names}
+    items: list[Item] = []
+    title = f"{diagram.title}: " if diagram.title else ""
+    width, y = 0.0, 8.0
+    for number, told in enumerate(story.kernels, 1):
+        if len(story.kernels) > 1:
+            items.append(Label(8, y + 10, f"kernel {number} of {len(story.kernels)}", "title", "start"))
+            y += 14
+        panel = Table(told, wording, seen, _head(story, told.kernel), peaks, y).panel()
+        items += panel.items
+        width, y = max(width, panel.right), panel.bottom + 14
+    return Scene(
+        width,
+        y - 6,
+        tuple(items),
+        f"{title}what the program holds, line by line",
+        _described(story, wording, peaks),
+        dict(looks),
+    )
+
+
+def _head(story: Story, kernel: Kernel) -> str:
+    """How a kernel is run: once for each tile, if it is grouped."""
+    parted = story.account.parted
+    each = [
+        f"each tile of {axis} ({symbol} at a time)"
+        for symbol, axis in kernel.axes.items()
+        if parted is None or symbol not in parted.single
+    ]
+    if parted is not None and any(symbol in parted.single for symbol in kernel.axes):
+        each.append(f"each of {parted.parts} parts of {shown(parted.whole)}")
+    return f"for {' and '.join(each)}, in parallel:" if each else ""
+
+
+def _described(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> str:
+    """What a screen reader reads: the lines, and the most that each level holds."""
+    said: list[str] = []
+    for told in story.kernels:
+        said.append(_head(story, told.kernel) or "in one kernel:")
+        opened: set[int] = set()
+        for line in told.lines:
+            said += [told.loops[loop].head for loop in line.loops if loop not in opened]
+            opened.update(line.loops)
+            said.append(line.text + ";")
+    for place, totals in peaks.items():
+        if totals:
+            said.append(
+                f"{place} holds at most {' or '.join(wording.amount(t, place) for t in totals)} {wording.unit}."
+            )
+    return " ".join(said)
