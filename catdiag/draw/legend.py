@@ -26,6 +26,8 @@ _SHAPES: Mapping[ShapeKind, str] = {
     "ring": "axis made by repeating",
     "stop": "not used further",
 }
+_CHARTED: Mapping[ShapeKind, str] = {"dot": "written by the line", "ring": "read by the line"}
+"""What they mean beside bars, where there are no wires to meet."""
 _FRAMES: Mapping[FrameKind, str] = {
     "group": "runs in groups, side by side",
     "fold": "loop",
@@ -85,11 +87,15 @@ def with_legend(scene: Scene, width: float | None = None) -> Scene:
 
 def _entries(scene: Scene) -> Iterator[_Entry]:
     curves = [item for item in scene.items if isinstance(item, Curve)]
+    bars = sorted({level_of(item.level) for item in scene.items if isinstance(item, Shape) and item.kind == "bar"})
     levels = sorted({level_of(c.level) for c in curves if c.kind != "thin"})
-    for level in levels if levels != [0] else ():
+    for level in (k for k in levels if k not in bars) if levels != [0] or bars else ():
         kind = "axis" if any(c.kind == "axis" and level_of(c.level) == level for c in curves) else "item"
         name = scene.levels.get(level, _LEVELS[level])
         yield _Entry((_line(kind, level),), _WIDTH, f"array in {name}")
+    for level in bars:
+        if level in scene.levels:
+            yield _Entry((Shape("bar", 0, -5, _WIDTH, 10, level),), _WIDTH, f"held in {scene.levels[level]}")
     if any(c.kind == "item" for c in curves) and any(c.kind == "axis" for c in curves):
         yield _Entry((_line("axis", levels[0]),), _WIDTH, "axis of an array")
         yield _Entry((_line("item", levels[0]),), _WIDTH, "its elements")
@@ -102,7 +108,7 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
     shapes = {item.kind for item in scene.items if isinstance(item, Shape)}
     for kind, text in _SHAPES.items():
         if kind in shapes:
-            yield _shape(kind, text)
+            yield _shape(kind, _CHARTED.get(kind, text) if bars else text)
     frames = {item.kind for item in scene.items if isinstance(item, Frame)}
     for frame, text in _FRAMES.items():
         if frame in frames:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from catdiag.cost.count.amounts import Amount
 from catdiag.draw.measure import text_width
@@ -55,14 +56,17 @@ class _Row:
 
 @dataclass
 class _Column:
-    """The column of a variable: where it is, the names in it by line, and its texts above the bars."""
+    """A column: of a variable, or of several of one shape that are alive one after the other. `names` are those in it
+    from which line on, each with its variable; the texts are those above the bars."""
 
-    variable: int
+    variables: list[int]
     places: tuple[str, ...]
+    element: str
     slow: str
     held: dict[str, str]
     bytes: dict[str, str]
-    names: list[tuple[int, str]] = field(default_factory=list)
+    names: list[tuple[int, str, int]] = field(default_factory=list)
+    alive: set[int] = field(default_factory=set)
     x: float = 0.0
     width: float = 0.0
 
@@ -74,6 +78,11 @@ class _Column:
     @property
     def middle(self) -> float:
         return self.x + self.width / 2
+
+    @property
+    def shape(self) -> object:
+        """What the columns of variables have to share to be one."""
+        return self.places, self.element, self.held
 
 
 def wrapped(text: str, width: float, role: str = "body") -> list[str]:
@@ -154,19 +163,34 @@ class Table:
             texts = {p: wording.held(of.type, most[variable, p], p, of.stages.get(p, 1)) for p in held}
             numbers = {p: wording.number(wording.value(most[variable, p], p)) for p in held if wording.values}
             slow = wording.whole(of.type, self.told.kernel) if of.slow else ""
-            found[variable] = _Column(variable, held, slow, texts, numbers)
+            found[variable] = _Column([variable], held, of.element, slow, texts, numbers)
         for number, line in enumerate(self.told.lines):
+            for variable in {v for v, _, _ in line.held}:
+                found[variable].alive.add(number)
             for variable, name in zip(line.writes, line.names, strict=False):
                 column = found.get(variable)
                 if column is not None and (not column.names or column.names[-1][1] != name):
-                    column.names.append((number, name))
-        return sorted(found.values(), key=lambda column: not column.slow)
+                    column.names.append((number, name, variable))
+        states = {v for loop in self.told.loops for v in loop.states}
+        columns = [c for c in found.values() if c.slow]
+        for variable, column in found.items():
+            if column.slow:
+                continue
+            shared = next(
+                (c for c in columns if variable not in states and not c.slow and _after(c, column, states)), None
+            )
+            if shared is None:
+                columns.append(column)
+            else:
+                shared.variables.append(variable)
+                shared.names += column.names
+                shared.alive |= column.alive
+        return columns
 
     def _heads(self) -> list[tuple[str, list[str]]]:
         """The lines above the columns: what each is of, and a text for each column."""
         columns = self.columns
-        elements = [self.told.variables[c.variable].element for c in columns]
-        heads = [("", [c.names[0][1] if c.names else "" for c in columns]), ("type", elements)]
+        heads = [("", [c.names[0][1] if c.names else "" for c in columns]), ("type", [c.element for c in columns])]
         if any(c.slow for c in columns):
             heads.append((f"in {self.looks.slow[1]}", [c.slow for c in columns]))
         for place in self.shown:
@@ -214,7 +238,7 @@ class Table:
 
     def _width(self, column: _Column) -> float:
         place = self.columns.index(column)
-        names = max((text_width(name, "array") for _, name in column.names), default=0.0)
+        names = max((text_width(name, "array") for _, name, _ in column.names), default=0.0)
         above = max(text_width(texts[place], "array" if k == 0 else "axis") for k, (_, texts) in enumerate(self.heads))
         return max(len(column.places) * max(names + _PAD + _DOT, _BAR) + 6, above + 10)
 
@@ -260,7 +284,7 @@ class Table:
             x = self._x(row.depth) - 6
             width = self.right + 4 + 4 * (most - row.depth - 1) - x
             self.behind.append(Frame("fold", x, row.top - 1, width, bottom - row.top + 1))
-            states = [v for v in self.told.loops[row.loop].states if any(c.variable == v for c in self.columns)]
+            states = [v for v in self.told.loops[row.loop].states if any(v in c.variables for c in self.columns)]
             if states:
                 top, low = row.top + row.height - 2, inside[-1].middle
                 a, b = x + 6, x + 13
@@ -271,7 +295,7 @@ class Table:
                 )
 
     def _home(self, variable: int) -> str:
-        return next(c.places[-1] for c in self.columns if c.variable == variable)
+        return next(c.places[-1] for c in self.columns if variable in c.variables)
 
     def _bars(self) -> float:
         """The columns: bars where variables are alive, what comes and goes, who reads and who writes."""
@@ -279,36 +303,35 @@ class Table:
         low = self.end + 4
         for column in self.columns:
             saved: dict[str, int] = {}
-            for place in column.places:
+            for place, variable in product(column.places, column.variables):
                 x, width = column.bar(place)
                 level = self.looks.places[place]
-                alive = [
-                    n for n, ln in enumerate(lines) if any((v, p) == (column.variable, place) for v, p, _ in ln.held)
-                ]
-                for first, last in _runs(alive):
+                alive = [n for n, ln in enumerate(lines) if any(h[:2] == (variable, place) for h in ln.held)]
+                runs = _runs(alive)
+                for k, (first, last) in enumerate(runs):
                     top, bottom = self.at[first].top + 1.5, self.at[last].top + self.at[last].height - 1.5
-                    title = f"{column.names[0][1] if column.names else ''} {column.held[place]} in {place}".strip()
+                    name = next((name for n, name, v in column.names if v == variable), "")
+                    title = f"{name} {column.held[place]} in {place}".strip()
                     self.items.append(Shape("bar", x, top, width, bottom - top, level, title=title))
                     if place == column.places[-1]:
-                        self._names(column, x, width, first, last)
-                    if place == column.places[0] and column.slow and lines[first].kind == "load":
-                        before = [b for a, b in _runs(alive) if b < first]
-                        start = self.at[before[-1]].top + self.at[before[-1]].height if before else self.first - 7
-                        way = _straight((x + width / 2, start), (x + width / 2, top), True)
-                        self.behind.append(
-                            Curve(way, "axis", self.looks.slow[0], True, title=f"load from {self.looks.slow[1]}")
-                        )
-                    if place == column.places[0]:
-                        for n in range(first, last + 1):
-                            if lines[n].kind == "save" and column.variable in lines[n].reads:
-                                saved[lines[n].names[0]] = last
+                        self._names(column, variable, x, width, first, last)
+                    if place != column.places[0]:
+                        continue
+                    if column.slow and lines[first].kind == "load":
+                        start = self._under(runs[k - 1][1]) if k else self.first - 8
+                        way = _straight((x + width / 2, start), (x + width / 2, top))
+                        said = f"load from {self.looks.slow[1]}"
+                        self.behind.append(Curve(way, "axis", self.looks.slow[0], True, title=said))
+                    for n in range(first, last + 1):
+                        if lines[n].kind == "save" and variable in lines[n].reads:
+                            saved[lines[n].names[0]] = last
             if saved:
                 x, width = column.bar(column.places[0])
                 last = max(saved.values())
-                start = self.at[last].top + self.at[last].height - 1.5
+                start = self._under(last)
                 way = _straight((x + width / 2, start), (x + width / 2, self.end + 10), True)
                 self.behind.append(Curve(way, "axis", self.looks.slow[0], True, title=f"save to {self.looks.slow[1]}"))
-                of = self.told.variables[column.variable]
+                of = self.told.variables[column.variables[-1]]
                 below = [", ".join(saved), self.wording.whole(of.type, self.told.kernel)]
                 self.items.append(Label(column.middle, self.end + 22, below[0], "array"))
                 self.items.append(Label(column.middle, self.end + 34, below[1], "axis"))
@@ -316,10 +339,14 @@ class Table:
         self._touched()
         return low
 
-    def _names(self, column: _Column, x: float, width: float, first: int, last: int) -> None:
+    def _under(self, line: int) -> float:
+        return self.at[line].top + self.at[line].height - 1.5
+
+    def _names(self, column: _Column, variable: int, x: float, width: float, first: int, last: int) -> None:
         """What is in a bar, at its start and where that changes."""
-        named = [(n, name) for n, name in column.names if n <= first][-1:]
-        named = [(first, name) for _, name in named] + [(n, name) for n, name in column.names if first < n <= last]
+        own = [(n, name) for n, name, v in column.names if v == variable]
+        named = [(first, name) for _, name in [(n, name) for n, name in own if n <= first][-1:]]
+        named += [(n, name) for n, name in own if first < n <= last]
         for n, name in named:
             row = self.at[n]
             if n > first:
@@ -328,7 +355,7 @@ class Table:
 
     def _touched(self) -> None:
         """Dots where lines read and write, and the lines' own lines to them."""
-        by = {c.variable: c for c in self.columns}
+        by = {v: c for c in self.columns for v in c.variables}
         for n, line in enumerate(self.told.lines):
             held = {v for v, _, _ in line.held}
             row, far = self.at[n], 0.0
@@ -375,6 +402,12 @@ class Table:
                 self.items.append(Shape("bar", x, row.middle - 4.5, long, 9.0, level, title=f"{texts[0]} of {place}"))
             self.items.append(Label(x + long + 5, row.middle + 3.6, texts[0], "number", "start"))
         return x + width
+
+
+def _after(column: _Column, other: _Column, states: set[int]) -> bool:
+    """Whether variables of the other can be in this column too, after its own."""
+    apart = max(column.alive) + 1 < min(other.alive)
+    return apart and column.shape == other.shape and not states & set(column.variables)
 
 
 def _widest(texts: Sequence[str], role: LabelRole = "body") -> float:

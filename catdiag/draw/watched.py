@@ -302,8 +302,11 @@ class _Watched(Walk):
         return found
 
     def _snapshot(self, extra: Sequence[tuple[Buffer, int]] = ()) -> tuple[Held, ...]:
-        """What is held now."""
-        pairs = [*((b, self.where[b]) for b in self.present), *extra]
+        """What is held now; what a loop streams from its first turn on."""
+        loop = self.turning[-1] if self.turning else None
+        waiting = set(loop.streamed) if loop is not None and loop.stage == "start" else set()
+        present = (b for b in self.present if b.role != "streamed" or self.where[b] not in waiting)
+        pairs = [*((b, self.where[b]) for b in present), *extra]
         return tuple((v, place, b.at(place)) for b, v in pairs for place in b.places)
 
     def _line(
@@ -549,10 +552,10 @@ class _Watched(Walk):
         units = self.book.texts_of(op.unit, (), {op.block: 0})
         pairs = [f"{name} = {_truth(text[0])}" for name, text in zip(loop.names, units, strict=True)]
         line = self._line("start", f"start: {', '.join(pairs)}", (), loop.states, loop.names)
-        loop.full = line.held
-        if loop.streamed:
-            staged = {self.where[b] for b in self.present if b.role == "streamed"} & set(loop.streamed)
-            line.held = tuple(h for h in line.held if h[0] not in staged)
+        streamed = ((b, self.where[b]) for b in self.present if self.where[b] in loop.streamed and b.role == "streamed")
+        loop.full = self._snapshot(list(streamed))
+        if not loop.streamed:
+            line.held = loop.full
         loop.number = len(self.told.loops)
         if self.book.parted is not None and op.block in self.book.single:
             head = f"for each part of {show_size(self.book.parted.whole)} in order:"
