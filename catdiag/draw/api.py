@@ -29,6 +29,7 @@ def scene_of(
     open: Opened = False,
     levels: Sequence[str] = LEVELS,
     items: bool = False,
+    join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
 ) -> Scene:
     """The picture of a diagram, as `catdiag.draw.layout.layout` lays it out, for any writer.
@@ -47,7 +48,7 @@ def scene_of(
         if missing:
             named = f"those of {diagram.title or 'the diagram'} are {', '.join(known)}" if known else "there are none"
             raise CatdiagError(f"there is no named diagram {missing[0]!r} to open: {named}")
-    return layout(diagram, open=open, levels=levels, items=items, marks=marks)
+    return layout(diagram, open=open, levels=levels, items=items, join=join, marks=marks)
 
 
 def svg_of(
@@ -56,13 +57,14 @@ def svg_of(
     open: Opened = False,
     levels: Sequence[str] = LEVELS,
     items: bool = False,
+    join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
     colour: bool = True,
     theme: Theme = "auto",
     legend: bool = False,
 ) -> str:
     """The picture of a diagram as SVG; see `scene_of` and `catdiag.draw.svg.svg` for options and errors."""
-    scene = scene_of(diagram, open=open, levels=levels, items=items, marks=marks)
+    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks)
     return svg(scene, colour=colour, theme=theme, legend=legend)
 
 
@@ -72,6 +74,7 @@ def tikz_of(
     open: Opened = False,
     levels: Sequence[str] = LEVELS,
     items: bool = False,
+    join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
     colour: bool = True,
     standalone: bool = True,
@@ -79,7 +82,7 @@ def tikz_of(
     theme: Literal["light", "dark"] = "light",
 ) -> str:
     """The picture of a diagram as LaTeX; see `scene_of` and `catdiag.draw.tikz.tikz` for options and errors."""
-    scene = scene_of(diagram, open=open, levels=levels, items=items, marks=marks)
+    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks)
     return tikz(scene, colour=colour, standalone=standalone, legend=legend, theme=theme)
 
 

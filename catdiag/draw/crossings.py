@@ -139,6 +139,6 @@ def _ground(frames: list[Frame], spot: Spot) -> Colour:
     """The colour behind a place: that of the last frame painted around it."""
     for frame in reversed(frames):
         inside = frame.x <= spot[0] <= frame.x + frame.width and frame.y <= spot[1] <= frame.y + frame.height
-        if inside and frame.kind in ("group", "fold", "mark"):
+        if inside and frame.kind in ("group", "fold", "mark") and not frame.hollow:
             return frame.kind
     return "paper"

@@ -13,7 +13,7 @@ from catdiag.draw.measure import text_width
 from catdiag.draw.sheets import Cell, Sheet
 from catdiag.types import ArrayType
 
-PAD = 9.0
+PAD = 7.0
 """The room at both sides of a box."""
 BODY = 10.5
 """Half of the least height of a box."""

@@ -24,7 +24,7 @@ from catdiag.draw.sheets import Address, Cell, sheet_of
 from catdiag.types import ArrayType
 
 MARGIN = 12.0
-FAR = 60.0
+FAR = 48.0
 """The distance at which arrays need no rule between them."""
 
 
@@ -263,10 +263,11 @@ class _Sheet:
             self._frame(slot, cell, shape, x, width, y)
         else:
             self._leaf(slot, cell, shape, x, width, y)
-        word = self.painter.marks.get(cell.address)
-        if word is not None:
-            self.pen.frame(Frame("mark", x + (width - shape.width) / 2, y + shape.top, shape.width,
-                                 shape.bottom - shape.top, cell.level, word))  # fmt: skip
+        words = [word for at in (cell.address, *cell.also) if (word := self.painter.marks.get(at)) is not None]
+        if words:
+            edge = x + (width - shape.width) / 2
+            tall, hollow = shape.bottom - shape.top, isinstance(shape, Framed)
+            self.pen.frame(Frame("mark", edge, y + shape.top, shape.width, tall, cell.level, words[0], hollow))
 
     def _leaf(self, slot: Slot, cell: Cell, leaf: Leaf, x: float, width: float, y: float) -> None:
         pen, name = self.pen, f"{self.prefix}{slot.cell}"

@@ -146,7 +146,8 @@ def _frame(item: Frame) -> Iterator[Ink]:
     elif item.kind == "panel":
         yield Ink(rectangle(x, y, w, h), Pen("faint", 0.5), item.title)
     elif item.kind == "mark":
-        yield Ink(rectangle(x, y, w, h, 4.0), Pen("edge", 0.8, (), "mark"), item.title)
+        pen = Pen("edge", 2.0) if item.hollow else Pen("edge", 0.8, (), "mark")
+        yield Ink(rectangle(x, y, w, h, 4.0), pen, item.title)
     else:
         yield Ink(rectangle(x, y, w, h), Pen("faint", 0.5), item.title)
         yield Ink(hatching(x, y, w, h), Pen("faint", 0.5))

@@ -19,7 +19,7 @@ ARCH = 13.0
 SIDE = 9.0
 """The room between a frame's edge and its inside, at the left and right."""
 _AGAIN = 6  # columns after which the label of a wire is said again
-_STUB = 8.0
+_STUB = 6.0
 
 
 @dataclass
@@ -218,7 +218,7 @@ def _widths(plan: SheetPlan) -> None:
         if new or any(s.wire >= 0 and number - said.get(s.wire, number) >= 2 * _AGAIN for s in column):
             new |= {s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _AGAIN and not last}
         texts = [label_of(plan.sheet, plan.sheet.wires[w].ty, n) for w in new for n in plan.sheet.wires[w].ty.names]
-        width = max((text_width(t) for t in texts), default=-4.0) + 12
+        width = max((text_width(t) for t in texts), default=-4.0) + 10
         if last:
             width = 0.0
         said.update(dict.fromkeys(new, number))

@@ -1,9 +1,9 @@
 """A picture as data: curves, shapes, labels and frames with their places, before any writer.
 
 Layouts make scenes and writers (SVG, TikZ) print them, so that geometry is tested without a writer. Lengths are in
-points; x grows to the right and y downwards. Items are painted in order. Texts are plain, but for `_`: what follows it
-up to the next letter that cannot be in a name is a subscript (`g_q`), and `_{…}` is one of any letters; `plain` makes a
-text in which it is a letter like others.
+points; x grows to the right and y downwards. Items are painted in order. Texts are plain, but for `_`: after a name of
+one letter, or `max` and its like, what follows it in a name is a subscript (`g_q`), and `_{…}` is one of any letters;
+`plain` makes a text in which it is a letter like others.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class Label:
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A region: "group" (with the edges of further copies behind, tiles that run side by side), "fold" (a loop), "call"
-    (an opened named diagram), "panel" (a part of a page), "mark" (what a rewrite changed), "slack" (hatched)."""
+    (an opened named diagram), "panel" (a part of a page), "mark" (what a rewrite changed; only the
+    edge of one that is `hollow`), "slack" (hatched)."""
 
     kind: FrameKind
     x: float
@@ -93,6 +94,7 @@ class Frame:
     height: float
     level: int = 0
     title: str = ""
+    hollow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,8 @@ class Scene:
     ports: Mapping[str, Spot] = field(default_factory=dict)
 
 
-_SUBSCRIPT = re.compile(r"\\_|_\{([^}]*)\}|_([^\W_]\w*)")
+_BASE = r"(?:(?<=\b[^\W_])|(?<=\b[^\W_]\d)|(?<=[Σ∏′])|(?<=\bmax)|(?<=\bmin)|(?<=\bany)|(?<=\ball))"
+_SUBSCRIPT = re.compile(r"\\_|_\{([^}]*)\}|" + _BASE + r"_([^\W_]\w*)")
 
 
 def plain(text: str) -> str:
@@ -143,6 +146,8 @@ def spans(text: str) -> list[tuple[str, bool]]:
 
     >>> spans("max_x t·g_{2q}′")
     [('max', False), ('x', True), (' t·g', False), ('2q', True), ('′', False)]
+    >>> spans("of_query g_n_heads s2_x")
+    [('of_query g', False), ('n_heads', True), (' s2', False), ('x', True)]
     """
     found: list[tuple[str, bool]] = []
 

@@ -42,6 +42,7 @@ _SIGNS = {
 }  # fmt: skip
 _MONOIDS = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
 _POSITION = re.compile(r"index\(([^()]*)\)")
+_LENGTHY = re.compile(r"\b(\d{5,})/(\d+)\b")
 SYMMETRIC = frozenset(("add", "mul", "max", "min", "eq", "ne", "and", "or"))
 _LETTERS = "abcdefgh"
 _SHORT = 16  # letters of a formula that joins several functions
@@ -70,7 +71,7 @@ class Cell:
     """A function of a sheet. `weaved` are the axes that pass around it; `names` say what a renaming calls its axes.
 
     The inputs of one that `sorts` may come in any order; the text of one with a `formula` is for the order they have,
-    and that of a `plain` one is a sign.
+    and that of a `plain` one is a sign. `also` are the addresses of the boxes that it is drawn together with.
     """
 
     kind: ShapeKind | None
@@ -85,6 +86,7 @@ class Cell:
     sorts: bool = False
     formula: Callable[[Mapping[int, Text]], Text] | None = None
     plain: bool = False
+    also: list[Address] = field(default_factory=list)
     inner: Sheet | None = None
     frame: FrameKind | None = None
     feeds: list[tuple[int, int]] = field(default_factory=list)
@@ -337,6 +339,7 @@ def joined(sheet: Sheet) -> None:
             for v in before.inputs:
                 reads[v] += (v in cell.inputs) * -1
             cell.inputs, cell.formula, cell.plain, cell.text = trial.inputs, trial.formula, False, text
+            cell.also += [before.address, *before.also]
             gone.add(id(before))
     sheet.cells[:] = [cell for cell in sheet.cells if id(cell) not in gone]
     for number, cell in enumerate(sheet.cells):
@@ -351,7 +354,8 @@ def _after(
 
 
 def _typeset(text: str) -> str:
-    """A formula as it is printed: minus signs, and positions as indices."""
+    """A formula as it is printed: minus signs, positions as indices, and long numbers cut short."""
+    text = _LENGTHY.sub(lambda m: f"≈{int(m[1]) / int(m[2]):.4g}", text)
     return _POSITION.sub(r"i_{\1}", text).replace("-", "−")
 
 
