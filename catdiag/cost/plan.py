@@ -41,7 +41,7 @@ from catdiag.partial import joined
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
 
-__all__ = ["Plan", "block_candidates", "fit", "group_candidates", "kernels_on"]
+__all__ = ["Plan", "block_candidates", "fit", "group_candidates", "kernels_on", "searching"]
 
 _STAGES = (1, 2, 3, 4)
 _MOST = 16
@@ -91,6 +91,45 @@ def fit(
     >>> plan.smem_bytes, plan.bound
     (1024, 'latency: loads, barriers and steps that wait for each other')
     """
+    plan = searching(
+        diagram,
+        hardware,
+        sizes,
+        dtype,
+        stages,
+        tiles=tiles,
+        multiples=multiples,
+        at_least=at_least,
+        threads=threads,
+        objective=objective,
+        overlap=overlap,
+        producers=producers,
+        ahead=ahead,
+        passed=passed,
+        density=density,
+    ).plan()
+    return plan if isinstance(dtype, str) else replace(plan, dtype=", ".join(f"{n} {t}" for n, t in dtype.items()))
+
+
+def searching(
+    diagram: Diagram | Any,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str] = "bf16",
+    stages: int | None = None,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    at_least: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    objective: str = "time",
+    overlap: Overlap = "queue",
+    producers: int = 0,
+    ahead: bool = False,
+    passed: str = "registers",
+    density: Mapping[str, float] | float = 1.0,
+) -> Search:
+    """All candidates of a call of `fit`, which takes the same, before one is taken. Raises as `fit` does."""
     chip, worked = chips.get(hardware), widest(dtype)
     if stages is not None:
         check_stages(stages)
@@ -111,8 +150,7 @@ def fit(
         accounts = {1: account}  # nothing is streamed
     request = asked(account, chip, tiles, multiples, at_least, threads, objective, overlap, producers)
     request = replace(request, shares=_shares(account, density))
-    plan = Search(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request).plan()
-    return plan if isinstance(dtype, str) else replace(plan, dtype=", ".join(f"{n} {t}" for n, t in dtype.items()))
+    return Search(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request)
 
 
 def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tuple[str, str], float]:
