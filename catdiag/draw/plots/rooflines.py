@@ -1,0 +1,322 @@
+"""The roofline of a plan with the levels of its chip: a sloped roof an edge, flat ones for pipelines, and points.
+
+A roofline (Williams, Waterman and Patterson, CACM 52(4), 2009) with a roof for each edge of the hierarchy, each with
+the bytes that cross it (as Yang, Kurth and Williams, CCPE 32(20), 2020, have it): a program is a row of points of one
+height, its rate, one for each edge, at its work by the edge's bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.draw.plots.numbers import at, chip_of, dtype_of, name_of, source_of
+from catdiag.draw.plots.style import (
+    DASHES,
+    FAINT,
+    INK,
+    LEVELS,
+    MARKERS,
+    PAPER,
+    SOFT,
+    decades,
+    dress,
+    finish,
+    key,
+    label_right,
+    listed,
+    panels,
+    quantity,
+    styled,
+)
+from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from catdiag.cost.chips.planned import Plan
+    from catdiag.cost.hardware import Hardware
+    from catdiag.diagram import Diagram
+    from catdiag.rewrite.derivation import Derivation
+
+_HEIGHT = 3.3
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A sloped roof: an edge and its bytes a second, as plans reckon with them; `inner` if it is within a core."""
+
+    upper: str
+    lower: str
+    bytes_per_s: float
+    inner: bool = False
+
+    @property
+    def name(self) -> str:
+        """The edge in words."""
+        return f"{self.upper} → {self.lower}"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A flat roof: a pipeline and the work a second that it allows. `kind` is "chip" for what the chip gives at best,
+    "program" for what a pipeline allows that has other work to do in the plan, beside what is counted; and "other" for
+    a pipeline that the work does not run on, which is no roof."""
+
+    name: str
+    rate: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program: its rate (work a second), and its intensity (work a byte) at the edges of which the bytes are known,
+    by the name of the edge. `how` says where the rate is from."""
+
+    name: str
+    rate: float
+    intensity: Mapping[str, float]
+    how: str
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What a roofline shows. `work` is of the whole run, in `unit`s."""
+
+    title: str
+    subtitle: str
+    work: int
+    unit: str
+    roofs: tuple[Roof, ...]
+    ceilings: tuple[Ceiling, ...]
+    rows: tuple[Row, ...]
+    caption: tuple[str, ...]
+
+
+def roofline_of(
+    plan: Plan, derivation: Derivation | Diagram | None = None, chip: Hardware | str | None = None
+) -> Roofline:
+    """The numbers of `roofline`, without drawing them."""
+    hardware = chip_of(plan, chip)
+    work, unit = plan.flops, "FLOP"
+    source = None if derivation is None else source_of(derivation)
+    if not work:
+        if derivation is None:
+            raise CatdiagError(
+                f"the plan on {plan.hardware} has no products to count: give the derivation too, for its other "
+                "operations, as in roofline(plan, derivation)"
+            )
+        work, unit = _operations(source if source is not None else derivation, plan), "operation"
+    if not work:
+        raise CatdiagError(f"{name_of(derivation)} does no operations: a roofline needs some")
+    names = {level.name: level.called or level.name for level in plan.levels}
+    roofs = tuple(
+        Roof(names.get(e.upper, e.upper), names.get(e.lower, e.lower), e.bytes_per_s, e.upper == "SMEM")
+        for e in plan.edges
+        if e.bytes_moved
+    )
+    chosen = {roof.name: work / e.bytes_moved for roof, e in zip(roofs, (e for e in plan.edges if e.bytes_moved))}
+    rows = [Row("the plan", work / plan.time_s, chosen, f"predicted, at {listed(plan.tiles)}")]
+    fewest = _fewest(plan, derivation, hardware, work, names)
+    rows += [fewest] if fewest is not None else []
+    notes = _left_out(plan, hardware)
+    if source is None:
+        notes.append("what it takes unfused is not known: no derivation was given" if derivation is None else "")
+    elif roofs:
+        rows.append(_unfused(source, plan, hardware, work, roofs[0].name))
+    ceilings = _ceilings(plan, hardware, work, unit)
+    caption = [f"{row.name}: {row.how}." for row in rows]
+    caption += [f"Not drawn: {note}." for note in notes if note]
+    subtitle = f"{listed(plan.sizes)}; {plan.dtype}"
+    title = f"{name_of(derivation)} on {plan.hardware}" if derivation is not None else f"a plan on {plan.hardware}"
+    return Roofline(title, subtitle, work, unit, roofs, ceilings, tuple(rows), (*caption, *_parts(hardware)))
+
+
+def _operations(diagram: Any, plan: Plan) -> int:
+    """All scalar operations, where nothing is contracted."""
+    found = diagram.io(dtype=dtype_of(plan))
+    return int(sum(at(formula, {**plan.sizes, **plan.tiles}) for formula in found.work.values()))
+
+
+def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mapping[str, str]) -> Row | None:
+    """The tiles of least traffic, where they are others than the plan's: at every edge if they can be planned."""
+    least = plan.least_traffic
+    if least.bytes_moved >= plan.bytes_moved:
+        return None
+    how = f"the tiles of least traffic, {listed(least.tiles)}, predicted"
+    if derivation is not None:
+        from catdiag.cost.plan import fit
+
+        found = fit(derivation, chip, plan.sizes, dtype_of(plan) or plan.dtype, tiles=least.tiles, objective="traffic")
+        if found.bytes_moved == least.bytes_moved:
+            there = {
+                Roof(names.get(e.upper, e.upper), names.get(e.lower, e.lower), 0).name: work / e.bytes_moved
+                for e in found.edges
+                if e.bytes_moved
+            }
+            return Row("fewest bytes", work / found.time_s, there, how)
+    edge = next(e for e in plan.edges if e.lower == "SMEM")
+    there = {Roof(names.get(e.upper, e.upper), names.get(e.lower, e.lower), 0).name: e.bytes_moved for e in (edge,)}
+    rate = work / (plan.time_s * least.time_ratio)
+    return Row("fewest bytes", rate, dict.fromkeys(there, work / least.bytes_moved), how)
+
+
+def _unfused(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> Row:
+    """Each box as a kernel of its own, which takes at least what its bytes and each of its pipelines need."""
+    from catdiag.cost.count.kernels import measure, widest
+
+    dtype = dtype_of(plan)
+    rates = {
+        "tensor": chip.tensor.get(widest(dtype or "fp32"), 0.0) * chip.sustained["tensor"],
+        "exp": chip.special_per_clock * chip.clock_hz * chip.sms,
+        "alu": chip.alu_per_clock * chip.clock_hz * chip.sms,
+    }
+    rates["tensor"] = rates["tensor"] or 2 * rates["alu"]
+    seconds, moved = 0.0, 0
+    for kernel in measure(source, dtype, fused=False).kernels:
+        crossed = sum(int(t.amount.value(plan.sizes)) for t in kernel.transfers)
+        spent = [crossed / (chip.hbm_bytes_per_s * chip.sustained["hbm"])]
+        for pipeline, rate in rates.items():
+            spent.append(sum(int(a.value(plan.sizes)) for (p, _), a in kernel.work.items() if p == pipeline) / rate)
+        seconds, moved = seconds + max(spent), moved + crossed
+    how = "each box a kernel of its own, each array moved once by it; at best, by this roofline"
+    return Row("unfused", work / seconds, {edge: work / moved}, how)
+
+
+def _ceilings(plan: Plan, chip: Hardware, work: int, unit: str) -> tuple[Ceiling, ...]:
+    found: list[Ceiling] = []
+    rate = work / plan.time_s
+    alus = chip.alu_per_clock * chip.clock_hz * chip.sms
+    if unit == "FLOP":
+        peak = rate / plan.utilisation
+        if plan.parts_s.get("tensor"):
+            found.append(Ceiling("matrix units", peak, "chip"))
+            found.append(Ceiling("matrix units, sustained", peak * chip.sustained["tensor"], "chip"))
+            found.append(Ceiling("ALUs alone", 2 * alus, "other"))
+        else:
+            found.append(Ceiling("ALUs", peak, "chip"))
+    else:
+        found.append(Ceiling("ALUs", alus, "chip"))
+    for pipeline, words in (("exp", "special functions, beside"), ("alu", "other arithmetic, beside")):
+        busy = plan.busy.get(pipeline, 0.0)
+        if busy:
+            found.append(Ceiling(words, rate / busy, "program"))
+    return tuple(found)
+
+
+def _parts(chip: Hardware) -> tuple[str, ...]:
+    """What of the vendor's figures roofs are."""
+    hbm, products = (f"{100 * chip.sustained[part]:.0f}%" for part in ("hbm", "tensor"))
+    return (f"Roofs as plans reckon: {chip.word('HBM')} gives {hbm} of its peak, and matrix units {products}.",)
+
+
+def _left_out(plan: Plan, chip: Hardware) -> list[str]:
+    """The edges that have no roof, and why."""
+    drawn = {(e.upper, e.lower) for e in plan.edges if e.bytes_moved}
+    found = [
+        f"{e.upper} → {e.lower}, of which no bandwidth is known" for e in chip.hierarchy.edges if not e.bytes_per_s
+    ]
+    for e in plan.edges:
+        if (e.upper, e.lower) not in drawn:
+            found.append(f"{e.upper} → {e.lower}, which nothing crosses")
+    return found
+
+
+def roofline(
+    plan: Plan,
+    derivation: Derivation | Diagram | None = None,
+    *,
+    chip: Hardware | str | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """The roofline of a plan: work a second against work a byte, with a sloped roof for each edge of its chip.
+
+    Sloped roofs are the edges' bandwidths as plans reckon with them, flat ones the matrix units for the dtype, the
+    ALUs, and what special functions and other arithmetic of this program allow. Programs are rows of points, one for
+    each edge: the plan's tiles with the predicted time, those of least traffic, and, where the derivation is given, the
+    source unfused. Work is the FLOPs of contractions, or where there are none all scalar operations. `chip` is needed
+    where the plan's is not known by its name.
+
+    Raises CatdiagError for a chip that is not the plan's, and for work of which nothing is known.
+    """
+    shown = roofline_of(plan, derivation, chip)
+    with styled():
+        figure, (axes,) = panels(ax, [_HEIGHT])
+        _draw(axes, shown)
+        return finish(figure, [axes], [_HEIGHT], shown.title, shown.subtitle, shown.caption, ax is None)
+
+
+def _draw(ax: Axes, shown: Roofline) -> None:
+    short = "FLOP/s" if shown.unit == "FLOP" else "op/s"
+    peak = max(c.rate for c in shown.ceilings if c.kind == "chip")
+    fastest = max(roof.bytes_per_s for roof in shown.roofs)
+    found = [i for row in shown.rows for i in row.intensity.values()]
+    found += [peak / roof.bytes_per_s for roof in shown.roofs]
+    left, right = min(found) / 3, max(found) * 2.5
+    ceilings = [c for c in shown.ceilings if c.rate < 20 * peak]
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(left, right)
+    ax.set_ylim(min(row.rate for row in shown.rows) / 4, max(c.rate for c in ceilings) * 1.6)
+    low = ax.get_ylim()[0]
+    labels: list[tuple[float, str, str]] = []
+    for place, roof in enumerate(shown.roofs):
+        ends = (max(left, low / roof.bytes_per_s), peak / roof.bytes_per_s)
+        ax.plot(
+            ends,
+            [end * roof.bytes_per_s for end in ends],
+            color=_colour(place, shown),
+            linestyle=DASHES[place],
+            marker=MARKERS[place],
+            markevery=[],
+            markersize=5,
+            zorder=2,
+            gid=f"roof {roof.name}",
+            label=f"{roof.name}, {quantity(roof.bytes_per_s, 'B/s')}",
+        )
+    for ceiling in ceilings:
+        ax.plot(
+            [max(left, ceiling.rate / fastest), right],
+            [ceiling.rate] * 2,
+            color=INK if ceiling.kind == "chip" else SOFT,
+            lw=1.3 if ceiling.rate == peak else 0.8,
+            linestyle="solid" if ceiling.kind == "chip" else DASHES[4],
+            zorder=1.8,
+            gid=f"ceiling {ceiling.name}",
+        )
+        labels.append((ceiling.rate, f"{ceiling.name}: {quantity(ceiling.rate, short)}", SOFT))
+    for row, fill in zip(shown.rows, (None, PAPER, FAINT)):
+        here = [row.intensity[roof.name] for roof in shown.roofs if roof.name in row.intensity]
+        ax.plot([min(here), right], [row.rate] * 2, color=SOFT, lw=0.5, zorder=1.7)
+        for place, roof in enumerate(shown.roofs):
+            if roof.name in row.intensity:
+                ax.plot(
+                    [row.intensity[roof.name]],
+                    [row.rate],
+                    linestyle="none",
+                    marker=MARKERS[place],
+                    markersize=6,
+                    markerfacecolor=fill or _colour(place, shown),
+                    markeredgecolor=_colour(place, shown),
+                    markeredgewidth=1.1,
+                    zorder=4,
+                    clip_on=False,
+                    gid=f"{row.name} at {roof.name}",
+                )
+        labels.append((row.rate, f"{row.name}: {quantity(row.rate, short)}", INK))
+    words = "FLOP" if shown.unit == "FLOP" else "operations"
+    ax.set_xlabel(f"intensity, {words} a byte that crosses the edge")
+    ax.set_ylabel(f"{words} a second")
+    dress(ax)
+    decades(ax.xaxis, "", lambda value, _: f"{value:g}")
+    decades(ax.yaxis, short)
+    label_right(ax, labels)
+    key(ax)
+
+
+def _colour(place: int, shown: Roofline) -> str:
+    """The colour of an edge: that of slow memory, of SMEM for what fills it, of matrix units for what they read."""
+    roof = shown.roofs[place]
+    return LEVELS[3] if roof.inner else LEVELS[0] if place == 0 else LEVELS[1]

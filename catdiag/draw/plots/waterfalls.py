@@ -1,0 +1,319 @@
+"""The waterfall of bytes: what each array moves unfused, and what of it is saved or added by the fused form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.draw.plots.numbers import Dtype, at, name_of, source_of
+from catdiag.draw.plots.style import (
+    DASHES,
+    HATCHES,
+    INK,
+    LEVELS,
+    PAPER,
+    SIZE,
+    SMALL,
+    SOFT,
+    dress,
+    finish,
+    key,
+    listed,
+    panels,
+    quantity,
+    styled,
+    written,
+)
+from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from catdiag.cost.chips.planned import Plan
+    from catdiag.cost.hardware import Hardware
+    from catdiag.diagram import Diagram
+    from catdiag.rewrite.derivation import Derivation
+
+_ROW = 0.2
+"""The height of a row in inches."""
+_HATCH = {"loads": "", "saves": HATCHES[0]}
+_MORE = "#f6d9c4"
+_ROWS = 16
+"""How many arrays have a row of their own; the smallest others share one."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an array moves unfused and fused, loads and saves."""
+
+    array: str
+    loads: tuple[int, int]
+    saves: tuple[int, int]
+
+    @property
+    def before(self) -> int:
+        """Unfused, both."""
+        return self.loads[0] + self.saves[0]
+
+    @property
+    def after(self) -> int:
+        """Fused, both."""
+        return self.loads[1] + self.saves[1]
+
+    @property
+    def more(self) -> int:
+        """By how much it moves more when fused."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An edge: what each array moves across it, in the order of the program; the totals are the sums."""
+
+    name: str
+    changes: tuple[Change, ...]
+
+    @property
+    def before(self) -> int:
+        """All that crosses unfused."""
+        return sum(change.before for change in self.changes)
+
+    @property
+    def after(self) -> int:
+        """All that crosses fused."""
+        return sum(change.after for change in self.changes)
+
+    @property
+    def ratio(self) -> float:
+        """How many times as much crosses unfused."""
+        return self.before / self.after
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """What a waterfall shows, in `unit`; `floor` is what has to be moved once."""
+
+    title: str
+    subtitle: str
+    unit: str
+    edges: tuple[Edge, ...]
+    floor: int
+    caption: tuple[str, ...]
+
+
+def waterfall_of(
+    derivation: Derivation | Any,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str] | None = None,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    plan: Plan | None = None,
+    chip: Hardware | str | None = None,
+) -> Waterfall:
+    """The numbers of `waterfall`, without drawing them."""
+    source = source_of(derivation)
+    if source is None:
+        raise CatdiagError(
+            f"{name_of(derivation)} runs in groups or loops already: give the derivation, which knows what it was"
+        )
+    if plan is None and chip is not None:
+        dtype = "bf16" if dtype is None else dtype
+        plan = derivation.fit(chip, sizes, dtype=dtype)
+    notes = [
+        "Unfused: each box a kernel of its own, which moves each array that it reads or makes once, "
+        "as if all of it fitted."
+    ]
+    after = derivation.io(dtype=dtype)
+    names = [str(s) for s in (*after.groups, *after.streams)]
+    chosen = dict(tiles or {}) or (dict(plan.tiles) if plan is not None else {})
+    if missing := [name for name in names if name not in chosen]:
+        raise CatdiagError(
+            f"no size was given for the tile {missing[0]!r}: give tiles= for {', '.join(names)}, or a plan=, or a chip="
+        )
+    known = {**sizes, **chosen}
+    first = _textbook(source, dtype, sizes)
+    edges = [Edge("slow memory → on chip", _changes(first, _moved(after.traffic, known)))]
+    title = f"{name_of(derivation)}: {after.unit} moved, unfused and fused"
+    if plan is not None:
+        called = {level.name: level.called or level.name for level in plan.levels}
+        top = next(e for e in plan.edges if e.lower == "SMEM")
+        edges = [Edge(f"{called[top.upper]} → {called['SMEM']}", edges[0].changes)]
+        outer, why = _outer(derivation, plan, dtype, known, first, called)
+        edges = [*outer, *edges]
+        notes += why
+    floor = int(at(source.lower_bound(dtype=dtype).compulsory, sizes))
+    said = "values" if dtype is None else dtype if isinstance(dtype, str) else listed(dtype)
+    subtitle = f"{listed(sizes)}; {said}; {listed(chosen)}" + (f"; {plan.hardware}" if plan is not None else "")
+    return Waterfall(title, subtitle, after.unit, tuple(edges), floor, tuple(notes))
+
+
+def _textbook(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """What each array moves where each box is a kernel of its own; arrays of one name are told apart by numbers."""
+    from catdiag.cost.count.kernels import measure
+
+    account = measure(source, dtype, fused=False)
+    moved = [t for kernel in account.kernels for t in kernel.transfers]
+    wires: dict[str, list[int]] = {}
+    for t in moved:
+        if t.direction == "load" and t.wire not in wires.setdefault(t.array, []):
+            wires[t.array].append(t.wire)
+    found: dict[str, dict[str, int]] = {}
+    saves: dict[str, int] = {}
+    for t in moved:
+        several = sorted(wires.get(t.array, []))
+        if t.direction == "save":
+            place = saves[t.array] = saves.get(t.array, -1) + 1
+        else:
+            place = several.index(t.wire)
+        name = t.array if place == 0 else f"{t.array} ({place + 1})"
+        there = found.setdefault(name, {"load": 0, "save": 0})
+        there[t.direction] += int(t.amount.value(sizes))
+    return found
+
+
+def _moved(traffic: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """What each array moves by direction."""
+    found: dict[str, dict[str, int]] = {}
+    for t in traffic:
+        there = found.setdefault(t.array, {"load": 0, "save": 0})
+        there[t.direction] += int(at(t.exact, sizes))
+    return found
+
+
+def _changes(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> tuple[Change, ...]:
+    nothing = {"load": 0, "save": 0}
+    found = []
+    for name in dict.fromkeys((*before, *after)):
+        one, two = before.get(name, nothing), after.get(name, nothing)
+        found.append(Change(name, (one["load"], two["load"]), (one["save"], two["save"])))
+    return tuple(found)
+
+
+def _outer(
+    derivation: Any,
+    plan: Plan,
+    dtype: Any,
+    known: Mapping[str, int],
+    first: Mapping[str, Any],
+    names: Mapping[str, str],
+) -> tuple[list[Edge], list[str]]:
+    """The edge out of slow memory, where there is a cache: what waves fetch, by array."""
+    from catdiag.cost import hardware
+
+    top = plan.edges[0]
+    if top.lower == "SMEM":
+        return [], []
+    chip = hardware.get(plan.hardware)
+    wave = plan.resident * chip.sms
+    try:
+        found = derivation.io(levels=chip.hierarchy.chain(top.upper, top.lower, "SMEM"), dtype=dtype, wave=wave)
+        after = _moved(found.edges[top.upper, top.lower].traffic, known)
+    except CatdiagError as error:
+        return [], [f"Left out: {names[top.upper]} → {names[top.lower]}; {error.message}."]
+    words = f"{names[top.upper]} → {names[top.lower]}: what waves of {wave} groups fetch, in launch order."
+    return [Edge(f"{names[top.upper]} → {names[top.lower]}", _changes(first, after))], [words]
+
+
+def waterfall(
+    derivation: Derivation | Any,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str] | None = None,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    plan: Plan | None = None,
+    chip: Hardware | str | None = None,
+) -> Figure:
+    """From what the textbook schedule moves to what the fused one does, array by array, for each edge.
+
+    Unfused is the source with a kernel for each box (`io(fused=False)`), fused the derivation at `tiles`, or those of
+    the `plan`, or of the plan that `fit` makes for the `chip`. Bars begin at the unfused total: what an array no longer
+    moves is taken off, what it moves more (tiles that load it again) is put on. In values, or in bytes with `dtype`.
+    With a plan there is a panel for each edge whose bytes are counted by array.
+
+    Raises CatdiagError for a diagram whose source is not known, and where no tiles are given.
+    """
+    shown = waterfall_of(derivation, sizes, dtype, tiles=tiles, plan=plan, chip=chip)
+    rows = [_rows(edge) for edge in shown.edges]
+    heights = [_ROW * (len(found) + 2) + 0.1 for found in rows]
+    with styled():
+        figure, axes = panels(None, heights)
+        for ax, edge, found in zip(axes, shown.edges, rows):
+            _draw(ax, edge, found, shown.floor, "B" if shown.unit == "bytes" else "")
+        _key(axes[0])
+        return finish(figure, axes, heights, shown.title, shown.subtitle, shown.caption, True)
+
+
+def _rows(edge: Edge) -> list[Change]:
+    """The arrays that move more or less, those first that save most; small ones together."""
+    changed = sorted((c for c in edge.changes if c.more), key=lambda c: (c.more, c.array))
+    small = 0.004 * max(edge.before, edge.after)
+    ranked = sorted(changed, key=lambda c: -abs(c.more))
+    rest = [c for k, c in enumerate(ranked) if abs(c.more) < small or k >= _ROWS]
+    if len(rest) < 2:
+        return changed
+    loads = sum(c.loads[0] for c in rest), sum(c.loads[1] for c in rest)
+    saves = sum(c.saves[0] for c in rest), sum(c.saves[1] for c in rest)
+    others = Change(f"{len(rest)} others", loads, saves)
+    return [*(c for c in changed if c not in rest), others]
+
+
+def _draw(ax: Axes, edge: Edge, rows: Sequence[Change], floor: int, unit: str) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    count, level = len(rows) + 2, edge.before
+    _bar(ax, 0, 0, edge.before, "unfused", facecolor=INK)
+    for place, change in enumerate(rows, 1):
+        _link(ax, level, place)
+        left = level
+        for kind, (was, now) in (("loads", change.loads), ("saves", change.saves)):
+            if was != now:
+                less = now < was
+                look = {"facecolor": PAPER if less else _MORE, "edgecolor": SOFT if less else LEVELS[1]}
+                _bar(ax, place, left, now - was, f"{change.array} {kind}", hatch=_HATCH[kind], **look)
+                left += now - was
+        said = f"{'−' if change.more < 0 else '+'}{quantity(abs(change.more), unit)}"
+        _beside(ax, max(level, left), place, said, SOFT)
+        level = left
+    _link(ax, level, count - 1)
+    _bar(ax, count - 1, 0, edge.after, "fused", facecolor=LEVELS[1])
+    _beside(ax, edge.before, 0, quantity(edge.before, unit), INK)
+    ratio = edge.ratio
+    times = "as much" if ratio == 1 else f"{ratio:.3g} times less" if ratio > 1 else f"{1 / ratio:.3g} times as much"
+    _beside(ax, edge.after, count - 1, f"{quantity(edge.after, unit)}, {times}", INK)
+    ax.plot([floor] * 2, [-0.6, count - 0.5], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], gid="floor", zorder=4)
+    ax.set_yticks(range(count), ["unfused", *(written(c.array) for c in rows), "fused"])
+    ax.set_ylim(count - 0.5, -0.6)
+    ax.set_xlim(0, max(edge.before, edge.after) * 1.02)
+    ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(value, unit)))
+    dress(ax)
+    ax.tick_params(axis="y", length=0)
+    ax.set_title(edge.name, loc="left", fontsize=SIZE, pad=3)
+
+
+def _bar(ax: Axes, place: int, left: float, width: float, name: str, **look: Any) -> None:
+    ax.barh([place], [width], left=[left], height=0.62, lw=0.6, gid=name, **look)
+
+
+def _link(ax: Axes, level: float, place: int) -> None:
+    ax.plot([level, level], [place - 0.69, place - 0.31], color=SOFT, lw=0.5)
+
+
+def _beside(ax: Axes, x: float, place: int, text: str, colour: str) -> None:
+    ax.annotate(text, (x, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=SMALL, color=colour)
+
+
+def _key(ax: Axes) -> None:
+    """What the hatch and the dashes mean, at the right above the first panel."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, label="loads"),
+        Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, hatch=_HATCH["saves"], label="saves"),
+        Patch(facecolor=_MORE, edgecolor=LEVELS[1], lw=0.6, label="more than unfused"),
+        Line2D([], [], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], label="each array once"),
+    ]
+    key(ax, handles, above=16, columns=4)

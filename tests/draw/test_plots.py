@@ -1,0 +1,322 @@
+"""Plots: what they show is what the library says; the same bytes each time; nothing of matplotlib is left changed."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.draw import plots
+from catdiag.draw.plots.style import apart, load
+from catdiag.errors import CatdiagError, SizeError
+
+SIZES = {"q": 2048, "x": 2048, "d": 64}
+HIGH = {"a": 512, "b": 512, "c": 512}
+
+
+@cache
+def attention() -> Any:
+    return cd.library.get("attention").stream("x").group("q")
+
+
+@cache
+def product() -> Any:
+    return cd.library.get("matmul").stream("b").group("a c")
+
+
+@cache
+def vector() -> Any:
+    """One tile and one regime where memory is full."""
+    return cd.algorithm("q x, x -> q", name="vector")(lambda a, b: cd.einsum("q x, x -> q", a, b)).group("q")
+
+
+@cache
+def rows() -> Any:
+    """No product, one tile."""
+    return cd.algorithm("q x", name="rows")(lambda a: cd.softmax(a, "x")).group("q")
+
+
+@cache
+def plan() -> Any:
+    return attention().fit("H100", SIZES)
+
+
+@cache
+def figure(name: str) -> Any:
+    made = {
+        "roofline": lambda: plots.roofline(plan(), attention()),
+        "transfers": lambda: plots.transfers(vector(), {"q": 512, "x": 256}, chip="A100"),
+        "landscape": lambda: plots.landscape(attention(), "H100", SIZES),
+        "lines": lambda: plots.landscape(rows(), "MI300X", {"q": 512, "x": 256}),
+        "waterfall": lambda: plots.waterfall(attention(), SIZES, plan=plan(), dtype="bf16"),
+    }
+    return made[name]()
+
+
+def number(formula: Any, sizes: dict[str, int]) -> int:
+    return int(formula.subs({s: sizes[s.name] for s in formula.free_symbols}))
+
+
+def line(drawn: Any, name: str) -> list[tuple[float, float]]:
+    """The points of the one line of that name."""
+    (found,) = drawn.findobj(lambda artist: artist.get_gid() == name)
+    return [(float(x), float(y)) for x, y in zip(*found.get_data())]
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def test_a_roofline_has_the_numbers_of_its_plan_under_every_roof() -> None:
+    shown = plots.roofline_of(plan(), attention())
+    assert [(r.upper, r.lower, r.bytes_per_s) for r in shown.roofs] == [
+        (e.upper, e.lower, e.bytes_per_s) for e in plan().edges
+    ]
+    row = shown.rows[0]
+    assert row.rate == plan().flops / plan().time_s
+    assert list(row.intensity.values()) == [plan().flops / e.bytes_moved for e in plan().edges]
+    assert [r.name for r in shown.rows] == ["the plan", "fewest bytes", "unfused"]
+    for row in shown.rows:
+        for roof in shown.roofs:
+            if roof.name in row.intensity:
+                assert row.rate <= roof.bytes_per_s * row.intensity[roof.name] * (1 + 1e-12)
+        for ceiling in shown.ceilings:
+            if ceiling.kind == "chip" or (ceiling.kind == "program" and row.name == "the plan"):
+                assert row.rate <= ceiling.rate * (1 + 1e-12)
+    peak = next(c.rate for c in shown.ceilings if c.name == "matrix units")
+    assert math.isclose(peak, cd.hardware.H100.tensor["bf16"])
+
+
+def test_a_roofline_draws_these_numbers() -> None:
+    shown, drawn = plots.roofline_of(plan(), attention()), figure("roofline")
+    for row in shown.rows:
+        for edge, intensity in row.intensity.items():
+            assert line(drawn, f"{row.name} at {edge}") == [(intensity, row.rate)]
+    for roof in shown.roofs:
+        assert all(math.isclose(y, x * roof.bytes_per_s) for x, y in line(drawn, f"roof {roof.name}"))
+
+
+def test_unfused_the_bytes_are_those_of_io() -> None:
+    row = plots.roofline_of(plan(), attention()).rows[-1]
+    total = number(attention().source.io(dtype="bf16", fused=False).transfers, SIZES)
+    assert math.isclose(plan().flops / row.intensity["HBM → L2"], total)
+
+
+def test_without_products_the_work_is_of_all_operations() -> None:
+    found = rows().fit("H100", {"q": 512, "x": 256})
+    assert found.flops == 0
+    with pytest.raises(CatdiagError, match="give the derivation"):
+        plots.roofline_of(found)
+    shown = plots.roofline_of(found, rows())
+    assert shown.unit == "operation"
+    assert shown.work == sum(number(w, {"q": 512, "x": 256}) for w in rows().source.io().work.values())
+    assert any("nothing crosses" in words for words in shown.caption)
+
+
+def test_a_roofline_is_of_the_chip_of_its_plan() -> None:
+    other = cd.hardware.loads('name = "H100"\nbase = "H100"\nhbm_bytes_per_s = "1 TB/s"')
+    with pytest.raises(CatdiagError, match="give the chip of the plan"):
+        plots.roofline_of(attention().fit(other, SIZES))
+    assert plots.roofline_of(attention().fit(other, SIZES), chip=other).roofs[0].bytes_per_s == 896e9
+
+
+@pytest.mark.parametrize("which", ["one tile", pytest.param("two tiles", marks=pytest.mark.slow)])
+def test_transfers_are_the_optimum_the_whole_tiles_and_the_bound(which: str) -> None:
+    made, sizes = (attention(), SIZES) if which == "one tile" else (product(), HIGH)
+    shown, io, bound = plots.capacities(made, sizes), made.io(), made.lower_bound()
+    regimes, block = io.optimum().regimes, {str(s): 1 for s in io.streams}
+    assert [band.binding for band in shown.bands][:2] == ["nothing fits", "memory full"]
+    for capacity, least in shown.curve[:: len(shown.curve) // 5]:
+        known = {**sizes, **block, "M": capacity}
+        value = regimes.at(known).value
+        assert math.isclose(float(value.subs({s: known[s.name] for s in value.free_symbols})), least)
+    for capacity, below in shown.bound[::20]:
+        assert below == float(bound.at(sizes, capacity))
+    assert shown.floor == number(bound.compulsory, sizes)
+    real = dict(shown.curve)
+    for whole in shown.whole:
+        assert whole.proved
+        assert whole.transfers >= bound.at(sizes, whole.capacity)
+        assert whole.transfers == io.whole_optimum(sizes, whole.capacity).transfers
+        assert whole.transfers >= (1 - 1e-9) * min(h for m, h in real.items() if m <= whole.capacity * 1.2)
+    for before, after in pairwise(shown.bands):
+        assert before.end == after.start
+        sides = [regimes.at({**sizes, **block, "M": round(before.end * f)}).binding for f in (0.99, 1.01)]
+        assert sides[0].partition(" below")[0] != sides[1].partition(" below")[0]
+
+
+def test_transfers_are_drawn() -> None:
+    shown = plots.capacities(vector(), {"q": 512, "x": 256}, chip="A100")
+    assert shown.unit == "bytes"
+    assert shown.marks[0] == ("SMEM", cd.hardware.A100.smem_per_block)
+    assert line(figure("transfers"), "curve") == [(float(m), h) for m, h in shown.curve]
+    assert line(figure("transfers"), "bound") == [(float(m), h) for m, h in shown.bound]
+    with pytest.raises(CatdiagError, match="in bytes"):
+        plots.capacities(product().io(), HIGH, chip="A100")
+
+
+def test_transfers_say_what_is_missing() -> None:
+    with pytest.raises(CatdiagError, match="group it first"):
+        plots.capacities(product().source, HIGH)
+    with pytest.raises(SizeError, match="'b' is missing"):
+        plots.capacities(product(), {"a": 8, "c": 8})
+    with pytest.raises(CatdiagError, match="same dtype"):
+        plots.capacities(product(), HIGH, dtype="bf16", bound=product().lower_bound())
+
+
+def test_a_landscape_is_of_what_fit_predicts() -> None:
+    shown = plots.landscape_of(attention(), "H100", SIZES)
+    assert shown.tiles == ("g_q", "s_x")
+    place = tuple(values.index(tile) for values, tile in zip(shown.values, shown.chosen))
+    assert dict(zip(shown.tiles, shown.chosen)) == plan().tiles
+    assert shown.seconds[place] <= plan().time_s
+    assert (shown.exceeded == "").tolist() == np.isfinite(shown.seconds).tolist()
+    for g, s in ((16, 64), (128, 32)):
+        at = shown.values[0].index(g), shown.values[1].index(s)
+        best = min(
+            attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}, threads=t, stages=n).time_s
+            for t, n in ((128, 1), (128, 2), (256, 3))
+        )
+        assert shown.seconds[at] <= best * (1 + 1e-12)
+        assert shown.moved[at] == attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}).bytes_moved
+
+
+def test_what_does_not_fit_is_said_by_its_memory() -> None:
+    shown = plots.landscape_of(attention(), "H100", SIZES)
+    seen = set(shown.exceeded.ravel().tolist())
+    assert {"", "SMEM", "registers", "SMEM and registers"} == seen
+    for k, g in enumerate(shown.values[0]):
+        for n, s in enumerate(shown.values[1]):
+            if shown.exceeded[k, n].startswith("SMEM"):
+                assert 2 * 64 * g + 4 * 64 * s > cd.hardware.H100.smem_per_block
+
+
+def test_one_tile_is_a_line_and_none_is_refused() -> None:
+    assert plots.landscape_of(attention(), "H100", SIZES, tiles="g_q").tiles == ("g_q",)
+    assert [ax.get_ylabel() for ax in figure("lines").axes] == ["predicted time", "bytes to shared memory"]
+    with pytest.raises(CatdiagError, match="lacks"):
+        plots.landscape_of(attention(), "H100", SIZES, tiles=("g_q", "g_z"))
+    with pytest.raises(CatdiagError, match="two different"):
+        plots.landscape_of(attention(), "H100", SIZES, tiles=("g_q", "g_q"))
+    with pytest.raises(CatdiagError, match="no tile to choose"):
+        plots.landscape_of(cd.algorithm("q", name="all")(lambda a: a + a), "H100", {"q": 8})
+
+
+def test_a_waterfall_ends_at_what_io_counts() -> None:
+    shown = plots.waterfall_of(attention(), SIZES, "bf16", plan=plan())
+    outer, inner = shown.edges
+    before = attention().source.io(dtype="bf16", fused=False).transfers
+    assert outer.before == inner.before == number(before, SIZES)
+    assert inner.after == plan().bytes_moved
+    assert outer.after == plan().hbm_bytes
+    assert [c.array for c in inner.changes if "div" in c.array] == ["div [q x]", "div [q x] (2)"]
+    assert shown.floor == 2 * 4 * 2048 * 64
+    level = inner.before
+    for change in inner.changes:
+        level += change.more
+    assert level == inner.after
+
+
+def test_bars_of_a_waterfall_meet() -> None:
+    shown = plots.waterfall_of(attention(), SIZES, "bf16", plan=plan())
+    for ax, edge in zip(figure("waterfall").axes, shown.edges):
+        bars = [(p.get_gid(), p.get_x(), p.get_width()) for p in ax.patches]
+        assert bars[0] == ("unfused", 0, edge.before)
+        assert bars[-1] == ("fused", 0, edge.after)
+        level = float(edge.before)
+        for _, left, width in bars[1:-1]:
+            assert left == level
+            level += width
+        assert level == edge.after
+
+
+def test_a_waterfall_needs_tiles_and_a_source() -> None:
+    with pytest.raises(CatdiagError, match="g_q"):
+        plots.waterfall_of(attention(), SIZES)
+    with pytest.raises(CatdiagError, match="give the derivation"):
+        plots.waterfall_of(attention().diagram, SIZES, tiles={"g_q": 8, "s_x": 8})
+
+
+# -- how it is written -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["roofline", "transfers", "landscape", "lines", "waterfall"])
+def test_svg_is_whole_the_same_and_all_text(name: str, tmp_path: Path) -> None:
+    shown = figure(name)
+    text = plots.svg(shown)
+    assert text == plots.svg(shown)
+    root = ElementTree.fromstring(text)
+    assert root.get("role") == "img"
+    assert [child.tag.rpartition("}")[2] for child in root][:2] == ["title", "desc"]
+    assert "<metadata" not in text
+    assert "<text" in text
+    known = set(re.findall(r'\bid="([^"]*)"', text))
+    used = re.findall(r'(?:url\(#|href="#)([^")]*)', text)
+    assert used
+    assert set(used) <= known
+    assert len({name.partition("-")[0] for name in known}) == 1
+
+
+def test_names_of_two_plots_do_not_clash() -> None:
+    names = [set(re.findall(r'\bid="([^"]*)"', plots.svg(f))) for f in (figure("roofline"), figure("lines"))]
+    assert not names[0] & names[1]
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", pytest.param("pdf", marks=pytest.mark.slow)])
+def test_files_are_the_same_bytes(ending: str, tmp_path: Path) -> None:
+    files = [tmp_path / f"{k}.{ending}" for k in range(2)]
+    for file in files:
+        plots.save(figure("waterfall"), file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CatdiagError, match="ends in"):
+        plots.save(figure("waterfall"), tmp_path / "a.gif")
+
+
+def test_nothing_of_matplotlib_is_changed() -> None:
+    matplotlib = load()
+    names = [name for name in matplotlib.rcParams if name != "backend"]  # asking for that one loads pyplot
+    before = [matplotlib.rcParams[name] for name in names]
+    plots.svg(plots.waterfall(product(), HIGH, tiles={"g_a": 64, "g_c": 64, "s_b": 8}))
+    assert [matplotlib.rcParams[name] for name in names] == before
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_axes_of_ones_own() -> None:
+    mine = load().figure.Figure()
+    ax = mine.add_subplot()
+    assert plots.roofline(plan(), ax=ax) is mine
+    assert ax.get_xscale() == "log"
+    assert ax.get_title(loc="left").startswith("a plan on H100")
+    with pytest.raises(CatdiagError, match="one panel"):
+        plots.landscape(rows(), "H100", {"q": 512, "x": 256}, ax=ax)
+
+
+def test_without_matplotlib_it_is_said_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from catdiag.draw.plots.style import load\n"
+        "try: load()\n"
+        "except Exception as error: print(type(error).__name__, error.message)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith("CatdiagError")
+    assert "pip install 'catdiag[plot]'" in said
+
+
+def test_labels_are_moved_apart() -> None:
+    assert apart([5, 5, 5], 10, 100) == [0, 10, 20]
+    assert apart([99, 99], 10, 100) == [90, 100]
+    assert apart([10, 40], 10, 100) == [10, 40]
