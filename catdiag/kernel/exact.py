@@ -63,6 +63,8 @@ def met(obligations: Sequence[Obligation], inputs: Sequence[Mapping[str, Any]], 
     sizes = witness["sizes"]
     if any(type(n) is not int or n < 0 for n in sizes.values()):
         raise KernelError("a size of the witness is no natural number")
+    if not all(type(name) is str and name.isidentifier() for name in sizes):
+        raise KernelError("a size of the witness is not named as sizes are, by an identifier")
     at = _At(sizes, {}, {})
     arrays = {}
     for d in inputs:

@@ -161,6 +161,7 @@ BAD: dict[str, tuple[tuple[str, ...], Any]] = {
     "a long number": (("arrays", "I"), ["1" * 2000]),
     "a negative size": (("sizes", "n"), -1),
     "a truth value for a size": (("sizes", "n"), True),
+    "a size whose name is a text": (("sizes", "m\n/tmp/other.json: accepted"), 1),
     "a coefficient that is none": (("functions", "f"), ["-inf"]),
 }
 
