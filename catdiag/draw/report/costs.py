@@ -110,10 +110,17 @@ def of_levels(io: LevelsIO) -> Html:
         if lower in io.children:
             side = tag("p", f"Pieces of {lower} side by side in one of the level above: ", formula(io.children[lower]))
             further.append(side)
-        cache = "" if lower in io.groups else " (a cache: what a wave touches)"
-        head = tag("h3", f"{upper} to {lower}{cache}")
-        parts.append(tag("div", head, *body, folded("by array", *further) if further else "", class_="keep"))
+        head = [tag("h3", f"{upper} to {lower}" + ("" if lower in io.groups else " (a cache)"))]
+        if lower not in io.groups:
+            head.append(tag("p", _CACHE, class_="soft"))
+        parts.append(tag("div", *head, *body, folded("by array", *further) if further else ""))
     return joined(parts)
+
+
+_CACHE = (
+    "Groups run in waves. Fetched: of what the groups of a wave load, each distinct piece once, if all of them fit the "
+    "cache together. Distinct: the most that the pieces of a wave take. Both are numbers once sizes and tiles are."
+)
 
 
 def of_optimum(optimum: Optimum, words: str = "") -> Html:
@@ -172,7 +179,7 @@ def of_regimes(regimes: Regimes) -> Html:
     return joined(parts)
 
 
-_TILE = re.compile(r"\b([A-Za-z]\d*_\w+)\b")
+_TILE = re.compile(r"\b(M_*|[A-Za-z]\d*_\w+)\b")
 
 
 def _binding(regime: Regime) -> Html:

@@ -10,6 +10,7 @@ from catdiag.draw.report.facts import io_of, optimum_of
 from catdiag.draw.report.html import folded, joined, tag
 from catdiag.draw.report.maths import plain
 from catdiag.draw.report.page import type_of
+from catdiag.draw.report.pictures import Pictures
 from catdiag.draw.report.state import state
 from catdiag.draw.report.style import shared
 
@@ -44,6 +45,7 @@ def of_derivation(derivation: Derivation) -> str:
     rows = [(str(k), step.name, proofs.status(step.theorem)) for k, step in enumerate(derivation.steps, 1)]
     parts.append(tag("table", tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))))
     parts.append(tag("p", proofs.statement(derivation.theorem)))
+    parts.append(Pictures().diagram(derivation.diagram, ""))
     io = io_of(derivation)
     if not isinstance(io, str):
         parts += costs.in_short(io, optimum_of(io))

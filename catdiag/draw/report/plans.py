@@ -29,7 +29,7 @@ def _micro(seconds: float) -> str:
 
 
 def _table(head: list[str], rows: list[tuple[str, ...]], caption: str, numbers: tuple[int, ...] = ()) -> Html:
-    return tag("div", table(head, rows, caption, numbers), class_="scroll")
+    return tag("div", table(head, rows, caption, numbers), class_="scroll wide")
 
 
 def summary(plan: Plan) -> Html:
@@ -126,5 +126,7 @@ def name_of(tile: str) -> Html:
 
 def proof(plan: Plan) -> Html:
     """What z3 proved of the tiles."""
-    clauses = [tag("code", clause) for clause in plan.proof.statement.split("; ")]
-    return joined([tag("p", "That they fit is proved, in bytes, by z3:"), listed(clauses)])
+    clauses = plan.proof.statement.split("; ")
+    bounds = [tag("code", clause) for clause in clauses if ":" in clause]
+    further = [tag("p", f"This is so {clause}.") for clause in clauses if ":" not in clause]
+    return joined([tag("p", "That they fit is proved, in bytes, by z3:"), listed(bounds), *further])
