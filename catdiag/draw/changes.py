@@ -5,7 +5,7 @@ the same that do the same to arrays of the same axes (their sizes may be those o
 are made of the same, then any, in order. That is a matching that nothing can be added to, found in nearly linear time.
 
 A loop that only one side has is marked as a whole, not box by box; what went into it, or came out of it, is marked on
-the other side. Exchanging the two diagrams exchanges the marks.
+the other side. One that runs otherwise, in parts say, is marked as changed on both. Exchanging the two diagrams exchanges the marks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from catdiag.boxes import Box, Call, Const, Fold, Group, Index, Reindex, Rename,
 from catdiag.diagram import Diagram, Graph
 from catdiag.draw.sheets import Address
 
-GONE, NEW = "gone", "new"
+GONE, NEW, CHANGED = "gone", "new", "changed"
 INTO, OUT_OF = "into the loop", "out of the loop"
 
 
@@ -54,6 +54,7 @@ def changes(before: Diagram, after: Diagram) -> Changes:
     keys: dict[Hashable, int] = {}
     left, right = _read(before, keys), _read(after, keys)
     _match(left.frames, right.frames, lambda frame: frame.same)
+    _match(left.frames, right.frames, lambda frame: frame.like)
     for side in (left, right):
         for frame in side.frames:
             frame.odd = (frame.looped and frame.other is None) or (frame.around is not None and frame.around.odd)
@@ -64,10 +65,12 @@ def changes(before: Diagram, after: Diagram) -> Changes:
 
 @dataclass(eq=False)
 class _Frame:
-    """A loop or a group, with the number of what it is, and the frame around it."""
+    """A loop or a group, with the numbers of what it is (`same`) and of what it runs over (`like`), and the frame around
+    it."""
 
     address: Address
     same: int
+    like: int
     looped: bool
     around: _Frame | None
     other: _Frame | None = None
@@ -134,7 +137,9 @@ def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _Side:
         turn.place += 1
         op, inputs = node.box.op, [turn.wires[w] for w in node.inputs]
         if isinstance(op, (Fold, Group)):
-            frame = _Frame(address, number("frame", without_bodies(op)), isinstance(op, Fold), turn.around)
+            over = (op.axis, op.components) if isinstance(op, Fold) else tuple(axis for axis, _ in op.tiles)
+            same, like = number("frame", without_bodies(op)), number("over", type(op).__name__, over)
+            frame = _Frame(address, same, like, isinstance(op, Fold), turn.around)
             side.frames.append(frame)
             if isinstance(op, Fold):
                 states = [number("state", op.axis, k) for k in range(len(node.box.cod))]
@@ -177,8 +182,12 @@ def _match(left: Sequence[_T], right: Sequence[_T], key: Callable[[_T], int]) ->
 def _marks(side: _Side, lost: str, moved: str) -> dict[Address, str]:
     found: dict[Address, str] = {}
     for frame in side.frames:
-        if frame.other is None and not (frame.around is not None and frame.around.odd):
+        if frame.around is not None and frame.around.odd:
+            continue
+        if frame.other is None:
             found[frame.address] = lost
+        elif frame.other.same != frame.same:
+            found[frame.address] = CHANGED
     for box in side.boxes:
         if box.odd:
             continue

@@ -216,11 +216,16 @@ class _Printer:
         return tag("mfrac", top, self._factors(below)) if below else top
 
     def _factors(self, factors: list[Expr]) -> Html:
+        import sympy
+
         if not factors:
             return tag("mn", "1")
         if len(factors) == 1:
             return self.of(factors[0])
-        words = [bool(isinstance(f, (sympy.Max, sympy.Min)) or (f.is_Symbol and re.match(r"[^\W\d_]{2}", f.name))) for f in factors]
+        words = [
+            bool(isinstance(f, (sympy.Max, sympy.Min)) or (f.is_Symbol and re.match(r"[^\W\d_]{2}", f.name)))
+            for f in factors
+        ]
         return times([self._tight(f) for f in factors], words)
 
     def _power(self, expr: Expr) -> Html:

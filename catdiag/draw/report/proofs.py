@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
 from catdiag.draw.report.maths import plain
-from catdiag.draw.report.texts import of_text
+from catdiag.draw.report.texts import of_condition, of_text
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -87,7 +87,7 @@ def _several(texts: Iterable[str]) -> Html:
 
 
 def _lines(texts: Iterable[str]) -> Html:
-    return joined([tag("div", of_text(text)) for text in texts])
+    return joined([tag("div", of_condition(text)) for text in texts])
 
 
 def _texts(texts: Iterable[str]) -> Html:

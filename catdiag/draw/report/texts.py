@@ -18,7 +18,8 @@ _LONGEST = 4000
 """Texts beyond this length are not typeset: nobody reads them as formulas."""
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<big>(?:Σ|∏|max|min|any|all)_\w+(?:,\w+)*(?=\s+[^\s+\-·*/=≠<≤>≥∧∨,)\]]))"
+    r"\s*(?:(?P<bound>(?:Σ|∏|Π|max|min|any|all)_\{\w+<[^{}]*\})"
+    r"|(?P<big>(?:Σ|∏|max|min|any|all)_\w+(?:,\w+)*(?=\s+[^\s+\-·*/=≠<≤>≥∧∨,)\]]))"
     r"|(?P<num>\d+(?:\.\d+)?(?:e\d+)?(?![\w.]))"
     r"|(?P<name>(?:cast:)?[^\W\d][\w]*[′″]*)"
     r"|(?P<op>//|[≤≥≠=<>∧∨¬+\-·*/√→,()\[\]∞−]))"
@@ -30,7 +31,7 @@ _BINARY = {
 _PREFIX = {"-": 6, "−": 6, "√": 9, "¬": 9}
 _BIG = 6
 _SAID = {"-": "−", "*": "·"}
-_BIGGER = {"Σ": "∑"}
+_BIGGER = {"Σ": "∑", "Π": "∏"}
 
 
 class NotRead(Exception):
@@ -77,6 +78,22 @@ def of_text(text: str) -> Html:
         return plain(text)
 
 
+def of_condition(text: str) -> Html:
+    """A condition that the kernel says, with the indices and cases for which it is, typeset.
+
+    >>> str(of_condition("Σ_{i0<x} a[i0] ≠ 0 for all q")).count("<math")
+    2
+    """
+    said, every, indices = text.partition(" for all ")
+    said, where, cases = said.partition(" where ")
+    parts = [of_text(said.replace("·1/", "/"))]
+    if where:
+        parts.append(joined([" where ", *([of_text(cases)])]))
+    if every:
+        parts.append(joined([" for all ", joined(map(of_text, indices.split(", ")), ", ")]))
+    return joined(parts)
+
+
 def defined_as(left: str, right: str) -> Html:
     """The equation of two texts."""
     try:
@@ -116,7 +133,7 @@ class _Reader:
 
     def read(self, text: str) -> _Part:
         for kind, word in _tokens(text):
-            if kind == "big":
+            if kind in ("big", "bound"):
                 self._operand()
                 self.waiting.append((word, _BIG))
                 self.complete = False
@@ -237,8 +254,12 @@ def _prefixed(word: str, body: _Part) -> _Part:
 
 def _big(word: str, body: _Part) -> _Part:
     head, _, axes = word.partition("_")
-    below = [name(axis) for axis in axes.split(",")]
-    under = below[0] if len(below) == 1 else tag("mrow", joined(below, sign(",")))
+    if axes.startswith("{"):
+        index, _, bound = axes[1:-1].partition("<")
+        under = tag("mrow", name(index), sign("<"), read(bound))
+    else:
+        below = [name(axis) for axis in axes.split(",")]
+        under = below[0] if len(below) == 1 else tag("mrow", joined(below, sign(",")))
     return _Part(
         tag("mrow", tag("munder", sign(_BIGGER.get(head, head), movablelimits="false"), under), body.html),
     )
@@ -275,6 +296,8 @@ def _closed(opened: _Open) -> _Part:
     if opened.head.html == name("where") and len(opened.args) == 3:
         condition, first, other = opened.args
         return _cases([(first.html, condition.html), *(other.cases or [(other.html, Html(""))])])
+    if opened.head.html == name("sqrt") and len(opened.args) == 1:
+        return _Part(tag("msqrt", opened.args[0].free))
     called = Html(opened.head.html.replace(' class="w"', "", 1))
     return _Part(tag("mrow", called, sign("\u2061"), fenced(inside)))
 
