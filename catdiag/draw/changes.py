@@ -5,7 +5,8 @@ the same that do the same to arrays of the same axes (their sizes may be those o
 are made of the same, then any, in order. That is a matching that nothing can be added to, found in nearly linear time.
 
 A loop that only one side has is marked as a whole, not box by box; what went into it, or came out of it, is marked on
-the other side. One that runs otherwise, in parts say, is marked as changed on both. Exchanging the two diagrams exchanges the marks.
+the other side. One that runs otherwise, in parts say, is marked as changed on both. Exchanging the two diagrams
+exchanges the marks.
 """
 
 from __future__ import annotations
@@ -65,8 +66,7 @@ def changes(before: Diagram, after: Diagram) -> Changes:
 
 @dataclass(eq=False)
 class _Frame:
-    """A loop or a group, with the numbers of what it is (`same`) and of what it runs over (`like`), and the frame around
-    it."""
+    """A loop or a group: the numbers of what it is (`same`) and of what it runs over (`like`), the frame around it."""
 
     address: Address
     same: int

@@ -14,7 +14,8 @@ from catdiag.draw.report.html import Html, escaped, joined, tag
 
 Expr = Any
 
-GREEK = {"rho": "ρ", "eps": "ε", "beta": "β", "alpha": "α", "gamma": "γ", "theta": "θ", "lambda": "λ"}
+GREEK = {"rho": "ρ"}
+"""Names that the library itself gives; those of users stay as they are."""
 _UPRIGHT = {"sum", "prod", "max", "min", "any", "all"}
 """Names of monoids, and so of parts of states, are set as those of functions are."""
 _TILES = {"g", "s", "M", "N"}

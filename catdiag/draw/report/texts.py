@@ -88,7 +88,7 @@ def of_condition(text: str) -> Html:
     said, where, cases = said.partition(" where ")
     parts = [of_text(said.replace("·1/", "/"))]
     if where:
-        parts.append(joined([" where ", *([of_text(cases)])]))
+        parts.append(joined([" where ", joined(map(of_text, cases.split(" and ")), " and ")]))
     if every:
         parts.append(joined([" for all ", joined(map(of_text, indices.split(", ")), ", ")]))
     return joined(parts)
