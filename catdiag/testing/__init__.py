@@ -15,10 +15,12 @@ Hypothesis is imported when a strategy is made: `pip install 'catdiag[test]'` in
 from __future__ import annotations
 
 from catdiag.testing.counts import assert_counts_match
+from catdiag.testing.implements import Mismatch, Tested, assert_implements
 from catdiag.testing.programs import blocked, cascades, einsums
 from catdiag.testing.strategies import array_types, arrays_for, axes, diagrams, sizes_for, tiles_for
 
 __all__ = [
-    "array_types", "arrays_for", "assert_counts_match", "axes", "blocked", "cascades", "diagrams", "einsums",
+    "Mismatch", "Tested", "array_types", "arrays_for", "assert_counts_match", "assert_implements", "axes", "blocked",
+    "cascades", "diagrams", "einsums",
     "sizes_for", "tiles_for",
 ]  # fmt: skip

@@ -1,0 +1,361 @@
+"""Sizes and arrays at which kernels go wrong, drawn from a generator of random numbers.
+
+Sizes: 1, primes, one more and one less than a block and its multiples, other sizes on every axis, one axis long at a
+time. Arrays: plain ones, and those of `KINDS`, each of which some mistake is seen on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from catdiag.boxes import View, bodies
+from catdiag.diagram import Diagram
+from catdiag.errors import SizeError
+from catdiag.testing.formats import Format, carrier, rounded
+from catdiag.types import ArrayType, Size, size_symbols, size_value
+from catdiag.views import leaves
+
+Rng = np.random.Generator
+Choices = Mapping[str, int | Sequence[int]]
+_WORK = 1 << 18
+"""The product of all sizes stays below this, where sizes are not given."""
+_MANY = 1025
+"""How long an axis that is summed is now and then, for what adds up, where blocks are not longer than 64."""
+_LONG = 256
+_SMALL = (1, 2, 3, 4, 5, 7)
+_WIDE = (2, 3, 5, 8, 9, 17, 33, 65, 129, 7, 13, 16, 31, 32, 37, 63, 64, 100, 127, 128)
+
+
+# -- sizes -------------------------------------------------------------------------------------------
+
+
+def symbols_of(diagram: Diagram) -> list[str]:
+    """The symbols of the sizes of a diagram's inputs, in the order in which they occur."""
+    found: dict[str, None] = {}
+    for ty in diagram.dom:
+        for axis in ty.axes:
+            found.update(dict.fromkeys(_in_order(axis.size)))
+    return list(found)
+
+
+def _in_order(size: Size) -> list[str]:
+    found: list[str] = []
+    stack: list[Size] = [size]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, tuple):
+            stack += [item[2], item[1]]
+        elif isinstance(item, str):
+            found.append(item)
+    return found
+
+
+def checked_sizes(symbols: Sequence[str], what: str, given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Sizes that are given, each one number or several to draw from.
+
+    >>> checked_sizes(["q", "x"], "sizes", {"x": 3, "q": range(2, 4)})
+    {'x': (3,), 'q': (2, 3)}
+
+    Raises SizeError for a symbol that is none, and for what is no positive integer.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for symbol, value in given.items():
+        if symbol not in symbols:
+            raise SizeError(f"{what} names {symbol!r}: the inputs have {', '.join(symbols) or 'no sizes'}")
+        several = (value,) if isinstance(value, int) or hasattr(value, "__index__") else tuple(value)
+        for n in several:
+            if isinstance(n, bool) or not hasattr(n, "__index__") or int(n) < 1:
+                raise SizeError(f"{what} of {symbol} has {n!r}: expected positive integers")
+        if not several:
+            raise SizeError(f"{what} of {symbol} is empty: expected a positive integer, or several")
+        found[symbol] = tuple(map(int, several))
+    return found
+
+
+def near_blocks(block: int) -> tuple[int, ...]:
+    """Sizes about a block and its multiples, the most telling first.
+
+    >>> near_blocks(8)
+    (9, 7, 8, 17, 1, 15, 16, 2, 3, 11, 23, 24, 25)
+    """
+    prime = next(n for n in range(block + 2, 3 * block + 8) if all(n % k for k in range(2, n)))
+    found = [block + 1, block - 1, block, 2 * block + 1, 1, 2 * block - 1, 2 * block, 2, 3, prime]
+    found += [3 * block - 1, 3 * block, 3 * block + 1]
+    return tuple(dict.fromkeys(n for n in found if n >= 1))
+
+
+def summed(diagram: Diagram) -> set[str]:
+    """The symbols of sizes that inputs have and no output has: of axes that are summed, or otherwise reduced.
+
+    >>> import catdiag as cd
+    >>> summed(cd.library.get("matmul"))
+    {'b'}
+    """
+    left = {s for ty in diagram.cod for a in ty.axes for s in size_symbols(a.size)}
+    return set(symbols_of(diagram)) - left
+
+
+def _many(block: int) -> int:
+    """A length of many blocks and one more."""
+    return max(16, _MANY // block) * block + 1
+
+
+def sizes_at(
+    number: int,
+    symbols: Sequence[str],
+    rng: Rng,
+    given: Mapping[str, tuple[int, ...]],
+    blocks: Mapping[str, int],
+    reduced: Collection[str] = (),
+    again: int = 0,
+) -> dict[str, int]:
+    """The sizes of trial `number`: the first two are 1 and 2 everywhere, then each axis in turn is the long one.
+
+    One that is `reduced` is very long now and then.
+    Where the sizes drawn before are none that the diagram has, `again` counts up, and another axis is as long.
+    """
+    work = _WORK
+    free = [s for s in symbols if s not in given]
+    sizes = {s: int(rng.choice(given[s])) for s in symbols if s in given}
+    if (number < 2 and not again) or not free:
+        return {s: sizes.get(s, number + 1) for s in symbols}
+    several = rng.permutation(_SMALL)  # other sizes on other axes, as far as they go
+    for k, s in enumerate(free):
+        sizes[s] = int(several[k % len(several)]) if rng.random() < 0.85 else int(rng.choice(_SMALL[:3]))
+    turn = max(number - 2, 0)
+    long = free[turn % len(free)]
+    also = [s for s in free if s != long and s in blocks and rng.random() < 0.4]
+    for s in (long, *also):
+        pool = near_blocks(blocks[s]) if s in blocks else _WIDE
+        place = turn // len(free) if s == long else int(rng.integers(len(pool)))
+        before = sizes[s]
+        many = s == long and s in reduced and place % 5 == 4
+        sizes[s] = _many(blocks.get(s, 1)) if many else pool[place % len(pool)]
+        if int(np.prod(list(sizes.values()), dtype=np.float64)) > work:
+            for other in free:
+                if other not in (long, *also):
+                    sizes[other] = min(sizes[other], 2)
+            if s != long and int(np.prod(list(sizes.values()), dtype=np.float64)) > work:
+                sizes[s] = before
+    if again and len(free) > 1:
+        longer = str(rng.choice([s for s in free if s != long]))
+        sizes[long] = min(sizes[long], 33)
+        sizes[longer] = sizes[long] + int(rng.integers(0, 3))
+    return {s: sizes[s] for s in symbols}
+
+
+# -- arrays --------------------------------------------------------------------------------------------
+
+
+def _plain(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    return rng.normal(size=shape)
+
+
+def _integers(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Ties, and sums without rounding."""
+    return rng.integers(-2, 3, size=shape).astype(float)
+
+
+def _large(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Large logits."""
+    return top * rng.uniform(-1, 1, size=shape)
+
+
+def _negative(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    return -rng.uniform(0.25, 1, size=shape) * rng.choice([1.0, 8.0, top])
+
+
+def _positive(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    return rng.uniform(0.25, 1, size=shape) * rng.choice([1.0, 8.0, top])
+
+
+def _rising(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Larger and larger along an axis: a running maximum that changes with every block."""
+    a = np.abs(rng.normal(size=shape)) + 0.1
+    if not shape:
+        return a
+    axis = int(rng.integers(len(shape)))
+    steps = np.arange(shape[axis]) * rng.choice([0.5, 2.0, top / max(1, shape[axis])])
+    return a + steps.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+
+
+def _falling(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    return -_rising(rng, shape, top)
+
+
+def _sorted(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    a = rng.normal(size=shape)
+    return np.sort(a, axis=-1) if shape else a
+
+
+def _permutation(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """All numbers different, exact where they are few."""
+    count = int(np.prod(shape, dtype=np.int64))
+    return rng.permutation(count).reshape(shape) % 2048 - (count % 2048) // 2 + 0.0
+
+
+def _one_hot(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    a = np.zeros(shape)
+    if not shape:
+        return a + 1
+    moved = a.reshape(-1, shape[-1])
+    moved[np.arange(len(moved)), rng.integers(0, shape[-1], len(moved))] = rng.choice([1.0, top])
+    return a
+
+
+def _constant(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    return np.full(shape, rng.choice([1.0, -1.0, 0.1, 3.0, top]))
+
+
+def _zeros(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Zeros of both signs, some in front of other numbers."""
+    a = np.where(rng.random(shape) < 0.5, 0.0, -0.0)
+    if shape and rng.random() < 0.5:
+        a[..., shape[-1] // 2 :] = rng.normal(size=shape)[..., shape[-1] // 2 :]
+    return a
+
+
+def _subnormal(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Numbers at the lower end of the range, and plain ones beside them; `top` stands for the format."""
+    least = 2.0**-24 if top < 1000 else 2.0**-149
+    return np.where(rng.random(shape) < 0.5, rng.integers(-3, 4, size=shape) * least, rng.normal(size=shape))
+
+
+def _offset(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """A mean that is large beside the spread."""
+    return rng.choice([16.0, top]) + rng.normal(size=shape)
+
+
+def _first_far(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """One element far above the others, which then count for nothing."""
+    a = rng.normal(size=shape)
+    if shape:
+        axis = int(rng.integers(len(shape)))
+        np.moveaxis(a, axis, 0)[int(rng.choice([0, -1]))] += top
+    return a
+
+
+KINDS: dict[str, Callable[[Rng, tuple[int, ...], float], Any]] = {
+    "plain": _plain, "integers": _integers, "large": _large, "negative": _negative, "positive": _positive,
+    "rising": _rising, "falling": _falling, "sorted": _sorted, "permutation": _permutation, "one-hot": _one_hot,
+    "constant": _constant, "zeros": _zeros, "subnormal": _subnormal, "offset": _offset, "far": _first_far,
+}  # fmt: skip
+"""How arrays are drawn, by name, from a generator, a shape and a large number of the format."""
+
+
+def large_of(form: Format) -> float:
+    """A number that is large as a logit: products of two are in the range of the format, sums of them nearly."""
+    return 128.0 if form.name == "float16" else 1024.0
+
+
+def array(
+    kind: str, rng: Rng, ty: ArrayType, sizes: Mapping[str, int], form: Format, ends: tuple[int, int] = (0, 2)
+) -> Any:
+    """An input of a kind, in the element type that its type says; integers from `ends[0]` to `ends[1] - 1`.
+
+    An extended input holds minus infinity here and there, of whole rows too.
+    """
+    shape = tuple(size_value(a.size, sizes) for a in ty.axes)
+    if ty.element == "bool":
+        # Some rows keep one element only, some none.
+        return np.asarray(rng.random(shape) < rng.choice([0.15, 0.5, 0.9, 1.0]))
+    if ty.element == "int":
+        low, high = ends
+        return np.asarray(rng.integers(low, max(high, low + 1), shape))
+    numbers = rounded(KINDS[kind](rng, shape, large_of(form)), form)
+    if ty.element == "extended":
+        numbers = np.where(rng.random(shape) < rng.choice([0.0, 0.2, 0.6]), -np.inf, numbers)
+    return held(numbers, form)
+
+
+def held(numbers: Any, form: Format) -> Any:
+    """Numbers of a format in the type in which they are handed over."""
+    return np.asarray(numbers).astype(carrier(form))
+
+
+def index_ends(diagram: Diagram, sizes: Mapping[str, int]) -> dict[int, int]:
+    """For each input of integers that says where another array is read, the length of the axis that is read there.
+
+    >>> import catdiag as cd
+    >>> pick = cd.algorithm("t v, int[t] -> t")(lambda Z, label: cd.gather(Z, "v", label))
+    >>> index_ends(pick, {"t": 2, "v": 5})
+    {1: 5}
+    """
+    limits: dict[int, list[Size]] = {}
+    stack = [(diagram, [{k} if ty.element == "int" else set[int]() for k, ty in enumerate(diagram.dom)])]
+    seen: set[int] = set()
+    while stack:
+        item, first = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        whence = list(first)
+        for node in item.graph.nodes:
+            op = node.box.op
+            if isinstance(op, View):
+                for read, ty in zip(op.reads, node.box.dom, strict=False):
+                    for name, e in read.at:
+                        own = ty.axis(name)
+                        if read.where or own is None:
+                            continue
+                        for leaf in leaves(e):
+                            if isinstance(leaf, tuple) and leaf[0] == "w":
+                                for source in whence[node.inputs[int(leaf[1])]]:
+                                    limits.setdefault(source, []).append(own.size)
+            given = [whence[w] for w in node.inputs]
+            stack.extend((body, given) for body in bodies(op) if len(body.dom) == len(given))
+            found = set().union(*(s for s, w in zip(given, node.inputs, strict=True))) if given else set()
+            whence += [found if ty.element == "int" else set() for ty in node.box.cod]
+    known = {
+        source: [size_value(s, sizes) for s in found if size_symbols(s) <= set(sizes)]
+        for source, found in limits.items()
+    }
+    return {source: min(found) for source, found in known.items() if found}
+
+
+def arrays_at(
+    number: int,
+    diagram: Diagram,
+    sizes: Mapping[str, int],
+    rng: Rng,
+    form: Format,
+    inputs: Mapping[str, Callable[[Rng, Mapping[str, int]], Any]],
+    tame: bool = False,
+) -> tuple[str, list[Any]]:
+    """The arrays of trial `number`, and how they were drawn; with `tame`, numbers without axes are positive.
+
+    `inputs` draws some by name, for inputs that are no free choice.
+    """
+    ends = index_ends(diagram, sizes)
+    names = list(KINDS)
+    shared = names[number % len(names)]
+    mixed = number % 4 == 3
+    if max(sizes.values(), default=1) > _LONG:
+        # Sums of many numbers of one sign, or of any, show what is added up in too few digits.
+        names, mixed = ["plain", "plain", "positive", "offset"], True
+    made, said = [], []
+    for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
+        if name in inputs:
+            shape = tuple(size_value(a.size, sizes) for a in ty.axes)
+            drawn = np.asarray(inputs[name](rng, sizes))
+            if drawn.shape != shape:
+                raise SizeError(
+                    f"inputs[{name!r}] gave shape {drawn.shape} at {dict(sizes)}: expected {shape}, for {ty}"
+                )
+            numbers = ty.element in ("real", "extended")
+            made.append(held(rounded(drawn, form), form) if numbers else drawn)
+            continue
+        kind = names[int(rng.integers(len(names)))] if mixed else shared
+        if not ty.axes and ty.element in ("real", "extended"):
+            value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
+            made.append(held(value, form))
+            continue
+        lengths = sorted(set(sizes.values()) | {2})
+        end = ends.get(k, int(rng.choice(lengths)) + 1)
+        made.append(array(kind, rng, ty, sizes, form, (0, end)))
+        if ty.element in ("real", "extended"):
+            said.append(f"{name} {kind}")
+    return ", ".join(said), made

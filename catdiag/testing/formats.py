@@ -1,0 +1,100 @@
+"""Formats of floating-point numbers: how they round, how small and how large they get.
+
+>>> format_of("bf16").name, format_of("float32").unit == 2.0**-24
+('bfloat16', True)
+>>> rounded([1.001, 300.7], format_of("bf16")).tolist()
+[1.0, 300.0]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from catdiag.errors import TypeMismatch
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: `digits` bits of significand, `least` what a number may lose at the lower end of the range, `largest`.
+
+    A device may flush subnormal numbers of float32 and bfloat16 to zero, which loses up to the least normal number;
+    those of float16 are kept, so that no more than half of one is lost. (IEEE 754-2019, table 3.5; bfloat16 has the
+    exponents of float32 and 8 bits of significand.)
+    """
+
+    name: str
+    digits: int
+    least: float
+    largest: float
+
+    @property
+    def unit(self) -> float:
+        """The unit roundoff u: rounding to nearest is off by at most u relative to the result."""
+        return float(2.0**-self.digits)
+
+
+_FORMATS = {
+    "float16": Format("float16", 11, 2.0**-25, 65504.0),
+    "bfloat16": Format("bfloat16", 8, 2.0**-126, (2 - 2.0**-7) * 2.0**127),
+    "tf32": Format("tf32", 11, 2.0**-126, (2 - 2.0**-10) * 2.0**127),
+    "float32": Format("float32", 24, 2.0**-126, (2 - 2.0**-23) * 2.0**127),
+    "float64": Format("float64", 53, 2.0**-1022, float(np.finfo(np.float64).max)),
+}
+_SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+
+
+def format_of(dtype: Any) -> Format:
+    """The format of that name, or of a type of NumPy or torch. Raises TypeMismatch for any other."""
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    name = _SHORT.get(name, name)
+    if name not in _FORMATS and not isinstance(dtype, str):
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            name = str(dtype)
+    if name not in _FORMATS:
+        raise TypeMismatch(f"unknown floating type {dtype!r}: expected one of {', '.join([*_FORMATS, *_SHORT])}")
+    return _FORMATS[name]
+
+
+def rounded(values: Any, to: Format) -> Any:
+    """The nearest numbers of a format, ties to even, held as float64; minus infinity and what overflows as infinities.
+
+    >>> float(rounded(1 + 2.0**-8, format_of("bf16"))), float(rounded(1e6, format_of("fp16")))
+    (1.0, inf)
+    """
+    wide = np.asarray(values, np.float64)
+    with np.errstate(all="ignore"):
+        if to.name == "float64":
+            return wide
+        if to.name in ("float16", "float32"):
+            return wide.astype(to.name).astype(np.float64)
+        # Rounding twice, first to float32, gives the same where the target has less than half of its digits.
+        bits = wide.astype(np.float32).view(np.uint32)
+        dropped = 24 - to.digits
+        half = ((bits >> np.uint32(dropped)) & np.uint32(1)) + np.uint32((1 << (dropped - 1)) - 1)
+        kept = (bits + half) & np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
+        return np.where(np.isfinite(wide), kept.view(np.float32).astype(np.float64), wide)
+
+
+def carrier(of: Format) -> np.dtype[Any]:
+    """The type of NumPy in which numbers of a format are handed to a function.
+
+    That of ml_dtypes for bfloat16 where it is installed, else float32, which has every number of bfloat16.
+
+    >>> carrier(format_of("fp16"))
+    dtype('float16')
+    """
+    if of.name in ("float16", "float32", "float64"):
+        return np.dtype(of.name)
+    if of.name == "bfloat16":
+        try:
+            import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            return np.dtype(np.float32)
+        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return found
+    return np.dtype(np.float32)

@@ -1,0 +1,273 @@
+"""Whether a kernel gives what a diagram means: `assert_implements`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.diagram import Diagram
+from catdiag.errors import CatdiagError, SizeError, TypeMismatch
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from catdiag.rewrite.derivation import Derivation
+    from catdiag.testing.kernels import Failure, Judgement, Kernel
+
+_AGAIN = 5
+"""How often sizes and arrays of a trial are drawn anew where the diagram is not defined at them."""
+
+Inputs = Mapping[str, "Callable[[np.random.Generator, Mapping[str, int]], Any]"]
+
+
+class Mismatch(AssertionError):
+    """A function that does not give what a diagram means; its text is a report.
+
+    `.sizes` and `.arrays` (by input name) are where, `.failure` is how, `.common` says which sizes fail, in words;
+    `.kind`, `.expected` and `.got` are those of the failure.
+    """
+
+    def __init__(
+        self, text: str, sizes: dict[str, int], arrays: dict[str, Any], failure: Failure, common: tuple[str, ...]
+    ) -> None:
+        super().__init__(text)
+        self.sizes, self.arrays, self.failure, self.common = sizes, arrays, failure, common
+
+    @property
+    def kind(self) -> str:
+        """The kind of failure (see `catdiag.testing.kernels.Failure`)."""
+        return self.failure.kind
+
+    @property
+    def expected(self) -> Any:
+        """The values that the diagram means."""
+        return self.failure.expected
+
+    @property
+    def got(self) -> Any:
+        """The values that the function gave."""
+        return self.failure.got
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a test that passed did: how many trials, how many of them compared numbers, and how many numbers.
+
+    `.worst` is the largest share of its tolerance that a number used; `.longest` are the largest sizes.
+    """
+
+    trials: int
+    defined: int
+    compared: int
+    worst: float
+    longest: dict[str, int]
+
+
+def assert_implements(
+    function: Callable[..., Any],
+    diagram: Diagram | Derivation,
+    dtype: Any = "float32",
+    *,
+    sizes: Mapping[str, int | Sequence[int]] | None = None,
+    block: Mapping[str, int] | None = None,
+    inputs: Inputs | None = None,
+    examples: Sequence[Sequence[Any]] = (),
+    trials: int = 100,
+    seed: int = 0,
+    accumulate: Any = None,
+    operands: Any = None,
+    stored: Any = None,
+    result: Any = None,
+    convert: Callable[[Any], Any] | str | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    slack: float = 1.0,
+    repeats: bool = True,
+) -> Tested:
+    """Tests a function of arrays against a diagram's meaning, at sizes and arrays at which kernels go wrong.
+
+    The function takes arrays in the order of the diagram's inputs, with their axes in the order of the types, and gives
+    one array or a tuple. Sizes are 1, primes, and about `block` (the lengths of the kernel's own blocks, by size) and
+    its multiples; `sizes` fixes some, to a number or to several to draw from. Arrays are of `dtype` ("float16",
+    "bfloat16", "float32", "float64"): plain ones, large logits, ties, zeros of both signs, subnormal numbers, constant,
+    one-hot, sorted, permutations, rising, all negative, of a large mean; minus infinity where an input is extended;
+    integers that say where is read in range, and truth values that leave whole rows empty. `inputs` draws some by
+    name, as in `{"eps": lambda rng, n: 1e-5}`, where `n` are the sizes; `examples` are tried first.
+
+    How far a number may be off is not a setting. It is worked out for each from the diagram, at the arrays at hand, by
+    running error analysis (`catdiag.testing.near` has the rules and their sources): in a type `accumulate` (float32
+    for 16 bits, else `dtype`), sums in any order, blocks and trees, rescaled at every block; operands of sums of
+    products that were computed may be rounded to `operands` (`dtype`), intermediate arrays to `stored` (none), the
+    results to `result` (`dtype`). Small integers are compared exactly. A kernel with a formula that rounds worse, such
+    as a variance by sums of squares, is measured by that: give the derivation that has it for the diagram, as
+    `layer_norm.stream("d")`. `slack` multiplies what is allowed. Nothing is claimed where the diagram is not defined,
+    and where its own steps overflow.
+
+    The function fails too if it raises, gives other shapes or types, changes its inputs or memory beside them, gives
+    memory of its inputs, or other numbers when it is called again (but with `repeats=False`). What it asks of
+    `np.empty` and `torch.empty` is filled with NaN. `convert` makes what it takes of an array: a function, or "torch",
+    "torch:cuda". bfloat16 comes as arrays of ml_dtypes if that is installed, else as float32 whose values are of
+    bfloat16.
+
+    Raises Mismatch, an AssertionError: the smallest sizes and simplest arrays that were found to fail, as text to
+    paste, and which sizes fail. SizeError for unknown sizes, and CatdiagError if at fewer than a tenth of the trials
+    there was anything to compare: say by `inputs` and `sizes` what the diagram is defined on. The same `seed` draws
+    the same.
+
+    >>> import numpy as np
+    >>> import catdiag as cd
+    >>> softmax = cd.library.get("softmax")
+    >>> def stable(a):
+    ...     e = np.exp(a - a.max(-1, keepdims=True))
+    ...     return e / e.sum(-1, keepdims=True)
+    >>> cd.testing.assert_implements(stable, softmax, trials=20).trials
+    20
+    >>> def naive(a):
+    ...     return np.exp(a) / np.exp(a).sum(-1, keepdims=True)
+    >>> cd.testing.assert_implements(naive, softmax)
+    Traceback (most recent call last):
+    ...
+    catdiag.testing.implements.Mismatch: naive does not implement softmax: [q x] → [q x]
+    the result at q=0, x=0 is nan: expected 1
+    ...
+    """
+    import numpy as np
+
+    from catdiag.testing.draws import arrays_at, checked_sizes, held, sizes_at, summed, symbols_of
+    from catdiag.testing.formats import rounded
+    from catdiag.testing.smallest import Search
+
+    kernel = kernel_of(
+        function, diagram, dtype, accumulate=accumulate, operands=operands, stored=stored, result=result,
+        convert=convert, functions=functions, slack=slack, repeats=repeats,
+    )  # fmt: skip
+    source, form = kernel.diagram, kernel.given
+    symbols = symbols_of(source)
+    fixed = checked_sizes(symbols, "sizes", sizes or {})
+    blocks = {s: found[0] for s, found in checked_sizes(symbols, "block", block or {}).items()}
+    reduced = summed(source)
+    drawn = dict(inputs or {})
+    for name in drawn:
+        if name not in source.input_names:
+            raise CatdiagError(f"inputs names {name!r}: the inputs are {', '.join(source.input_names) or 'none'}")
+    rng = np.random.default_rng(seed)
+    compared = defined = done = 0
+    worst = 0.0
+    longest = dict.fromkeys(symbols, 0)
+    at: dict[str, int] = {}
+
+    def search() -> Search:
+        return Search(kernel, form, fixed, blocks, drawn, seed)
+
+    for example in examples:
+        arrays = [_example(a, ty.element, form, held, rounded) for a, ty in zip(example, source.dom, strict=True)]
+        tried = kernel.judge(arrays)
+        if tried.failure is not None:
+            raise report(kernel, _sizes_of(source, arrays), arrays, tried.failure, (), "one of the examples")
+        compared, worst = compared + tried.compared, max(worst, tried.worst)
+    for number in range(trials):
+        judged: Judgement | None = None
+        for again in range(_AGAIN):
+            # What is read is not there at all sizes, and not every number is one that there is a root of.
+            at = at if judged is not None else sizes_at(number, symbols, rng, fixed, blocks, reduced, again)
+            _, arrays = arrays_at(number, source, at, rng, form, drawn, again > 0 or number < 8)
+            try:
+                judged = kernel.judge(arrays)
+            except SizeError:
+                continue
+            if judged.compared:
+                break
+        if judged is None:
+            continue
+        if judged.failure is not None:
+            looking = search()
+            small, simple, failure = looking.smallest(at, arrays, judged.failure)
+            common = tuple(looking.common(small, simple, failure))
+            raise report(kernel, small, simple, failure, common, f"trial {number} of {trials}, seed {seed}")
+        done, defined = done + 1, defined + bool(judged.compared)
+        compared, worst = compared + judged.compared, max(worst, judged.worst)
+        longest = {s: max(n, at[s]) for s, n in longest.items()}
+    if 10 * defined < trials:
+        raise CatdiagError(
+            f"{source.title or 'the diagram'} was defined at {defined} of {trials} trials, so that little was "
+            "compared: say what it is defined on by inputs={NAME: lambda rng, n: …} and sizes={…}"
+        )
+    return Tested(done, defined, compared, worst, longest)
+
+
+def kernel_of(
+    function: Callable[..., Any],
+    diagram: Diagram | Derivation,
+    dtype: Any = "float32",
+    *,
+    accumulate: Any = None,
+    operands: Any = None,
+    stored: Any = None,
+    result: Any = None,
+    **options: Any,
+) -> Kernel:
+    """A function with the diagram that it is judged by, and the types in which it may compute.
+
+    Raises TypeMismatch for an unknown type, and for what is no diagram.
+    """
+    import numpy as np
+
+    from catdiag.testing.formats import format_of
+    from catdiag.testing.kernels import Kernel
+    from catdiag.testing.near import Rounding
+
+    if not callable(function):
+        raise TypeMismatch(f"expected a function of arrays, not {function!r}")
+    form = format_of(dtype)
+    computed = format_of(accumulate or ("float32" if form.digits < 24 else form.name))
+    finer = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps
+    reference = np.dtype(np.longdouble if computed.name == "float64" and finer else np.float64)
+    between = format_of(stored) if stored else None
+    taken = min(form, computed, key=lambda f: f.digits).name
+    rounding = Rounding(computed, format_of(operands or taken), reference, between, form)
+    source, forms = (diagram, ()) if isinstance(diagram, Diagram) else _derived(diagram)
+    return Kernel(function, source, rounding, form, format_of(result or form.name), forms, **options)
+
+
+def _derived(derivation: Any) -> tuple[Diagram, tuple[Diagram, ...]]:
+    source, form = getattr(derivation, "source", None), getattr(derivation, "diagram", None)
+    if not isinstance(source, Diagram) or not isinstance(form, Diagram):
+        raise TypeMismatch(f"expected a diagram, as @cd.algorithm makes one, or a derivation, not {derivation!r}")
+    return source, (form,)
+
+
+def _example(array: Any, element: str, form: Any, held: Any, rounded: Any) -> Any:
+    import numpy as np
+
+    kinds: dict[str, Any] = {"bool": np.bool_, "int": np.int64}
+    return np.asarray(array, kinds[element]) if element in kinds else held(rounded(array, form), form)
+
+
+def _sizes_of(diagram: Diagram, arrays: Sequence[Any]) -> dict[str, int]:
+    from catdiag.run.sizes import solve
+
+    return solve(diagram, [a.shape for a in arrays], {})
+
+
+def report(
+    kernel: Kernel, sizes: dict[str, int], arrays: Sequence[Any], failure: Failure, common: tuple[str, ...], where: str
+) -> Mismatch:
+    """The error for a failure, with all that is needed to see it again."""
+    from catdiag.testing.paste import assignments, pasted
+
+    names = kernel.diagram.input_names
+    by_name = dict(zip(names, arrays, strict=True))
+    rounding = kernel.rounding
+    lines = [f"{kernel.name} does not implement {kernel.diagram}", failure.message]
+    lines += [f"at {', '.join(f'{s}={n}' for s, n in sizes.items()) or 'these numbers'}:", assignments(by_name)]
+    lines.append(f"    {kernel.name}({', '.join(names)})")
+    if failure.expected is not None:
+        said = ("first", "again") if failure.kind == "repeat" else ("expected", "got")
+        lines += [f"{word}: {pasted(a)}" for word, a in zip(said, (failure.expected, failure.got), strict=True)]
+    lines += common
+    if len(common) > 1:
+        lines[-1] += "; each with the other sizes as above"
+    kinds = f"{kernel.given.name}, computed in {rounding.computed.name}"
+    lines.append(f"({where}; {kinds}, operands of products in {rounding.operands.name}, "
+                 f"results in {kernel.result.name})")  # fmt: skip
+    return Mismatch("\n".join(line for line in lines if line), sizes, by_name, failure, common)

@@ -1,0 +1,305 @@
+"""Arrays with what rounding may have done to them: the arithmetic of running error analysis.
+
+A `Near` is an array of numbers `v` and a bound `e` on how far an honest computation may be from each: |v' − v| ≤ e.
+`e` is infinite where nothing is claimed: where the program is not defined, and where it leaves the range of the type
+that it is computed in. Truth values have `e` 1 where they are not certain, and what is chosen by one is then near to
+both. Minus infinity is exact.
+
+Each operation takes its operands anywhere within their bounds (monotone functions at both ends, so that this is no
+first-order estimate) and adds its own rounding, in units u of the type that is computed in (Higham 2002, "Accuracy and
+Stability of Numerical Algorithms", sections 2.2, 3.3 and 4.2):
+
+- a sum of two: u times the sum of their magnitudes; a product or quotient by another number that times it again, since
+  a kernel may scale both before it adds, as `exp2(a · log₂e − b · log₂e)` and `x · r − μ · r` do (but it may not
+  multiply out a product of two differences); a quotient 4u, for kernels that multiply by a reciprocal;
+- a sum of n terms: γ(5n) times the sum of magnitudes, γ(k) = ku / (1 − ku). n of it for additions in any order and any
+  tree, 4n for the rescaling (difference, exponential twice, product) of what is accumulated, of which there is at most
+  one for each term;
+- exp, log, tanh, sigmoid: 4u, and for the argument of exp 2u of its magnitude (of the operands it is a difference of);
+- what is on a coarse grid (multiples of 1/16, small enough) is added and multiplied without rounding, so that arrays of
+  small integers are compared to the last digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from catdiag.run.named import Named, contract
+from catdiag.testing.formats import Format
+
+_TURNS = 5
+"""Roundings for each term of a sum: its addition, and four for rescaling what is accumulated."""
+_GRID = 16.0
+
+
+class Near:
+    """An array whose axes have names, and bounds on its errors; `given` where it is an input and was not computed.
+
+    `scale` is the magnitude of what it is a sum or difference of, which is what it is off by when both were scaled.
+    """
+
+    __slots__ = ("e", "given", "names", "scale", "v")
+
+    def __init__(self, v: Any, e: Any, names: tuple[str, ...], given: bool = False, scale: Any = None) -> None:
+        self.v, self.e, self.names, self.given = v, e, names, given
+        self.scale = _size(v) if scale is None else scale
+
+    def over(self, order: Sequence[str]) -> Near:
+        """With axes in that order, of length 1 where it has none of that name."""
+        if self.names == tuple(order):
+            return self
+        v, e, s = (Named(part, self.names).over(order) for part in (self.v, self.e, self.scale))
+        return Near(v, e, tuple(order), self.given, s)
+
+    def mapped(self, change: Callable[[Named], Named]) -> Near:
+        """With the same structural change of values and bounds."""
+        v, e = change(Named(self.v, self.names)), change(Named(self.e, self.names))
+        return Near(v.data, e.data, v.names, self.given)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The type that is computed in, and what operands of sums of products may be rounded to before.
+
+    `reference` is the type in which values are worked out, whose own unit is added; `stored` the type that results
+    of each step may be kept in, if any; `inputs` that of the inputs, where it may have more digits than the others.
+    """
+
+    computed: Format
+    operands: Format
+    reference: np.dtype[Any]
+    stored: Format | None = None
+    inputs: Format | None = None
+
+    @property
+    def u(self) -> float:
+        """The unit roundoff, with that of the reference."""
+        return self.computed.unit + float(np.finfo(self.reference).eps) / 2
+
+    def taken(self, v: Any, names: tuple[str, ...]) -> Near:
+        """An input, which is exact unless what is computed in has fewer digits."""
+        start = Near(v, np.zeros(np.shape(v)), names, given=True)
+        if v.dtype.kind == "b" or self.inputs is None or self.inputs.digits <= self.computed.digits:
+            return start
+        kept = self.kept(start, self.computed)
+        return Near(kept.v, kept.e, names, given=True)
+
+    # -- results -------------------------------------------------------------------------------------------
+
+    def result(
+        self, v: Any, e: Any, rounding: Any, names: tuple[str, ...], bottom: Any = False, scale: Any = None
+    ) -> Near:
+        """A computed array: nothing is claimed out of range; minus infinity is exact, where `bottom` allows it."""
+        v, e = np.asarray(v, self.reference), np.asarray(e, self.reference)
+        low = np.isneginf(v) & bottom
+        e = e + np.where(low, 0, rounding)
+        lost = np.isnan(v) | np.isnan(e) | (~low & ~(np.abs(v) <= self.computed.largest))
+        e = np.where(lost, np.inf, e)
+        v = np.where(np.isnan(v) | np.isposinf(v), 0, v)
+        made = Near(v, e, names, scale=scale)
+        return made if self.stored is None else self.kept(made, self.stored)
+
+    def kept(self, a: Near, in_: Format) -> Near:
+        """As it is after rounding to a format."""
+        finite = np.isfinite(a.v)
+        e = a.e + np.where(finite, in_.unit * (np.abs(a.v) + a.e) + in_.least, 0)
+        e = np.where(finite & (np.abs(a.v) + a.e > in_.largest), np.inf, e)
+        return Near(a.v, e, a.names, scale=a.scale)
+
+    # -- at every index --------------------------------------------------------------------------------------
+
+    def scalar(self, fn: str, args: Sequence[Near], order: tuple[str, ...]) -> Near:
+        """A scalar function of `catdiag.boxes.SCALARS` at every index."""
+        aligned = [a.over(order) for a in args]
+        if fn in ("eq", "ne", "lt", "le"):
+            return _compared(fn, aligned[0], aligned[1], order)
+        if fn in ("and", "or", "not"):
+            return _logical(fn, aligned, order)
+        if fn == "where":
+            return _chosen(aligned[0], aligned[1], aligned[2], order)
+        if fn in ("neg", "abs"):
+            (a,) = aligned
+            if fn == "neg":
+                return self.result(-a.v, a.e, 0, order, scale=a.scale)
+            return self.result(np.abs(a.v), a.e, 0, order)
+        if fn in ("max", "min"):
+            a, b = aligned
+            pick = np.maximum if fn == "max" else np.minimum
+            return _between(pick(a.v, b.v), pick(a.v - a.e, b.v - b.e), pick(a.v + a.e, b.v + b.e), order)
+        if fn in ("add", "sub", "mul", "div", "floordiv"):
+            return self.two(fn, aligned[0], aligned[1], order)
+        return self.one(fn, aligned[0], order)
+
+    def two(self, fn: str, a: Near, b: Near, order: tuple[str, ...]) -> Near:
+        """Sums, products and quotients of two."""
+        u, least = self.u, self.computed.least
+        if fn in ("add", "sub"):
+            v = a.v + b.v if fn == "add" else a.v - b.v
+            scale = _size(a.v) + _size(b.v)
+            exact = _on_grid(a, self) & _on_grid(b, self)
+            bottom = np.isneginf(a.v) | (np.isneginf(b.v) if fn == "add" else False)
+            return self.result(v, a.e + b.e, np.where(exact, 0, u * scale), order, bottom, scale)
+        if fn == "mul":
+            exact = _on_grid(a, self) & _on_grid(b, self) & (np.abs(a.v * b.v) * _GRID**2 < 2.0**self.computed.digits)
+            e = np.abs(a.v) * b.e + (np.abs(b.v) + b.e) * a.e
+            rounding = u * np.maximum(a.scale * _size(b.v), _size(a.v) * b.scale) + least
+            return self.result(a.v * b.v, e, np.where(exact, 0, rounding), order)
+        if fn == "floordiv":
+            v = np.floor_divide(a.v, b.v)
+            return self.result(v, np.where((a.e == 0) & (b.e == 0), 0, np.inf), 0, order)
+        room = np.abs(b.v) - b.e
+        v = np.where(b.v == 0, np.nan, a.v / b.v)
+        e = np.where(room > 0, (a.e + np.abs(v) * b.e) / room, np.inf)
+        bottom = np.isneginf(a.v) & (b.v > 0)
+        return self.result(v, e, 4 * u * (a.scale / np.abs(b.v)) + least, order, bottom)
+
+    def one(self, fn: str, a: Near, order: tuple[str, ...]) -> Near:
+        """Monotone functions, at both ends of what their argument may be."""
+        u, least = self.u, self.computed.least
+        off = a.e + 2 * u * a.scale if fn in ("exp", "sigmoid") else a.e
+        low, high = a.v - off, a.v + off
+        bottom = np.isneginf(a.v)
+        if fn == "exp":
+            v, ends = np.exp(a.v), (np.exp(low), np.exp(high))
+            rounding: Any = np.where(bottom, 0, 4 * u * v + least)
+        elif fn == "log":
+            v = np.where(low > 0, np.log(a.v), np.nan)
+            ends, rounding = (np.log(low), np.log(high)), 4 * u * (1 + np.abs(v))
+        elif fn == "sqrt":
+            v = np.where((low >= 0) | ((a.v == 0) & (a.e == 0)), np.sqrt(a.v), np.nan)
+            ends, rounding = (np.sqrt(low), np.sqrt(high)), 4 * u * v + least
+        elif fn == "tanh":
+            v, ends, rounding = np.tanh(a.v), (np.tanh(low), np.tanh(high)), 4 * u
+        elif fn == "sigmoid":
+            v, *others = (np.exp(-np.logaddexp(0, -x)) for x in (a.v, low, high))
+            ends, rounding = (others[0], others[1]), 6 * u * v + least
+        else:
+            raise ValueError(f"no rounding is known of {fn}")
+        e = np.where(bottom, 0, np.maximum(ends[1] - v, v - ends[0]))
+        return self.result(v, e, rounding, order)
+
+    def applied(self, function: Callable[..., Any], args: Sequence[Near], order: tuple[str, ...]) -> Near:
+        """A user's function, which is taken to be monotone within the bounds of its arguments."""
+        aligned = [a.over(order) for a in args]
+        v = np.asarray(function(*(a.v for a in aligned)))
+        e: Any = np.zeros_like(v)
+        for k, a in enumerate(aligned):
+            for end in (a.v - a.e, a.v + a.e):
+                moved = [end if j == k else b.v for j, b in enumerate(aligned)]
+                e = np.maximum(e, np.abs(np.asarray(function(*moved)) - v))
+        return self.result(v, e * max(1, len(args)), 4 * self.u * np.abs(v), order)
+
+    # -- along axes ------------------------------------------------------------------------------------------
+
+    def reduced(self, monoid: str, a: Near, axis: str) -> Near:
+        """A monoid folded over an axis."""
+        place = a.names.index(axis)
+        names = a.names[:place] + a.names[place + 1 :]
+        n = int(a.v.shape[place])
+        if monoid in ("any", "all"):
+            v = np.any(a.v, place) if monoid == "any" else np.all(a.v, place)
+            # One certain element settles it; if all are certain it is settled too.
+            settled = np.any((a.v == (monoid == "any")) & (a.e == 0), place) | np.all(a.e == 0, place)
+            return Near(v, np.where(settled, 0, 1).astype(float), names)
+        if monoid in ("max", "min"):
+            pick = np.maximum.reduce if monoid == "max" else np.minimum.reduce
+            v, low, high = (pick(x, axis=place) for x in (a.v, a.v - a.e, a.v + a.e))
+            return _between(v, low, high, names)
+        values = np.asarray(a.v, self.reference)
+        if monoid == "sum":
+            magnitudes = np.sum(np.abs(values), place)
+            exact = np.all(_on_grid(a, self), place) & (magnitudes * _GRID < 2.0**self.computed.digits)
+            e = np.sum(a.e, place)
+            rounding = self.gamma(_TURNS * n) * (magnitudes + e) + n * self.computed.least
+            bottom = np.any(np.isneginf(values), place)
+            return self.result(np.sum(values, place), e, np.where(exact | (n <= 1), 0, rounding), names, bottom)
+        sizes = np.prod(np.abs(values), place)
+        within = np.prod(np.abs(values) + a.e, place)
+        e = np.where(np.all(a.e == 0, place), 0, within - sizes)
+        rounding = self.gamma(2 * n) * within + n * self.computed.least
+        return self.result(np.prod(values, place), e, rounding, names)
+
+    def contracted(self, arrays: Sequence[Near], kept: Sequence[str], order: tuple[str, ...]) -> Near:
+        """The sum of products, over the axes that are not kept."""
+        lengths = {n: k for a in arrays for n, k in zip(a.names, np.shape(a.v), strict=True)}
+        terms = int(np.prod([k for n, k in lengths.items() if n not in kept], dtype=np.int64))
+        if terms > 1 and len(arrays) > 1:
+            wider = self.inputs is not None and self.inputs.digits > self.operands.digits
+            arrays = [a if a.given and not wider else self.kept(a, self.operands) for a in arrays]
+        values = [np.asarray(a.v, self.reference) for a in arrays]
+        sizes = [np.abs(v) for v in values]
+        bounds = [np.asarray(a.e, self.reference) for a in arrays]
+
+        def product(parts: Sequence[Any]) -> Any:
+            made = contract([Named(p, a.names) for p, a in zip(parts, arrays, strict=True)], kept)
+            return np.asarray(made.over(order))
+
+        v, magnitudes = product(values), product(sizes)
+        e: Any = np.zeros_like(magnitudes)
+        # Π(aₖ + eₖ) − Πaₖ = Σₖ Π_{j<k}(aⱼ + eⱼ) · eₖ · Π_{j>k}aⱼ
+        for k, bound in enumerate(bounds):
+            if np.any(bound):
+                wide = [s + b for s, b in zip(sizes[:k], bounds[:k], strict=True)]
+                e = e + product([*wide, bound, *sizes[k + 1 :]])
+        coarse = all(bool(np.all(_on_grid(a, self))) for a in arrays)
+        exact = (magnitudes * _GRID ** len(arrays) < 2.0**self.computed.digits) if coarse else False
+        factors = len(arrays) if terms > 1 else len(arrays) - 1
+        rounding = self.gamma((_TURNS * terms if terms > 1 else 0) + factors) * (magnitudes + e)
+        rounding = np.where(exact, 0, rounding + (terms * self.computed.least if factors or terms > 1 else 0))
+        return self.result(v, e, rounding, order)
+
+    def gamma(self, k: int) -> float:
+        """γ(k) = ku / (1 − ku), infinite where ku ≥ 1 (Higham 2002, lemma 3.1)."""
+        share = k * self.u
+        return share / (1 - share) if share < 1 else float("inf")
+
+
+def _size(v: Any) -> Any:
+    """Magnitudes; 0 for what is not finite."""
+    return np.where(np.isfinite(v), np.abs(np.asarray(v, float) if np.asarray(v).dtype.kind == "b" else v), 0)
+
+
+def _on_grid(a: Near, rounding: Rounding) -> Any:
+    """Where a number is exact, a small multiple of 1/16, so that sums of such are exact in any order."""
+    scaled = np.asarray(a.v, rounding.reference) * _GRID
+    with np.errstate(invalid="ignore"):
+        return (a.e == 0) & (np.rint(scaled) == scaled) & (np.abs(scaled) < 2.0 ** (rounding.computed.digits - 1))
+
+
+def _between(v: Any, low: Any, high: Any, names: tuple[str, ...]) -> Near:
+    """A number that is anywhere between two bounds."""
+    e = np.maximum(np.where(high == v, 0, high - v), np.where(low == v, 0, v - low))
+    return Near(v, np.where(np.isnan(e), np.inf, e), names)
+
+
+def _compared(fn: str, a: Near, b: Near, names: tuple[str, ...]) -> Near:
+    v = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}[fn](a.v, b.v)
+    off = a.e + b.e
+    with np.errstate(invalid="ignore"):
+        apart = np.where(a.v == b.v, 0, np.abs(np.asarray(a.v, float) - np.asarray(b.v, float)))
+    return Near(v, np.where((off == 0) | (apart > off), 0.0, 1.0), names)
+
+
+def _logical(fn: str, args: Sequence[Near], names: tuple[str, ...]) -> Near:
+    if fn == "not":
+        return Near(np.logical_not(args[0].v), args[0].e, names)
+    a, b = args
+    v = np.logical_and(a.v, b.v) if fn == "and" else np.logical_or(a.v, b.v)
+    decides = fn == "or"
+    settled = ((a.v == decides) & (a.e == 0)) | ((b.v == decides) & (b.e == 0)) | ((a.e == 0) & (b.e == 0))
+    return Near(v, np.where(settled, 0.0, 1.0), names)
+
+
+def _chosen(c: Near, a: Near, b: Near, names: tuple[str, ...]) -> Near:
+    v = np.where(c.v, a.v, b.v)
+    e = np.where(c.v, a.e, b.e)
+    if v.dtype.kind == "b":
+        same = (a.v == b.v) & (a.e == 0) & (b.e == 0)
+        return Near(v, np.where((c.e == 0) | same, e, 1.0), names)
+    with np.errstate(invalid="ignore"):
+        either = [np.where(x.v == v, 0, np.abs(x.v - v)) + x.e for x in (a, b)]
+    return Near(v, np.where(c.e == 0, e, np.maximum(*either)), names)

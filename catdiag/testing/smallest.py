@@ -1,0 +1,274 @@
+"""From a failure to a small one of its kind: smaller sizes, then simpler numbers; the same every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from catdiag.diagram import Diagram
+from catdiag.errors import CatdiagError
+from catdiag.testing.draws import arrays_at, held, index_ends, near_blocks
+from catdiag.testing.formats import Format, rounded
+from catdiag.testing.kernels import Failure, Kernel
+from catdiag.testing.pattern import condition, relation
+from catdiag.types import size_value
+
+Inputs = Mapping[str, Callable[[Any, Mapping[str, int]], Any]]
+_FEW = 64
+"""Elements up to which an array is made simpler one by one."""
+_LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
+
+
+@dataclass
+class Search:
+    """Where a function fails, and how: looked for with a bounded number of calls."""
+
+    kernel: Kernel
+    form: Format
+    given: Mapping[str, tuple[int, ...]]
+    blocks: Mapping[str, int]
+    inputs: Inputs
+    seed: int
+    calls: int = 800
+    draws: int = 10
+    known: dict[tuple[tuple[str, int], ...], tuple[list[Any], Failure] | None] = field(default_factory=dict)
+    nowhere: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+
+    def fails(self, arrays: Sequence[Any], like: Failure) -> Failure | None:
+        """A failure at these arrays, if there is one and calls are left: an error like an error, others like others.
+
+        Raises CatdiagError where the diagram has no meaning.
+        """
+        if self.calls <= 0:
+            return None
+        self.calls -= 1
+        found = self.kernel.judge(arrays).failure
+        return found if found is not None and (found.kind == "raises") == (like.kind == "raises") else None
+
+    def at(self, sizes: Mapping[str, int], like: Failure, arrays: Sequence[Any]) -> tuple[list[Any], Failure] | None:
+        """Arrays of these sizes at which it fails: those given, cut to size, and then drawn anew."""
+        key = tuple(sorted(sizes.items()))
+        try:
+            fitted = self.redrawn(fit(self.kernel.diagram, arrays, sizes), sizes)
+            if (found := self.fails(fitted, like)) is not None:
+                return fitted, found
+            if key not in self.known:
+                self.known[key] = self._drawn(sizes, like)
+        except CatdiagError:
+            self.known[key] = None
+            self.nowhere.add(key)
+        return self.known[key]
+
+    def redrawn(self, arrays: list[Any], sizes: Mapping[str, int]) -> list[Any]:
+        """Arrays with those that the user draws drawn for these sizes."""
+        if not self.inputs:
+            return arrays
+        rng = np.random.default_rng([self.seed, *sizes.values()])
+        _, drawn = arrays_at(0, self.kernel.diagram, sizes, rng, self.form, self.inputs, tame=True)
+        return [drawn[k] if self.drawn_by_user(k) else a for k, a in enumerate(arrays)]
+
+    def _drawn(self, sizes: Mapping[str, int], like: Failure) -> tuple[list[Any], Failure] | None:
+        rng = np.random.default_rng([self.seed, *sizes.values()])
+        for k in range(self.draws):
+            # Kinds in turn, the telling ones first, with numbers without axes that do no harm.
+            number = (1, 5, 10, 0, 4, 9, 2, 6, 3, 13)[k % 10]
+            _, arrays = arrays_at(number, self.kernel.diagram, sizes, rng, self.form, self.inputs, tame=k % 2 == 0)
+            if (found := self.fails(arrays, like)) is not None:
+                return arrays, found
+        return None
+
+    # -- sizes ---------------------------------------------------------------------------------------------
+
+    def smaller(self, symbol: str, sizes: Mapping[str, int]) -> list[int]:
+        """Sizes to try in the place of a larger one, from below."""
+        now = sizes[symbol]
+        if symbol in self.given:
+            return [n for n in sorted(self.given[symbol]) if n < now]
+        about = near_blocks(self.blocks[symbol]) if symbol in self.blocks else ()
+        return sorted({n for n in (*_LADDER, *about, now // 2, now - 1) if 1 <= n < now})
+
+    def smallest(
+        self, sizes: dict[str, int], arrays: list[Any], failure: Failure
+    ) -> tuple[dict[str, int], list[Any], Failure]:
+        """Sizes none of which can be made smaller by itself, arrays of simple numbers, and the failure there."""
+        again = True
+        while again and self.calls > 0:
+            again = False
+            for symbol in sorted(sizes, key=lambda s: -sizes[s]):
+                for n in self.smaller(symbol, sizes):
+                    less = {**sizes, symbol: n}
+                    found = self.at(less, failure, arrays)
+                    if found is not None:
+                        sizes, (arrays, failure), again = less, found, True
+                        break
+        return (sizes, *self.simpler(arrays, failure))
+
+    # -- numbers -------------------------------------------------------------------------------------------
+
+    def simpler(self, arrays: list[Any], failure: Failure) -> tuple[list[Any], Failure]:
+        """Arrays with as many zeros, ones and small integers as fail just the same."""
+        self.calls = max(self.calls, 300)
+        now = list(arrays)
+        for k, a in enumerate(now):
+            for whole in self.whole(k, np.asarray(a)):
+                found = self._tried(now, k, whole, failure)
+                if found is not None:
+                    now[k], failure = whole, found
+                    break
+        again = True
+        while again and self.calls > 0:
+            again = False
+            for k in range(len(now)):
+                if self.drawn_by_user(k):
+                    continue
+                if np.asarray(now[k]).size > _FEW:
+                    for changed in _partly_zero(np.asarray(now[k])):
+                        found = self._tried(now, k, changed, failure)
+                        if found is not None:
+                            now[k], failure, again = changed, found, True
+                            break
+                    continue
+                for place in np.ndindex(*np.shape(now[k])):
+                    for value in _simpler_numbers(now[k][place]):
+                        changed = np.array(now[k])
+                        changed[place] = value
+                        if _cost(changed[place]) >= _cost(now[k][place]):
+                            continue
+                        found = self._tried(now, k, changed, failure)
+                        if found is not None:
+                            now[k], failure, again = changed, found, True
+                            break
+        return now, failure
+
+    def drawn_by_user(self, k: int) -> bool:
+        """Whether the user says what input k may be."""
+        return self.kernel.diagram.input_names[k] in self.inputs
+
+    def _tried(self, now: Sequence[Any], k: int, changed: Any, like: Failure) -> Failure | None:
+        try:
+            return self.fails([*now[:k], changed, *now[k + 1 :]], like)
+        except CatdiagError:
+            return None
+
+    def whole(self, k: int, a: Any) -> list[Any]:
+        """Simple arrays in the place of input k; none for one that the user draws."""
+        if self.drawn_by_user(k):
+            return []
+        if a.dtype.kind == "b":
+            return [np.ones_like(a)]
+        if a.dtype.kind in "iu":
+            return [np.zeros_like(a)]
+        counted = (np.arange(a.size) % 4).reshape(a.shape)
+        found = [np.zeros(a.shape), np.ones(a.shape), counted, np.rint(np.asarray(a, np.float64))]
+        found += [np.full(a.shape, 0.1), np.full(a.shape, float(a.flat[0]))] if a.size > _FEW else []
+        return [held(rounded(x, self.form), self.form) for x in found if not np.array_equal(x, a)]
+
+    # -- what they have in common --------------------------------------------------------------------------
+
+    def common(self, sizes: Mapping[str, int], arrays: Sequence[Any], failure: Failure) -> list[str]:
+        """In words, which sizes fail with the others as they are, where not all do."""
+        self.calls = 1000
+        free = [s for s in sizes if s not in self.given or len(self.given[s]) > 1]
+        said: list[str] = []
+        telling: list[str] = []
+        for symbol in free:
+            fails, holds = list[int](), list[int]()
+            for n in self.probes(symbol):
+                if self.calls <= 0:
+                    break
+                other = {**sizes, symbol: n}
+                found = n == sizes[symbol] or self.at(other, failure, arrays) is not None
+                if found or tuple(sorted(other.items())) not in self.nowhere:
+                    (fails if found else holds).append(n)
+            if self.calls <= 0 or not holds:
+                continue
+            telling.append(symbol)
+            text = condition(symbol, fails, holds, [self.blocks[symbol]] if symbol in self.blocks else ())
+            where = f"at {_listed(fails)} and held at {_listed(holds)}"
+            said.append(f"it fails where {text}: it failed {where}" if text else f"with {symbol} it failed {where}")
+        for k, left in enumerate(telling):
+            for right in telling[k + 1 :]:
+                pairs = [(a, b) for a in range(1, 5) for b in range(1, 5)]
+                at = {(a, b): {**sizes, left: a, right: b} for a, b in pairs}
+                bad = [pair for pair, n in at.items() if self.at(n, failure, arrays) is not None]
+                if self.calls <= 0:
+                    return said
+                good = [
+                    pair for pair, n in at.items() if pair not in bad and tuple(sorted(n.items())) not in self.nowhere
+                ]
+                text = relation(left, right, bad, good)
+                if text is not None:
+                    said.append(f"it fails where {text}, of those up to 4")
+        return said
+
+    def probes(self, symbol: str) -> list[int]:
+        """Sizes at which it is tried whether it fails."""
+        if symbol in self.given:
+            return sorted(self.given[symbol])
+        if symbol in self.blocks:
+            block = self.blocks[symbol]
+            return sorted({*range(1, 6), *(n for n in near_blocks(block) if n <= 4 * block)})
+        return [*range(1, 10), 15, 16, 17, 31, 32, 33, 63, 64, 65]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) if len(numbers) <= 12 else ", ".join(map(str, numbers[:11])) + ", …"
+
+
+def fit(diagram: Diagram, arrays: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+    """Arrays cut to sizes, or repeated where these are larger; positions that are read stay in range.
+
+    >>> import catdiag as cd
+    >>> (a,) = fit(cd.library.get("softmax"), [np.arange(6).reshape(2, 3)], {"q": 1, "x": 5})
+    >>> a.tolist()
+    [[0, 1, 2, 0, 1]]
+    """
+    ends = index_ends(diagram, sizes)
+    found = []
+    for k, (a, ty) in enumerate(zip(arrays, diagram.dom, strict=True)):
+        made = np.asarray(a)
+        for axis, of in enumerate(ty.axes):
+            made = np.take(made, np.arange(size_value(of.size, sizes)), axis=axis, mode="wrap")
+        found.append(made % ends[k] if k in ends else made)
+    return found
+
+
+def _partly_zero(a: Any) -> list[Any]:
+    """A long array with halves, quarters and so on set to zero."""
+    found = []
+    for parts in (2, 4, 8):
+        ends = [k * a.size // parts for k in range(parts + 1)]
+        for start, stop in pairwise(ends):
+            changed = a.copy()
+            if changed.reshape(-1)[start:stop].any():
+                changed.reshape(-1)[start:stop] = 0
+                found.append(changed)
+    return found
+
+
+def _cost(x: Any) -> float:
+    """How simple a number is: 0, then 1, small integers, multiples of 1/4, and the rest by their digits."""
+    v = float(x)
+    if not np.isfinite(v):
+        return 1e6
+    sign = 0.5 if np.signbit(v) else 0.0
+    if v == int(v):
+        return abs(v) + sign if abs(v) <= 16 else 20 + np.log2(abs(v)) + sign + (5 if v % 8 else 0)
+    return (50 if (4 * v).is_integer() else 100 + len(repr(v))) + sign
+
+
+def _simpler_numbers(x: Any) -> list[Any]:
+    if np.asarray(x).dtype.kind == "b":
+        return [True] if not x else []
+    v = float(x)
+    if np.asarray(x).dtype.kind in "iu":
+        return [0, 1, int(v) // 2]
+    near = [float(np.rint(v)), float(np.rint(4 * v) / 4)] if np.isfinite(v) and abs(v) < 1e9 else []
+    if np.isfinite(v) and v:
+        top = 2.0 ** np.floor(np.log2(abs(v)))
+        near += [float(np.copysign(top, v)), float(np.copysign(2 * top, v))]
+    return [0.0, 1.0, -1.0, 2.0, *near]
