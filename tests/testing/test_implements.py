@@ -66,7 +66,7 @@ def test_right_kernels_are_not_accused(subject: str) -> None:
     of = SUBJECTS[subject]
     for dtype in ("float32", "float16"):
         tested = assert_implements(of.kernel(), of.diagram, dtype, block=of.block, trials=12, **of.options)
-        assert tested.defined >= 11 and tested.compared >= 100
+        assert tested.defined >= 11 and tested.compared >= 50
 
 
 @pytest.mark.slow
