@@ -1,0 +1,117 @@
+"""PyTorch's own kernels against the library's diagrams: `pytest tests/testing/test_implements_torch.py`, with torch.
+
+On the GPU where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import catdiag as cd
+from catdiag.testing.implements import Mismatch, assert_implements
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+DEVICE = "torch:cuda" if torch.cuda.is_available() else "torch"
+TYPES = ("float32", "float16", "bfloat16")
+get = cd.library.get
+
+
+def attention(Q: Any, K: Any, V: Any) -> Any:
+    return F.scaled_dot_product_attention(Q[None, None], K[None, None], V[None, None])[0, 0]
+
+
+def causal(Q: Any, K: Any, V: Any) -> Any:
+    return F.scaled_dot_product_attention(Q[None, None], K[None, None], V[None, None], is_causal=True)[0, 0]
+
+
+def grouped(Q: Any, K: Any, V: Any) -> Any:
+    b, k, r, q, d = Q.shape
+    out = F.scaled_dot_product_attention(Q.reshape(b, k * r, q, d), K, V, enable_gqa=True)
+    return out.reshape(b, k, r, q, d)
+
+
+def grouped_by_repeat(Q: Any, K: Any, V: Any) -> Any:
+    b, k, r, q, d = Q.shape
+    keys, values = K.repeat(1, r, 1, 1), V.repeat(1, r, 1, 1)  # and not repeat_interleave
+    return F.scaled_dot_product_attention(Q.reshape(b, k * r, q, d), keys, values).reshape(b, k, r, q, d)
+
+
+def softmax(S: Any) -> Any:
+    return torch.softmax(S, -1)
+
+
+def layer_norm(X: Any, g: Any, b: Any, eps: Any) -> Any:
+    return F.layer_norm(X, (X.shape[1],), g, b, eps.item())
+
+
+def rms_norm(X: Any, g: Any, eps: Any) -> Any:
+    return F.rms_norm(X, (X.shape[1],), g, eps.item())
+
+
+def cross_entropy(Z: Any, label: Any) -> Any:
+    return F.cross_entropy(Z, label, reduction="none")
+
+
+def matmul(A: Any, C: Any) -> Any:
+    return A @ C
+
+
+def conv1d(a: Any, w: Any) -> Any:
+    return F.conv1d(a.transpose(1, 2), w.permute(2, 1, 0)).transpose(1, 2)
+
+
+RIGHT = {
+    "attention": attention,
+    "causal_attention": causal,
+    "grouped_query_attention": grouped,
+    "softmax": softmax,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "cross_entropy": cross_entropy,
+    "matmul": matmul,
+    "conv1d": conv1d,
+}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_kernels_of_torch(name: str, dtype: str) -> None:
+    positive = {"eps": lambda rng, n: 2.0 ** -rng.integers(3, 12)} if "norm" in name else {}
+    for seed in range(3):
+        tested = assert_implements(RIGHT[name], get(name), dtype, convert=DEVICE, inputs=positive, seed=seed)
+        assert tested.defined >= 80
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_heads_repeated_in_the_wrong_order(dtype: str) -> None:
+    with pytest.raises(Mismatch) as caught:
+        assert_implements(grouped_by_repeat, get("grouped_query_attention"), dtype, convert=DEVICE)
+    sizes = caught.value.sizes
+    assert (sizes["k"], sizes["r"], sizes["b"], sizes["q"], sizes["d"], sizes["x"]) == (2, 2, 1, 1, 1, 1)
+
+
+def test_inputs_changed_in_place() -> None:
+    with pytest.raises(Mismatch) as caught:
+        assert_implements(lambda S: S.sub_(S.amax(-1, keepdim=True)).softmax(-1), get("softmax"), convert=DEVICE)
+    assert caught.value.kind == "modified"
+
+
+def test_results_that_are_views_of_inputs() -> None:
+    same = cd.algorithm("q x -> x q")(lambda a: cd.rearrange(a, "q x -> x q"))
+    with pytest.raises(Mismatch) as caught:
+        assert_implements(lambda a: a.T, same, convert=DEVICE)
+    assert caught.value.kind == "shared"
+
+
+def test_memory_that_is_not_written() -> None:
+    def first_block(S: Any) -> Any:
+        out = torch.empty_like(S)
+        out[:, :8] = torch.softmax(S, -1)[:, :8]
+        return out
+
+    with pytest.raises(Mismatch) as caught:
+        assert_implements(first_block, get("softmax"), convert=DEVICE)
+    assert caught.value.sizes == {"q": 1, "x": 9}
