@@ -85,7 +85,7 @@ class _Column:
         return self.places, self.element, self.held
 
 
-def wrapped(text: str, width: float, role: str = "body") -> list[str]:
+def wrapped(text: str, width: float, role: LabelRole = "body") -> list[str]:
     """A text in lines of at most a width, where its spaces allow.
 
     >>> wrapped("start: a = 0, b = 0", 60)
@@ -94,7 +94,7 @@ def wrapped(text: str, width: float, role: str = "body") -> list[str]:
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if lines[-1] and text_width(longer, "body") > width:
+        if lines[-1] and text_width(longer, role) > width:
             lines.append(word)
         else:
             lines[-1] = longer

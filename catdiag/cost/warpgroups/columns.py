@@ -135,8 +135,11 @@ class Columns:
 
     def streamed(self) -> Amount:
         """The bytes of one block of everything that is streamed, for a thread block."""
-        mine = (p for p in self.places if p.level == SMEM and p.phase not in (KERNEL, END) and not p.pipe)
-        return sum((math.prod(p.shape, start=ONE).times(width_of(p.dtype)) for p in mine), ZERO)
+        return sum((math.prod(p.shape, start=ONE).times(width_of(p.dtype)) for p in self.streamed_places()), ZERO)
+
+    def streamed_places(self) -> tuple[Place, ...]:
+        """The places of the blocks that are streamed."""
+        return tuple(p for p in self.places if p.level == SMEM and p.phase not in (KERNEL, END) and not p.pipe)
 
     def __str__(self) -> str:
         marks = self.divisors
