@@ -23,8 +23,12 @@ class Gap:
 _STEPS = 12
 """Into how many straight parts a bent piece is cut to find where it crosses."""
 _CELL = 24.0
-_REACH = 3.2
+_REACH = 2.4
 """How far a gap reaches along the upper wire on each side of a crossing."""
+_SHARP = 0.4
+"""The sine of the least angle at which a gap is drawn: at lesser ones it would cut a long piece of the lower wire."""
+_DENSE = 8.0
+"""How far a crossing is from the next: nearer, gaps would leave only crumbs of the lower wires."""
 _AWAY = 4.0
 """How far a crossing is from the ends of both wires: nearer, they meet there."""
 
@@ -41,8 +45,7 @@ class _Part:
 def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
     """The gaps of each wire of a scene, by the number of the item. Dots need none. Takes time in proportion to the
     wires' length, and to their crossings."""
-    found: dict[int, list[Gap]] = defaultdict(list)
-    frames = [item for item in scene.items if isinstance(item, Frame)]
+    found: list[tuple[int, int, float, Spot]] = []
     grid = _Grid()
     for number, item in enumerate(scene.items):
         if not isinstance(item, Curve) or item.kind not in ("axis", "state"):
@@ -57,10 +60,32 @@ def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
                 where = (part.piece, round(hit[0], 2))
                 if where not in crossed:
                     crossed.add(where)
-                    found[number].append(_gap(item, part.piece, hit[0], _ground(frames, hit[1])))
+                    found.append((number, part.piece, *hit))
         for part in parts:
             grid.add(part)
-    return {number: tuple(some) for number, some in found.items()}
+    frames = [item for item in scene.items if isinstance(item, Frame)]
+    by_item: dict[int, list[Gap]] = defaultdict(list)
+    alone = _alone([spot for _, _, _, spot in found])
+    for (number, piece, t, spot), lonely in zip(found, alone, strict=True):
+        item = scene.items[number]
+        if lonely and isinstance(item, Curve):
+            by_item[number].append(_gap(item, piece, t, _ground(frames, spot)))
+    return {number: tuple(some) for number, some in by_item.items()}
+
+
+def _alone(spots: list[Spot]) -> list[bool]:
+    """Whether each place is `_DENSE` away from all others."""
+    cells: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for n, (x, y) in enumerate(spots):
+        cells[math.floor(x / _DENSE), math.floor(y / _DENSE)].append(n)
+
+    def near(n: int) -> Iterator[int]:
+        column, row = math.floor(spots[n][0] / _DENSE), math.floor(spots[n][1] / _DENSE)
+        for c in (column - 1, column, column + 1):
+            for r in (row - 1, row, row + 1):
+                yield from cells.get((c, r), ())
+
+    return [all(m == n or math.dist(spots[m], spots[n]) >= _DENSE for m in near(n)) for n in range(len(spots))]
 
 
 def _parts(number: int, item: Curve) -> Iterator[_Part]:
@@ -113,7 +138,7 @@ def _meet(part: _Part, other: _Part) -> tuple[float, Spot] | None:
     ax, ay = part.b[0] - part.a[0], part.b[1] - part.a[1]
     bx, by = other.b[0] - other.a[0], other.b[1] - other.a[1]
     across = ax * by - ay * bx
-    if abs(across) < 0.12 * math.hypot(ax, ay) * math.hypot(bx, by) or across == 0:
+    if abs(across) < _SHARP * math.hypot(ax, ay) * math.hypot(bx, by) or across == 0:
         return None
     cx, cy = other.a[0] - part.a[0], other.a[1] - part.a[1]
     s, u = (cx * by - cy * bx) / across, (cx * ay - cy * ax) / across

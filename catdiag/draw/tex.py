@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 
 _PLAIN = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "`": "{`}",
+    "\\": r"$\backslash$", "{": r"$\{$", "}": r"$\}$", "$": r"\$", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_",
+    "~": r"$\sim$", "^": r"$\wedge$", "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "`": "{`}",
     "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "\u00a0": r"\ ", "…": r"\ldots{}",
     "ß": r"{\ss}", "æ": r"{\ae}", "Æ": r"{\AE}", "œ": r"{\oe}", "Œ": r"{\OE}", "ø": r"{\o}", "Ø": r"{\O}",
-    "ł": r"{\l}", "Ł": r"{\L}", "ı": r"{\i}", "§": r"\S{}", "¶": r"\P{}", "©": r"\copyright{}", "°": r"$^\circ$",
+    "ł": r"{\l}", "Ł": r"{\L}", "ı": r"{\i}", "§": r"$\mathsection$", "¶": r"$\mathparagraph$", "°": r"$^\circ$",
     "-": "{-}", ",": "{,}", "'": "{'}", "?": "{?}", "!": "{!}",
 }  # fmt: skip
 """What has a meaning of its own in LaTeX, or would be read together with its neighbour; and letters of text."""

@@ -28,13 +28,13 @@ Palette: TypeAlias = Mapping[Colour, str]
 """The colours of a theme, as #rrggbb."""
 
 LIGHT: Palette = {
-    "ink": "#111111", "paper": "#ffffff", "soft": "#555555", "faint": "#9a9a9a",
+    "ink": "#111111", "paper": "#ffffff", "soft": "#555555", "faint": "#ababab",
     "level1": "#d9690a", "level2": "#23893b", "level3": "#1b5fc1",
     "bar0": "#e4e4e2", "bar1": "#fde3c8", "bar2": "#cfead4", "bar3": "#d3e2f8",
     "group": "#f9f9f8", "fold": "#f1f1ef", "mark": "#ffefb3", "edge": "#d3a400",
 }  # fmt: skip
 DARK: Palette = {
-    "ink": "#e9e9e7", "paper": "#15171a", "soft": "#b0b2b5", "faint": "#74777c",
+    "ink": "#e9e9e7", "paper": "#15171a", "soft": "#b0b2b5", "faint": "#65686d",
     "level1": "#ffa24a", "level2": "#74cf86", "level3": "#83b4ff",
     "bar0": "#3a3d42", "bar1": "#5a3d1d", "bar2": "#254a2d", "bar3": "#233f6b",
     "group": "#1a1d21", "fold": "#22262b", "mark": "#4b4113", "edge": "#b89328",
@@ -89,7 +89,7 @@ _PLAIN_SHAPE = (Stroke(0.9), Stroke(2.0), Stroke(1.2), Stroke(2.8, (), 1.2))
 """The edge of a box that runs at each level; where widths are near, its wires tell."""
 
 THIN = Stroke(0.7)
-DASHED = Stroke(0.8, (4.0, 3.0))
+DASHED = Stroke(0.7, (4.0, 3.0))
 """The rule between the members of a tuple."""
 
 

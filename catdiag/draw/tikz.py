@@ -27,12 +27,9 @@ LARGEST = 14_000.0
 _FACES = (5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 10.95, 12.0)
 """The sizes that the sans-serif and the typewriter of TeX come in: others would be replaced with a warning."""
 
-_FIT = r"""\def\catdiagtext#1#2#3#4{% the anchor, the place, the room, the text
-  \node[anchor=#1,inner sep=0pt,outer sep=0pt] at #2 {\setbox0=\hbox{#4}%
-    \ifdim\wd0>#3pt\resizebox{#3pt}{\height}{\usebox0}\else\usebox0\fi};}
-\def\catdiagturned#1#2#3#4{%
-  \node[anchor=#1,inner sep=0pt,outer sep=0pt,rotate=90] at #2 {\setbox0=\hbox{#4}%
-    \ifdim\wd0>#3pt\resizebox{#3pt}{\height}{\usebox0}\else\usebox0\fi};}"""
+_FIT = r"""\def\catdiagtext#1#2#3#4{% how it stands, where, its room, the text
+  \pgftext[at={\pgfpointxy#2},base,#1]{\normalfont\sffamily\setbox0=\hbox{#4}%
+    \ifdim\wd0>#3pt\resizebox{#3pt}{\height}{\box0}\else\box0\fi}}"""
 
 
 def tikz(
@@ -50,10 +47,10 @@ def tikz(
 
     >>> from catdiag.draw.scene import Curve, Scene
     >>> wire = Curve(((0, 10), (10, 10), (20, 10), (30, 10)))
-    >>> print(tikz(Scene(30, 20, (wire,), "A wire"), standalone=False))  # doctest: +ELLIPSIS
+    >>> print(tikz(Scene(30, 20, (wire,), "A wire"), standalone=False))
     % A wire
     % needs in the preamble: \\usepackage{tikz} \\usepackage{amssymb}
-    \\begin{tikzpicture}[x=1pt,y=-1pt,...]
+    \\begin{tikzpicture}[x=1pt,y=-1pt]
     \\definecolor{catdiag-ink}{HTML}{111111}
     \\useasboundingbox (0,0) rectangle (30,20);
     \\begin{scope}[draw=catdiag-ink,line width=1.1pt]
@@ -75,12 +72,15 @@ def tikz(
     body: list[str] = []
     for look, run in groupby(paints, lambda paint: paint.pen if isinstance(paint, Ink) else paint.colour):
         inner = [_ink(paint) if isinstance(paint, Ink) else _text(paint) for paint in run]
-        body += [f"\\begin{{scope}}[{_options(look)}]", *inner, "\\end{scope}"]
+        if isinstance(look, Pen):
+            body += [f"\\begin{{scope}}[{_options(look)}]", *inner, "\\end{scope}"]
+        else:
+            body += ["\\begin{scope}", f"\\color{{catdiag-{look}}}", *inner, "\\end{scope}"]
     colours = palette(theme, colour)
     lines = [f"% {line}" for line in (_comment(shown.title), _comment(shown.description)) if line]
     if not standalone:
         lines.append("% needs in the preamble: \\usepackage{tikz} \\usepackage{amssymb}")
-    lines.append("\\begin{tikzpicture}[x=1pt,y=-1pt,line join=miter,font=\\normalfont\\sffamily]")
+    lines.append("\\begin{tikzpicture}[x=1pt,y=-1pt]")
     for name in _colours(paints):
         lines.append(f"\\definecolor{{catdiag-{name}}}{{HTML}}{{{colours[name][1:].upper()}}}")
     if any(isinstance(paint, Text) for paint in paints):
@@ -112,9 +112,7 @@ def _colours(paints: Sequence[Ink | Text]) -> dict[Colour, None]:
     return found
 
 
-def _options(look: Pen | Colour) -> str:
-    if isinstance(look, str):
-        return f"text=catdiag-{look}"
+def _options(look: Pen) -> str:
     written = []
     if look.line is not None:
         written += [f"draw=catdiag-{look.line}", f"line width={decimal(look.width)}pt"]
@@ -156,17 +154,18 @@ def _face(size: float) -> str:
 
 def _text(paint: Text) -> str:
     label = paint.label
-    anchor = {"start": "base west", "middle": "base", "end": "base east"}[label.anchor]
-    place = f"({decimal(label.x)},{decimal(label.y)})"
+    how = [{"start": "left", "middle": "", "end": "right"}[label.anchor], "rotate=90" if label.turned else ""]
+    place = f"{{{decimal(label.x)}}}{{{decimal(label.y)}}}"
     room = decimal(text_width(label.text, label.role) + 0.5)
     series = ("\\ttfamily" if paint.fixed else "") + ("\\bfseries" if paint.bold else "")
-    runs = "".join(_run(run, paint.size) for run in paint.runs)
-    macro = "\\catdiagturned" if label.turned else "\\catdiagtext"
-    return f"{macro}{{{anchor}}}{{{place}}}{{{room}}}{{{_face(paint.size)}{series} {runs}}}"
+    runs = "".join(_run(run, paint.size, run.italic and not paint.bold) for run in paint.runs)
+    written = f"{_face(paint.size)}{series} {runs}"
+    return f"\\catdiagtext{{{','.join(filter(None, how))}}}{{{place}}}{{{room}}}{{{written}}}"
 
 
-def _run(run: Run, size: float) -> str:
+def _run(run: Run, size: float, slanted: bool) -> str:
+    """A part of a text. TeX's sans-serif has no bold that slants."""
     text = escaped(run.text)
     if run.low:
         text = f"$_{{\\mbox{{{_face(SUBSCRIPT * size)} {text}}}}}$"
-    return f"{{\\slshape {text}}}" if run.italic else text
+    return f"{{\\slshape {text}}}" if slanted else text

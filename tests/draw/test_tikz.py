@@ -27,7 +27,7 @@ def test_every_colour_is_defined_once_and_used():
     document = tikz(everything())
     defined = re.findall(r"\\definecolor{catdiag-(\w+)}", document)
     assert len(defined) == len(set(defined))
-    assert set(defined) == set(re.findall(r"=catdiag-(\w+)", document))
+    assert set(defined) == set(re.findall(r"(?:=|color{)catdiag-(\w+)", document.split("\\useasboundingbox")[1]))
 
 
 def test_texts_cannot_break_out():
@@ -50,9 +50,9 @@ def test_letters_of_mathematics():
 
 def test_subscripts_are_lowered_and_texts_have_room():
     line = next(x for x in tikz(Scene(9, 9, (Label(1, 2, "g_q′"),))).splitlines() if x.startswith("\\catdiagtext{"))
-    assert line.startswith("\\catdiagtext{base}{(1,2)}{") and "$_{\\mbox{\\fontsize{7}{7}\\selectfont q}}$" in line
+    assert line.startswith("\\catdiagtext{}{{1}{2}}{") and "$_{\\mbox{\\fontsize{7}{7}\\selectfont q}}$" in line
     turned = tikz(Scene(9, 9, (Label(1, 2, "a", anchor="end", turned=True),)))
-    assert "\\catdiagturned{base east}{(1,2)}" in turned
+    assert "\\catdiagtext{right,rotate=90}{{1}{2}}" in turned
 
 
 def test_a_picture_larger_than_a_page_is_refused():
