@@ -234,6 +234,7 @@ def draw(
         str | None, typer.Option(help="The memories, slowest first: HBM,SMEM,registers,tensor cores [HBM,SMEM].")
     ] = None,
     items: Annotated[bool, typer.Option("--items", help="Draw the dotted wires of elements beside axes.")] = False,
+    join: Annotated[bool, typer.Option("--join", help="Draw chains of scalar functions as one box.")] = False,
     colour: Annotated[
         bool, typer.Option("--colour/--no-colour", help="Tell levels apart by strokes alone.", show_default=False)
     ] = True,
@@ -248,7 +249,9 @@ def draw(
         from catdiag.cli.draw import Looks, run_draw
 
         looks = Looks(colour, theme, legend, scale)
-        run_draw(op, output, opened, derived, stream, group, passes, split or [], skip or [], levels, items, looks)
+        run_draw(
+            op, output, opened, derived, stream, group, passes, split or [], skip or [], levels, items, join, looks
+        )
 
 
 @app.command()

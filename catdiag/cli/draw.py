@@ -42,6 +42,7 @@ def run_draw(
     skip: Sequence[str],
     levels: str | None,
     items: bool,
+    join: bool,
     looks: Looks,
 ) -> None:
     """Draws the operator and writes it as the file's suffix says; without a file, prints SVG.
@@ -66,7 +67,7 @@ def run_draw(
     if derived or stream is not None or group is not None or split or skip:
         diagram = _derived(diagram, stream, group, passes, split, skip)
     chain = LEVELS if levels is None else tuple(name.strip() for name in levels.split(","))
-    written = writer(scene_of(diagram, open=_names(opened), levels=chain, items=items), looks)
+    written = writer(scene_of(diagram, open=_names(opened), levels=chain, items=items, join=join), looks)
     if output is None:
         print(written, end="")
         return

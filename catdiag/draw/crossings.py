@@ -27,9 +27,9 @@ _REACH = 2.4
 """How far a gap reaches along the upper wire on each side of a crossing."""
 _SHARP = 0.4
 """The sine of the least angle at which a gap is drawn: at lesser ones it would cut a long piece of the lower wire."""
-_DENSE = 8.0
+_DENSE = 10.0
 """How far a crossing is from the next: nearer, gaps would leave only crumbs of the lower wires."""
-_AWAY = 4.0
+_AWAY = 8.0
 """How far a crossing is from the ends of both wires: nearer, they meet there."""
 
 

@@ -95,7 +95,7 @@ def _stroked(path: Path, stroke: Stroke, colour: Colour, title: str = "", fill: 
         yield Ink(path, Pen("paper", stroke.core, stroke.dashes))
 
 
-_CLEAR = 1.5
+_CLEAR = 1.2
 """How much ground is left clear on each side of a wire that passes over another."""
 
 

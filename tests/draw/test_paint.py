@@ -77,8 +77,10 @@ def test_wires_that_meet_or_touch_do_not_cross():
 
 
 def test_many_wires_take_time_in_proportion():
-    bundle = [level_wire(0, 30_000, 12 * n) for n in range(400)] + [bent(9 * n, 0, 9 * n + 50, 90) for n in range(600)]
-    assert sum(map(len, gaps(Scene(30_000, 5_000, tuple(bundle))).values())) > 600
+    bundle = [level_wire(0, 36_000, 15 * n) for n in range(400)] + [
+        bent(60 * n, 5, 60 * n + 40, 95) for n in range(600)
+    ]
+    assert sum(map(len, gaps(Scene(36_000, 6_000, tuple(bundle))).values())) > 600
 
 
 def test_everything_is_painted_with_what_a_reader_hovers_for():

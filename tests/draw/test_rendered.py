@@ -140,7 +140,7 @@ def test_texts_stand_where_they_are_to_stand(tmp_path):
     labels = (
         Label(20, 30, "Start", "array", "start"), Label(120, 30, "Middle", "array"),
         Label(280, 30, "End", "array", "end"), Label(50, 180, "Up", "array", "start", turned=True),
-        Label(90, 180, "Down", "array", "end", turned=True),
+        Label(90, 150, "Down", "array", "end", turned=True),
     )  # fmt: skip
     (tmp_path / "texts.tex").write_text(tikz(Scene(300, 200, labels)), encoding="utf-8")
     compiled = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "texts.tex"]
@@ -152,7 +152,7 @@ def test_texts_stand_where_they_are_to_stand(tmp_path):
         word: [float(side) - 2 for side in sides]
         for *sides, word in re.findall(r'<word xMin="(.*?)" yMin="(.*?)" xMax="(.*?)" yMax="(.*?)">(\w+)<', words)
     }
-    near = {"Start": (0, 20), "End": (2, 280), "Up": (3, 180), "Down": (1, 180)}
+    near = {"Start": (0, 20), "End": (2, 280), "Up": (3, 180), "Down": (1, 150)}
     for word, (side, place) in near.items():
         assert abs(found[word][side] - place) < 4, (word, found[word])
     assert abs((found["Middle"][0] + found["Middle"][2]) / 2 - 120) < 2
