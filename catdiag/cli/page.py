@@ -24,6 +24,9 @@ def html_of(report: Report, target: Target | None, times: bool = False) -> str:
 
     chip, dtype = (None, "bf16") if target is None else (target.hardware, target.dtype)
     plan = report.plan if report.plan is not None else report.misfit.message if report.misfit is not None else None
+    sizes = {} if target is None else dict(target.sizes)
+    if target is not None and report.counted is not report.chosen.derivation:
+        sizes |= target.scalars
     facts = Facts(
         derivation=report.derivation,
         counted=report.counted,
@@ -35,8 +38,9 @@ def html_of(report: Report, target: Target | None, times: bool = False) -> str:
         verdicts=report.verdicts,
         plan=plan,
         hardware=chip,
-        sizes={} if target is None else target.sizes,
+        sizes=sizes,
         dtype=dtype,
+        options={} if target is None or target.stages is None else {"stages": target.stages},
         notes=tuple(_notes(report)),
     )
     return page(facts, times)

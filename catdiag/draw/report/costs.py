@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
@@ -203,15 +204,37 @@ def of_bound(bound: LowerBound) -> Html:
     return joined(parts)
 
 
-def of_ratio(bound: LowerBound, optimum: Optimum) -> Html:
-    """How far the least transfers are above the bound."""
+def of_ratio(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: Room | None) -> Html:
+    """How far the least transfers are above the bound; with sizes and a room, as a number too."""
     from catdiag.errors import CatdiagError
 
     try:
         ratio = bound.ratio(optimum)
     except CatdiagError as error:
         return tag("p", error.message)
-    return joined([tag("p", "The least transfers found, over the bound:"), displayed(_ratio(), ratio)])
+    parts = [tag("p", "The least transfers found, over the bound:"), displayed(_ratio(), ratio)]
+    if room is not None and optimum.leading is not None:
+        parts.append(_ratio_at(bound, optimum, sizes, room))
+    return joined(parts)
+
+
+def _ratio_at(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: Room) -> Html:
+    known = {str(s): s for c in (optimum.leading, *optimum.leading_conditions) for s in c.free_symbols}
+    numbers = {**sizes, str(bound.capacity): room.values}
+    put = {known[n]: value for n, value in numbers.items() if n in known}
+    where = f"At the sizes of the plan, and with {room.values:,} {bound.unit} of memory ({room.words})"
+    if set(known) - set(numbers) or not all(c.subs(put) == True for c in optimum.leading_conditions):  # noqa: E712
+        return tag("p", f"{where}, the leading order is not the optimum: its conditions do not hold.")
+    number = bound.ratio(optimum, sizes, room.values)
+    return tag("p", f"{where}, that is {number:.2f}, at leading order.")
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many values a memory holds, and which memory that is."""
+
+    values: int
+    words: str
 
 
 def _ratio() -> Html:

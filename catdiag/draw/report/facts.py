@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from catdiag.errors import CatdiagError, SizeError
 
@@ -29,7 +29,8 @@ class Facts:
 
     `counted` is what was counted, the derivation or an earlier form of it, `io` its transfers and memory in values.
     Where there is no optimum, no bound or no plan, a text says why. `levels` is the same at each level, in the unit
-    that it says. `notes` are lines about the derivation: what was tried and refused, say.
+    that it says. `options` are further ones of `fit` that the plan was made with. `notes` are lines about the
+    derivation: what was tried and refused, say.
     """
 
     derivation: Derivation
@@ -44,6 +45,7 @@ class Facts:
     hardware: Hardware | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     dtype: str = "bf16"
+    options: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catdiag.draw.report import costs, plans, proofs
+from catdiag.draw.report import charts, costs, plans, proofs
 from catdiag.draw.report.html import Html, escaped, joined, listed, tag
 from catdiag.draw.report.maths import of_expr, plain
 from catdiag.draw.report.pictures import Pictures
@@ -127,7 +127,10 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
         yield Section("exponentials", "Exponentials", "", proofs.exponential_rows(facts.stability))
     yield from _costs(facts)
     if facts.plan is not None:
-        body = tag("p", facts.plan) if isinstance(facts.plan, str) else plans.of_plan(facts.plan)
+        if isinstance(facts.plan, str):
+            body = tag("p", facts.plan)
+        else:
+            body = joined([plans.of_plan(facts.plan), charts.of_plan(facts, facts.plan)])
         yield Section("plan", "Plan", "predicted", body)
 
 
@@ -179,6 +182,7 @@ def _least(facts: Facts) -> Iterator[Section]:
             parts = [intro, costs.of_optimum(optimum, words)]
             if optimum.program is not None:
                 parts.append(costs.of_regimes(optimum.regimes))
+            parts.append(charts.of_optimum(facts))
             yield Section("optimum", "Optimum", "computed", joined(parts))
     if isinstance(bound, str):
         return
@@ -187,5 +191,19 @@ def _least(facts: Facts) -> Iterator[Section]:
         costs.of_bound(bound),
     ]
     if not isinstance(optimum, str):
-        parts.append(costs.of_ratio(bound, optimum))
+        parts.append(costs.of_ratio(bound, optimum, facts.sizes, _room(facts)))
     yield Section("bound", "Lower bound", "computed", joined(parts))
+
+
+def _room(facts: Facts) -> costs.Room | None:
+    """How many values the shared memory of a group holds, on the chip of the plan."""
+    from catdiag.cost.count.kernels import widest, width
+
+    if facts.plan is None or isinstance(facts.plan, str):
+        return None
+    level = next((level for level in facts.plan.levels if level.name == "SMEM"), None)
+    if level is None or level.capacity is None:
+        return None
+    dtype = widest(facts.dtype)
+    words = f"all that a group may have of {level.called or level.name} on {facts.plan.hardware}, in {dtype}"
+    return costs.Room(level.capacity // width(dtype), words)

@@ -1,0 +1,66 @@
+"""The plots of a page: roofline, tiles, transfers against memory, bytes saved by fusion; where matplotlib is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from catdiag.draw.report.html import Html, joined, tag
+from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from catdiag.cost.plan import Plan
+    from catdiag.draw.report.facts import Facts
+
+
+def installed() -> bool:
+    """Whether plots can be drawn."""
+    from importlib.util import find_spec
+
+    return find_spec("matplotlib") is not None
+
+
+def of_plan(facts: Facts, plan: Plan) -> Html:
+    """The plots about a plan, or a line that says how to have them."""
+    if not installed():
+        return tag("p", "Plots of it are drawn where matplotlib is: pip install 'catdiag[plot]'.", class_="soft")
+    from catdiag.draw import plots
+
+    counted, chip, dtype = facts.counted, facts.hardware or plan.hardware, facts.dtype
+    sizes = dict(facts.sizes)
+
+    def tiles() -> Figure:
+        return plots.landscape(counted, chip, sizes, dtype, **facts.options)
+
+    return joined(
+        [
+            _figure("Roofline", lambda: plots.roofline(plan, counted, chip=chip)),
+            _figure("Tiles", tiles),
+            _figure("Bytes, unfused and fused", lambda: plots.waterfall(counted, sizes, dtype, plan=plan)),
+        ]
+    )
+
+
+def of_optimum(facts: Facts) -> Html:
+    """The least transfers against memory, at the sizes that are known."""
+    if not facts.sizes or not installed() or facts.hardware is None:
+        return Html("")
+    from catdiag.draw import plots
+
+    return _figure(
+        "Transfers against memory",
+        lambda: plots.transfers(facts.counted, dict(facts.sizes), dtype=facts.dtype, chip=facts.hardware),
+    )
+
+
+def _figure(called: str, draw: Callable[[], Figure]) -> Html:
+    """A plot, or a line that says why there is none."""
+    from catdiag.draw import plots
+
+    try:
+        picture = Html(plots.svg(draw()).strip())
+    except CatdiagError as error:
+        return tag("p", f"{called}: not drawn, since {error.message}", class_="soft")
+    return tag("figure", tag("div", picture, class_="scroll plot"))
