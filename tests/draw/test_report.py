@@ -12,7 +12,7 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.draw.report import html, maths, texts
+from catdiag.draw.report import charts, html, maths, plans, texts
 from catdiag.draw.report.style import shared
 
 VOID = {"meta", "br", "wbr", "col"}
@@ -69,9 +69,17 @@ def mean():
     return derived()
 
 
+SIZES = {"q": 4096, "x": 8192}
+
+
+@pytest.fixture(scope="module")
+def plan(mean):
+    return mean.fit("h100", SIZES)
+
+
 @pytest.fixture(scope="module")
 def page(mean):
-    return mean.html(on="h100", sizes={"q": 4096, "x": 8192}, theorems=True)
+    return mean.html(theorems=True)
 
 
 def test_page_is_one_file_without_scripts(page):
@@ -81,9 +89,15 @@ def test_page_is_one_file_without_scripts(page):
     assert not [v for name, attrs in read.elements for v in attrs if v.startswith("on")]
     assert all(v.startswith(("#", "data:application/json;base64,")) for v in read.values("href"))
     assert not read.values("src")
-    assert "url(" not in page
+    assert_alone(page)
+
+
+def assert_alone(page):
+    """Nothing is fetched: names of XML are the only addresses."""
+    assert set(re.findall(r"url\((.)", page)) <= {"#"}
     assert "@import" not in page
-    assert set(re.findall(r"https?:[^\"]*", re.sub(r"data:[^\"]*", "", page))) <= {"http://www.w3.org/2000/svg"}
+    found = re.findall(r"https?:[^\"]*", re.sub(r"data:[^\"]*", "", page))
+    assert set(found) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
 
 
 def test_page_reads_without_eyes(page):
@@ -104,16 +118,45 @@ def test_page_says_what_was_found(page, mean):
     assert mean.theorem.statement in said
     assert mean.theorem.witness in said
     assert ", ".join(mean.theorem.axioms) in said
-    for word in ("1. stream x", "2. group q", "merge is commutative", "predicted time", "sum1[q] = sum1 + Σ_x A"):
+    for word in ("1. stream x", "2. group q", "merge is commutative", "sum1[q] = sum1 + Σ_x A"):
         assert word in said
-    for clause in mean.fit("h100", {"q": 4096, "x": 8192}).proof.statement.split("; "):
-        assert clause in said
     assert "proved on a condition" not in said
+
+
+def test_a_plan_is_said_as_predicted_and_proved(plan):
+    said = "".join(Read(plans.of_plan(plan)).text)
+    for clause in plan.proof.statement.split("; "):
+        assert clause in said
+    for word in ("predicted time", f"{plan.bytes_moved:,}", plan.bound):
+        assert word in said
+
+
+@pytest.mark.slow
+def test_page_with_a_plan_has_plots_where_they_can_be_drawn(mean):
+    made = mean.html(on="h100", sizes=SIZES)
+    read = Read(made)
+    assert_alone(made)
+    ids = read.values("id")
+    assert len(ids) == len(set(ids))
+    if charts.installed():
+        assert read.names.count("svg") >= 8
+    else:
+        assert "catdiag[plot]" in made
+    assert derived().html(on="h100", sizes=SIZES) == made
+
+
+def test_without_matplotlib_a_line_says_so(mean, plan, monkeypatch):
+    from catdiag.draw.report.facts import Facts
+
+    monkeypatch.setattr(charts, "installed", lambda: False)
+    facts = Facts(mean, mean, "", "", "", "", mean.stability(), plan=plan, sizes=SIZES)
+    assert "catdiag[plot]" in charts.of_plan(facts, plan)
+    assert charts.of_optimum(facts) == ""
 
 
 def test_page_shows_each_step_before_and_after(page):
     read = Read(page)
-    assert read.names.count("svg") == read.names.count("figure") == 3
+    assert read.names.count("svg") == read.names.count("figure") == 4
     said = "".join(read.text)
     for line in ("Before. Into the loop: sum[x].", "After. New: the loop over x.", "After. New: the tiles of q."):
         assert line in said
@@ -215,12 +258,11 @@ def test_conditions_are_said():
     assert "on the condition" in "".join(read.text)
 
 
-def test_notebook_pieces(mean):
-    sizes = {"q": 4096, "x": 8192}
+def test_notebook_pieces(mean, plan):
     io = mean.io()
     pieces = [
         mean, mean.theorem, io, mean.io(levels=("HBM", "SMEM", "registers")), io.optimum(), io.optimum().regimes,
-        mean.lower_bound(), mean.fit("h100", sizes), mean.stability(), next(iter(mean.verdicts().values())),
+        mean.lower_bound(), plan, mean.stability(), next(iter(mean.verdicts().values())),
     ]  # fmt: skip
     for piece in pieces:
         shown = piece._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,19 @@ def _figure(called: str, draw: Callable[[], Figure]) -> Html:
     from catdiag.draw import plots
 
     try:
-        picture = Html(plots.svg(draw()).strip())
+        picture = Html(without_idle_names(plots.svg(draw())).strip())
     except CatdiagError as error:
         return tag("p", f"{called}: not drawn, since {error.message}", class_="soft")
     return tag("figure", tag("div", picture, class_="scroll plot"))
+
+
+def without_idle_names(svg: str) -> str:
+    """An SVG document without the names that nothing in it refers to: matplotlib gives one to most elements, some twice.
+
+    >>> without_idle_names('<svg id="a"><g id="b"/><use href="#b"/></svg>')
+    '<svg><g id="b"/><use href="#b"/></svg>'
+    """
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]*)', svg))
+    for names in re.findall(r'aria-labelledby="([^"]*)"', svg):
+        used |= set(names.split())
+    return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)

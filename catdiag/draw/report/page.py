@@ -107,8 +107,8 @@ def _section(section: Section) -> Html:
 
 
 def _sections(facts: Facts, times: bool) -> Iterator[Section]:
-    derivation = facts.derivation
-    yield Section("derivation", "Derivation", "", _derivation(facts, times))
+    derivation, pictures = facts.derivation, Pictures()
+    yield Section("derivation", "Derivation", "", _derivation(facts, pictures, times))
     theorem = joined(
         [
             proofs.theorem_rows(derivation.theorem, derivation.diagram, times),
@@ -120,7 +120,7 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
     if formulas.loops:
         words = tag("p", "".join(WORDS), class_="soft")
         yield Section("state", "The state", "proved", joined([words, state(formulas)]))
-    yield Section("loops", "Loops", "", _loops(facts))
+    yield Section("loops", "Loops", "", _loops(facts, pictures))
     if facts.verdicts:
         yield Section("laws", "Laws of the loops", "", proofs.verdict_rows(facts.verdicts))
     if facts.stability.exponentials:
@@ -130,12 +130,18 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
         if isinstance(facts.plan, str):
             body = tag("p", facts.plan)
         else:
-            body = joined([plans.of_plan(facts.plan), charts.of_plan(facts, facts.plan)])
+            body = joined(
+                [
+                    plans.of_plan(facts.plan),
+                    pictures.pipeline(facts.plan, facts.hardware),
+                    charts.of_plan(facts, facts.plan),
+                ]
+            )
         yield Section("plan", "Plan", "predicted", body)
 
 
-def _derivation(facts: Facts, times: bool) -> Html:
-    pictures, last = Pictures(), len(facts.derivation.steps)
+def _derivation(facts: Facts, pictures: Pictures, times: bool) -> Html:
+    last = len(facts.derivation.steps)
     cards = [
         step_card(step, number, pictures.step(before, step.diagram, number == 1, number == last), times)
         for number, (step, before) in enumerate(before_and_after(facts.derivation), 1)
@@ -144,8 +150,9 @@ def _derivation(facts: Facts, times: bool) -> Html:
     return joined([*cards, *notes])
 
 
-def _loops(facts: Facts) -> Html:
-    return tag("pre", facts.derivation.pseudocode(), class_="scroll")
+def _loops(facts: Facts, pictures: Pictures) -> Html:
+    code = tag("pre", facts.derivation.pseudocode(), class_="scroll")
+    return joined([code, pictures.program(facts.counted)])
 
 
 def _costs(facts: Facts) -> Iterator[Section]:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 from catdiag.boxes import Fold, Group, bodies
 from catdiag.draw.changes import changes, gathered
+from catdiag.draw.report.facts import LEVELS
 from catdiag.draw.report.html import Html, joined, tag
+from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.boxes import Box
+    from catdiag.cost.hardware import Hardware
+    from catdiag.cost.plan import Plan
     from catdiag.diagram import Diagram
     from catdiag.draw.scene import Scene
     from catdiag.draw.sheets import Address
+    from catdiag.rewrite.derivation import Derivation
 
 MOST = 400
 """Boxes of a diagram beyond which a page does not draw it: nobody finds anything in such a picture."""
@@ -65,6 +70,31 @@ class Pictures:
         if count > MOST:
             return tag("p", f"{caption}: {count:,} boxes, too many to draw here.", class_="soft")
         return self.figure(layout(diagram, open=frozenset(opened), marks=marks or {}), caption, legend)
+
+    def program(self, derivation: Derivation) -> Html:
+        """What the loops hold, line by line; or why there is no such picture."""
+        from catdiag.draw.program import program_picture
+
+        if boxes_in(derivation.diagram) > MOST:
+            return Html("")
+        try:
+            scene = program_picture(derivation, levels=LEVELS)
+        except CatdiagError as error:
+            return tag("p", f"What is held is not drawn: {error.message}", class_="soft")
+        caption = (
+            "What is alive, where, and how much that is. A filled dot is what a line writes, an open one what it reads."
+        )
+        return self.figure(scene, caption)
+
+    def pipeline(self, plan: Plan, chip: Hardware | None) -> Html:
+        """The turns of a plan's loop in clocks, where there is a loop that is scheduled."""
+        from catdiag.draw.pipeline import pipeline_picture
+
+        try:
+            scene = pipeline_picture(plan, chip=chip)
+        except CatdiagError as error:
+            return tag("p", f"The turns of the loop are not drawn: {error.message}", class_="soft")
+        return self.figure(scene, "Predicted: the turns of the loop in clocks of a core, with what waits hatched.")
 
     def step(self, before: Diagram, after: Diagram, first: bool, last: bool) -> Html:
         """A rewrite: the diagram before and after it, what changed marked and said.
