@@ -68,7 +68,7 @@ def _figure(called: str, draw: Callable[[], Figure]) -> Html:
 
 
 def without_idle_names(svg: str) -> str:
-    """An SVG document without the names that nothing in it refers to: matplotlib gives one to most elements, some twice.
+    """An SVG document without the names that nothing in it refers to: matplotlib names most elements, some twice.
 
     >>> without_idle_names('<svg id="a"><g id="b"/><use href="#b"/></svg>')
     '<svg><g id="b"/><use href="#b"/></svg>'
