@@ -333,9 +333,9 @@ def arrays_at(
     names = list(KINDS)
     shared = names[number % len(names)]
     mixed = number % 4 == 3
-    if max(sizes.values(), default=1) > _LONG:
-        # Sums of many numbers of one sign, or of any, show what is added up in too few digits.
-        names, mixed = ["plain", "plain", "positive", "offset"], True
+    long = max(sizes.values(), default=1) > _LONG
+    # Sums of many numbers, those of one array of one sign, show what is added up in too few digits.
+    positive = int(rng.integers(len(diagram.dom))) if len(diagram.dom) else 0
     made, said = [], []
     for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
         if name in inputs:
@@ -349,6 +349,8 @@ def arrays_at(
             made.append(held(rounded(drawn, form), form) if numbers else drawn)
             continue
         kind = names[int(rng.integers(len(names)))] if mixed else shared
+        if long:
+            kind = "positive" if k == positive else "plain"
         if not ty.axes and ty.element in ("real", "extended"):
             value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
             made.append(held(value, form))

@@ -14,7 +14,7 @@ import numpy as np
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.testing.allowed import allowed
-from catdiag.testing.formats import Format, carrier
+from catdiag.testing.formats import Format, carrier, format_of
 from catdiag.testing.near import Near, Rounding
 
 _GUARD = 64
@@ -121,8 +121,7 @@ class Kernel:
         outputs = list(results) if isinstance(results, (tuple, list)) else [results]
         failure = None
         for k, (name, a, (buffer, view)) in enumerate(zip(self.diagram.input_names, arrays, guarded, strict=True)):
-            kept = _bits(np.asarray(_back(handed[k]))) == _bits(np.asarray(a)) and _bits(view) == _bits(np.asarray(a))
-            if not kept:
+            if not (_same(_back(handed[k]), a) and _same(view, a)):
                 failure = Failure("modified", f"{self.name} changed its input {name} in place")
             elif not _unharmed(buffer, view):
                 failure = Failure("modified", f"{self.name} wrote outside of the memory of its input {name}")
@@ -203,7 +202,8 @@ class Kernel:
             said += f"; off by {off_here:.3g}, and rounding allows {allowed_here:.3g}{times}"
         if (several := int(np.sum(wrong))) > 1:
             said += f" ({several} of {count} numbers are wrong)"
-        return Failure("value", said, k, index, v, x, off_here, allowed_here), count, float("inf")
+        shown = v if v.dtype.kind == "b" else v.astype(np.float64)
+        return Failure("value", said, k, index, shown, np.asarray(got), off_here, allowed_here), count, float("inf")
 
 
 def _shown(x: Any) -> str:
@@ -263,6 +263,12 @@ def _unharmed(buffer: Any, view: Any) -> bool:
     return _bits(ends) == _bits(whole[: 2 * _GUARD])
 
 
+def _same(a: Any, b: Any) -> bool:
+    """Whether two arrays hold the same, in whatever types."""
+    one, two = (x if x.dtype.kind in "iub" else x.astype(np.float64) for x in (np.asarray(a), np.asarray(b)))
+    return _bits(one) == _bits(two)
+
+
 def _bits(a: Any) -> bytes:
     """The contents of an array, in which NaN is equal to itself."""
     return np.ascontiguousarray(a).tobytes()
@@ -281,11 +287,13 @@ def _tensor(array: Any, form: Format, device: str) -> Any:
 
 
 def _back(value: Any) -> Any:
-    """A result as an array of NumPy; bfloat16 of torch as float32, which has all its numbers."""
+    """A result as an array of NumPy; bfloat16 of torch in the type in which it is held."""
     if not hasattr(value, "detach"):
         return value if isinstance(value, (bool, int, float)) else np.asarray(value)
     tensor = value.detach().cpu()
-    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    if str(tensor.dtype) == "torch.bfloat16":
+        return tensor.float().numpy().astype(carrier(format_of("bfloat16")))
+    return tensor.numpy()
 
 
 def _share(given: Any, result: Any) -> bool:

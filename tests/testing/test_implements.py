@@ -66,7 +66,7 @@ def test_right_kernels_are_not_accused(subject: str) -> None:
     of = SUBJECTS[subject]
     for dtype in ("float32", "float16"):
         tested = assert_implements(of.kernel(), of.diagram, dtype, block=of.block, trials=12, **of.options)
-        assert tested.defined >= 11 and tested.compared >= 50
+        assert tested.defined >= 11 and tested.compared >= 40
 
 
 @pytest.mark.slow
@@ -82,8 +82,10 @@ def test_every_mistake_is_found_whatever_the_seed(subject: str) -> None:
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_right_kernels_are_not_accused_whatever_the_seed(subject: str, dtype: str) -> None:
     of = SUBJECTS[subject]
+    computed = None if dtype == "bfloat16" else "float32"  # whatever these are given
     for seed in range(30):
-        assert_implements(of.kernel(), of.diagram, dtype, block=of.block, seed=seed, **of.options)
+        kernel = of.kernel()
+        assert_implements(kernel, of.diagram, dtype, block=of.block, seed=seed, accumulate=computed, **of.options)
 
 
 # -- the report --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ B = 8
 
 
 def wide(*arrays: Any) -> list[Any]:
-    return [a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays]
+    return [a if a.dtype in (np.float32, np.float64) else a.astype(np.float32) for a in arrays]
 
 
 def online(Q: Any, K: Any, V: Any, mistake: str = "", causal: bool = False) -> Any:
