@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from catdiag.functions import elu, inf, log_softmax, logsumexp, relu, silu, var
     from catdiag.indexing import gather, reindex, reverse, shift, slice, stride, window
     from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
+    from catdiag.rewrite.claim import Claim, theorem
     from catdiag.rewrite.given import Fold
     from catdiag.rewrite.rule import Rule, rule
     from catdiag.scalars import (
@@ -80,6 +81,7 @@ _HOMES = {
         "NotStabilisable NotStreamable SignatureError SizeError TypeMismatch"
     ),
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
+    "catdiag.rewrite.claim": "Claim theorem",
     "catdiag.rewrite.given": "Fold",
     "catdiag.rewrite.rule": "Rule rule",
     "catdiag.scalars": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
@@ -97,14 +99,15 @@ _MODULES = {
 }
 
 __all__ = [  # noqa: RUF022
-    "AxisError", "ArrayType", "Axis", "CatdiagError", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
+    "AxisError", "ArrayType", "Axis", "CatdiagError", "Claim", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
     "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotFusable", "NotGroupable", "NotStabilisable",
     "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided",
     "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast", "cast", "clip", "concat", "copy",
     "cost", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "inf",
     "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
     "prove_all", "rearrange", "reindex", "relu", "repeat", "reverse", "rule", "shift", "sigmoid", "silu", "size",
-    "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "tile", "var", "where", "window",
+    "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "var", "where",
+    "window",
 ]  # fmt: skip
 
 

@@ -1,0 +1,160 @@
+"""The pytest plugin: equations claimed by `@cd.theorem` are tests, and their counterexamples can be pasted.
+
+Claims are collected from the modules that pytest collects anyway, and from files named `theorem_*.py`. A claim that is
+proved passes; one that is refuted fails with arrays; one that is undecided, or not decided in time, fails with the
+goal at which the proof stopped, or is expected to with `--theorems-undecided=xfail`. Conditional theorems pass, are
+listed at the end with their conditions, and fail with `--theorems-conditional=fail`. `--theorems-limit` is the time in
+seconds for each proof.
+
+Nothing is imported here but pytest until a claim is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from catdiag.prove.refute import Counterexample
+    from catdiag.rewrite.claim import Claim
+
+_CLAIM = "catdiag.rewrite.claim", "Claim"
+_SAID = "catdiag_theorem"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The plugin's options."""
+    group = parser.getgroup("catdiag", "theorems of catdiag")
+    group.addoption(
+        "--theorems-undecided", choices=("fail", "xfail"), default="fail",
+        help="what a theorem is of which neither a proof nor a counterexample was found",
+    )  # fmt: skip
+    group.addoption(
+        "--theorems-conditional", choices=("pass", "fail"), default="pass",
+        help="what a theorem is whose right side needs more than its left side to be defined",
+    )  # fmt: skip
+    group.addoption(
+        "--theorems-limit", type=float, default=None, metavar="SECONDS",
+        help="how long a proof may take, in the place of what each theorem says",
+    )  # fmt: skip
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Modules of theorems: files named `theorem_*.py`, where pytest does not collect them itself."""
+    if file_path.suffix != ".py" or not file_path.name.startswith("theorem_"):
+        return None
+    patterns = [*parent.config.getini("python_files"), "__init__.py"]
+    if any(file_path.match(pattern) for pattern in patterns) or parent.session.isinitpath(file_path):
+        return None  # it is a module of tests already
+    module: pytest.Module = pytest.Module.from_parent(parent, path=file_path)
+    return module
+
+
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> ClaimItem | None:
+    """A test for each claim that a module holds, but for those that it has from another."""
+    kind = type(obj)
+    if (kind.__module__, kind.__qualname__) != _CLAIM:
+        return None
+    claim: Any = obj
+    module = getattr(collector, "module", None)
+    if module is not None and getattr(claim.function, "__module__", None) != module.__name__:
+        return None
+    item: ClaimItem = ClaimItem.from_parent(collector, name=name, claim=claim)
+    return item
+
+
+class ClaimItem(pytest.Item):
+    """A claim as a test."""
+
+    def __init__(self, *, claim: Claim, **options: Any) -> None:
+        super().__init__(**options)
+        self.claim = claim
+        # Marks below the decorator are on the function.
+        for mark in getattr(claim.function, "pytestmark", []):
+            self.add_marker(getattr(pytest.mark, mark.name)(*mark.args, **mark.kwargs))
+            self.keywords[mark.name] = mark
+
+    def runtest(self) -> None:
+        """Proves the claim."""
+        from catdiag.prove import Interrupted, Undecided
+
+        try:
+            theorem = self.claim.prove(self.config.getoption("--theorems-limit"))
+        except (Undecided, Interrupted) as error:
+            if self.config.getoption("--theorems-undecided") == "xfail":
+                pytest.xfail(str(error).split("\n")[0])
+            raise
+        if theorem.conditional:
+            if self.config.getoption("--theorems-conditional") == "fail":
+                raise Conditional(theorem)
+            self.user_properties.append((_SAID, "; ".join(theorem.conditions)))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What is said of a claim that is not proved; any other error as pytest shows it."""
+        from catdiag.errors import CatdiagError
+        from catdiag.prove import Refuted
+
+        error = excinfo.value
+        if isinstance(error, Refuted):
+            return refutation(self.claim, error)
+        if isinstance(error, CatdiagError):
+            return f"{self.claim.name}: {error}"
+        if isinstance(error, Conditional):
+            return f"{self.claim.name}: {error}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the claim is made."""
+        code = getattr(self.claim.function, "__code__", None)
+        return self.path, code.co_firstlineno - 1 if code is not None else None, f"theorem {self.name}"
+
+
+class Conditional(Exception):
+    """A theorem that is conditional where no condition is allowed."""
+
+    def __init__(self, theorem: Any) -> None:
+        super().__init__(f"the theorem is conditional on {'; '.join(theorem.conditions)}\n{theorem}")
+
+
+def refutation(claim: Claim, error: Any) -> str:
+    """A refuted claim with its counterexample as statements that can be pasted, and what both sides give there."""
+    from catdiag.testing.paste import assignments
+
+    found: Counterexample = error.counterexample
+    lines = [f"{claim.name} is false: {found.verdict}"]
+    sizes = ", ".join(f"{s}={n}" for s, n in found.sizes.items())
+    lines.append(f"at {sizes or 'no sizes'}" + ("; its exact numbers, rounded to arrays:" if found.arrays else ""))
+    arrays = found.numpy()
+    names = ", ".join(arrays)
+    lines.append(assignments(arrays))
+    lines.append(f"    left, right = {claim.name}.sides()")
+    given = ", ".join(filter(None, [names, f"sizes={found.sizes!r}" if found.sizes else ""]))
+    blocks = f", tiles={found.blocks!r}" if found.blocks else ""
+    lines.append(f"    left.run({given}), right.run({given if not blocks else names}{blocks})")
+    lines += [f"    # with {name} as {function}" for name, function in found.functions.items()]
+    exact = {name: _text(value) for name, value in found.arrays.items()}
+    lines += [f"    # {name} = {text}" for name, text in exact.items() if "/" in text]
+    return "\n".join(line for line in lines if line)
+
+
+def _text(value: Any) -> str:
+    return "[" + ", ".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The conditional theorems, with their conditions."""
+    found = list(_conditional(terminalreporter))
+    if found:
+        terminalreporter.section("conditional theorems")
+        for name, conditions in found:
+            terminalreporter.write_line(f"{name}: where {conditions}")
+
+
+def _conditional(reporter: Any) -> Iterator[tuple[str, str]]:
+    for report in reporter.stats.get("passed", []):
+        for key, value in getattr(report, "user_properties", []):
+            if key == _SAID:
+                yield report.nodeid, value

@@ -1,0 +1,136 @@
+"""Modules of theorems under pytest: what passes, what fails, and what is said."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.rewrite.claim import Claim
+
+ROOT = Path(__file__).resolve().parents[2]
+
+THEOREMS = """
+import catdiag as cd
+import pytest
+
+@cd.theorem("x -> x")
+def twice(A):
+    return A + A, 2 * A
+
+@cd.theorem("x -> x")
+def wrong(A):
+    return A + A / 2, A * A
+
+@cd.theorem("x -> ")
+def needs(A):
+    return cd.sum(A, "x"), cd.sum(A * A / A, "x")
+
+@cd.theorem("x -> x")
+@pytest.mark.skip(reason="later")
+def skipped(A):
+    return A, A
+
+def test_beside():
+    assert wrong.name == "wrong"
+"""
+
+
+def pytest_on(folder: Path, *options: str) -> str:
+    plain = ["-n", "0"] if "xdist" in sys.modules else []
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:catdiag",
+               "-p", "catdiag.testing.plugin", *plain, *options, str(folder)]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder).stdout
+
+
+def test_a_module_of_theorems(tmp_path: Path) -> None:
+    (tmp_path / "theorem_sums.py").write_text(THEOREMS, encoding="utf-8")
+    (tmp_path / "test_others.py").write_text("from theorem_sums import twice, needs\n", encoding="utf-8")
+    said = pytest_on(tmp_path)
+    assert "1 failed, 3 passed, 1 skipped" in said
+    assert "wrong is false: left gives 3/2, right gives 1 at x=0" in said
+    assert "A = np.array([1.0])" in said and "left, right = wrong.sides()" in said
+    assert re.search(r"conditional theorems.*\n.*needs: where A\[i\] ≠ 0 for all i < x", said)
+    assert "Traceback" not in said and "Error" not in said
+
+
+@pytest.mark.slow
+def test_undecided_and_conditional_as_one_likes(tmp_path: Path) -> None:
+    module = tmp_path / "test_claims.py"
+    module.write_text(THEOREMS, encoding="utf-8")
+    said = pytest_on(tmp_path, "--theorems-limit=1e-9", "--theorems-undecided=xfail", "-rx")
+    assert "1 passed, 1 skipped, 3 xfailed" in said and "no verdict within 1e-09 s" in said
+    said = pytest_on(tmp_path, "--theorems-conditional=fail", "-k", "needs or beside")
+    assert "1 failed, 1 passed" in said and "needs: the theorem is conditional on A[i] ≠ 0 for all i < x" in said
+
+
+def test_pytest_starts_without_the_heavy_libraries() -> None:
+    code = "import catdiag.testing.plugin, sys; assert not {'numpy', 'sympy', 'z3', 'hypothesis'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+# -- claims ------------------------------------------------------------------------------------------
+
+
+def test_a_claim_of_arrays() -> None:
+    @cd.theorem("n, n -> n", assume=["n >= 2"])
+    def swapped(A, B):
+        """Sums commute."""
+        return A + B, B + A
+
+    assert isinstance(swapped, Claim) and swapped.__doc__ == "Sums commute."
+    left, right = swapped.sides()
+    assert isinstance(right, cd.Diagram)
+    assert left.names == ("A", "B") and str(left.cod) == str(right.cod) == "[n]"
+    assert swapped.prove().hypotheses[-1] == "2 ≤ n"
+
+
+def test_a_claim_of_diagrams_and_of_derivations() -> None:
+    total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    derived = total.stream("x")
+    assert cd.theorem(lambda: (total, total)).prove().trivial
+    assert cd.theorem(lambda: derived).prove() is derived.theorem
+    assert cd.theorem(lambda: (total, derived))().statement == derived.theorem.statement
+
+
+def test_a_claim_that_says_something_else() -> None:
+    @cd.theorem
+    def three():
+        return 3
+
+    @cd.theorem
+    def numbers():
+        return 1, 2
+
+    with pytest.raises(
+        cd.SignatureError, match=r"three gives int: expected its left and its right side(.|\n)*test_plugin"
+    ):
+        three.prove()
+    with pytest.raises(cd.SignatureError, match="numbers gives int and int: expected two diagrams"):
+        numbers.sides()
+    with pytest.raises(cd.SignatureError, match="assumptions are a list of texts"):
+        cd.theorem("x", assume="x >= 2")
+
+
+def test_what_is_pasted_is_what_refuted() -> None:
+    from catdiag.testing.plugin import refutation
+
+    @cd.theorem("x, x -> ")
+    def product_of_sums(A, B):
+        return cd.sum(A, "x") * cd.sum(B, "x"), cd.sum(A * B, "x")
+
+    with pytest.raises(cd.Refuted) as caught:
+        product_of_sums.prove()
+    text = refutation(product_of_sums, caught.value)
+    names = {"np": np, "product_of_sums": product_of_sums}
+    *lines, last = [line.strip() for line in text.split("\n") if line.startswith("    ") and "#" not in line]
+    exec("\n".join(lines), names)
+    left, right = eval(last, names)
+    assert left != right
