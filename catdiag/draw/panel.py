@@ -10,7 +10,7 @@ from catdiag.cost.count.amounts import Amount
 from catdiag.draw.measure import text_width
 from catdiag.draw.scene import Curve, Frame, Item, Label, LabelRole, Rule, Shape, Spot
 from catdiag.draw.sizes import Wording
-from catdiag.draw.watched import Told
+from catdiag.draw.told import Told
 
 ROW, FURTHER, HEAD = 17.0, 12.0, 13.0
 """The heights of a line of the program, of each further line of its text, and of a line above the columns."""
@@ -85,16 +85,17 @@ class _Column:
         return self.places, self.element, self.held
 
 
-def wrapped(text: str, width: float, role: LabelRole = "body") -> list[str]:
-    """A text in lines of at most a width, where its spaces allow.
+def wrapped(text: str, width: float, role: LabelRole = "body", after: str = "") -> list[str]:
+    """A text in lines of at most a width, where its spaces allow, or only those after a sign.
 
-    >>> wrapped("start: a = 0, b = 0", 60)
+    >>> wrapped("start: a = 0, b = 0", 80, after=",")
     ['start: a = 0,', 'b = 0']
     """
     lines = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}" if lines[-1] else word
+    for word in text.split(f"{after} "):
+        longer = f"{lines[-1]}{after} {word}" if lines[-1] else word
         if lines[-1] and text_width(longer, role) > width:
+            lines[-1] += after
             lines.append(word)
         else:
             lines[-1] = longer
@@ -139,9 +140,11 @@ class Table:
             for depth, loop in enumerate(line.loops):
                 if loop not in opened:
                     opened.add(loop)
-                    rows.append(_Row(wrapped(self.told.loops[loop].head, _TEXT), first + depth, loop=loop))
+                    rows.append(_Row(wrapped(_signs(self.told.loops[loop].head), _TEXT), first + depth, loop=loop))
             depth = first + len(line.loops)
-            rows.append(_Row(wrapped(line.text, _TEXT - _INDENT * depth), depth, number))
+            after = "," if line.kind == "start" else ""
+            texts = wrapped(_signs(line.text), _TEXT - _INDENT * depth, after=after)
+            rows.append(_Row(texts, depth, number))
         return rows
 
     def _columns(self) -> list[_Column]:
@@ -408,6 +411,11 @@ def _after(column: _Column, other: _Column, states: set[int]) -> bool:
     """Whether variables of the other can be in this column too, after its own."""
     apart = max(column.alive) + 1 < min(other.alive)
     return apart and column.shape == other.shape and not states & set(column.variables)
+
+
+def _signs(text: str) -> str:
+    """A formula with signs as they are printed."""
+    return text.replace("-", "−").replace("*", "·")
 
 
 def _widest(texts: Sequence[str], role: LabelRole = "body") -> float:

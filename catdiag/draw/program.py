@@ -5,7 +5,7 @@ section 5.1), with time from above: a variable is a column, a line of the progra
 alive, its level by colour and edge; loads and saves are where a column changes its colour. A filled dot is what a line
 writes, an open one what it reads. Beside each line stands how much is held at each level, the most of it marked.
 
-Everything is read off the walk that `io` takes (`catdiag.draw.watched`), so the most is `io`'s memory.
+Everything is read off the walk that `io` takes (`catdiag.draw.story`), so the most is `io`'s memory.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from catdiag.cost.hierarchy import CACHE, Hierarchy
 from catdiag.cost.io import frontier
 from catdiag.cost.levels import Names, chain_of, places_of
 from catdiag.diagram import Diagram
+from catdiag.draw.folded import folded
 from catdiag.draw.levels import placement as looks_of
 from catdiag.draw.panel import Looks, Table
 from catdiag.draw.scene import Item, Label, Scene
 from catdiag.draw.sizes import Wording, shown
-from catdiag.draw.watched import Story, tell
+from catdiag.draw.story import tell
+from catdiag.draw.told import Story
 
 if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
@@ -43,12 +45,14 @@ def program_picture(
     placement: Mapping[str, Names] | None = None,
     stages: int | Mapping[str, int] = 1,
     fused: bool = True,
+    lines: int | None = 60,
 ) -> Scene:
     """The program of a diagram or derivation as a table of lines and variables, kernel under kernel.
 
     `dtype`, `levels`, `placement`, `stages` and `fused` are those of `io`; a last level "tensor cores" holds what has
     the axes of the result of a contraction. With `sizes` of the axes and `tiles` (`{"g_q": 128, "s_x": 64}`) amounts
-    are numbers, else formulas; in values, or in bytes with a dtype. Raises CatdiagError as `io` does, and for sizes
+    are numbers, else formulas; in values, or in bytes with a dtype. A kernel of more than so many `lines` is folded
+    (`catdiag.draw.folded`); None folds none. Raises CatdiagError as `io` does, and for sizes
     that are missing or unknown.
 
     >>> import catdiag as cd
@@ -76,7 +80,8 @@ def program_picture(
         if len(story.kernels) > 1:
             items.append(Label(8, y + 10, f"kernel {number} of {len(story.kernels)}", "title", "start"))
             y += 14
-        panel = Table(told, wording, seen, _head(story, told.kernel), peaks, y).panel()
+        short = told if lines is None else folded(told, places, lines)
+        panel = Table(short, wording, seen, _head(story, told.kernel), peaks, y).panel()
         items += panel.items
         width, y = max(width, panel.right), panel.bottom + 14
     return Scene(

@@ -1,208 +1,26 @@
-"""What a program holds line by line: the walk that counts memory (`catdiag.cost.count.live`), watched.
-
-The lines are the moments of that walk, in its order: so the most that any of them holds is what `io` calls memory.
-Formulas are those of `pseudocode`, in which each array that takes room has a name.
-"""
+"""The walk that counts memory, watched: each of its moments becomes a line of the program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from catdiag.boxes import Box, Fold, Map, Reduce, SizeOf
+from catdiag.boxes import Box, Fold
 from catdiag.cost.count.amounts import ZERO, Amount
 from catdiag.cost.count.extents import Bound
-from catdiag.cost.count.kernels import Account, Dtype, measure, output_names
 from catdiag.cost.count.live import Buffer, Kernel, Loop, Walk, Within
-from catdiag.cost.count.lives import Lives, elementwise, is_view, lives, spots
+from catdiag.cost.count.lives import Lives, elementwise, is_view
 from catdiag.cost.count.places import Places
 from catdiag.cost.count.widths import Widths
-from catdiag.diagram import Diagram, Graph, Node, inline
-from catdiag.partial import Parted, in_place, is_split, two_kernels
-from catdiag.rewrite.formula import ATOM, Text, bracketed, say
-from catdiag.types import BYTES, ArrayType, Size, show_size
-from catdiag.views import read_off
-
-_LONGEST = 60  # a line with more letters than this is not joined with the one before
-
-Held = tuple[int, str, Amount]
-"""A variable, the place where it is, and how much it takes there."""
+from catdiag.diagram import Graph, Node, inline
+from catdiag.draw.book import LONGEST, Book, truth
+from catdiag.draw.told import Held, Line, Told, Turning, Variable
+from catdiag.rewrite.formula import ATOM, Text, bracketed
+from catdiag.types import ArrayType, show_size
 
 
 @dataclass
-class Variable:
-    """A place for arrays, one after the other: what is written over another takes its place.
-
-    `type` is the array's, `element` the type of its values, `slow` says that it comes from slow memory. `stages` are
-    the buffers of a streamed block, by place (1 where left out).
-    """
-
-    type: ArrayType
-    element: str
-    name: str
-    slow: bool = False
-    stages: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class Line:
-    """A line of the program: what it says, in which loops, what it reads and writes, and what is held then.
-
-    `kind` is "load", "save", "start", "let", "carry" or "unless". `names` says what the variables that are written are
-    called from here on. Of what a box makes, `formula` is the right side, and `joins` says that only a scalar function
-    reads it, once.
-    """
-
-    kind: str
-    text: str
-    loops: tuple[int, ...]
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    held: tuple[Held, ...] = ()
-    names: tuple[str, ...] = ()
-    formula: Text = ("", 0)
-    joins: bool = False
-
-    def total(self, place: str) -> Amount:
-        """All that is held at a place."""
-        return sum((amount for _, p, amount in self.held if p == place), ZERO)
-
-
-@dataclass
-class Turning:
-    """A loop: its head, the loop around it, and its states."""
-
-    head: str
-    inside: tuple[int, ...]
-    states: tuple[int, ...] = ()
-
-
-@dataclass
-class Told:
-    """A kernel line by line."""
-
-    kernel: Kernel
-    variables: list[Variable] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    loops: list[Turning] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Story:
-    """A program line by line, kernel after kernel, as counted."""
-
-    account: Account
-    kernels: tuple[Told, ...]
-    places: Places
-    diagram: Diagram
-
-
-def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> Story:
-    """The lines of a program where arrays are at these places. Raises CatdiagError as `io` does.
-
-    >>> import catdiag as cd
-    >>> from catdiag.cost.count.places import two
-    >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
-    >>> for line in tell(dot.stream("x").diagram, None, two()).kernels[0].lines:
-    ...     print("    " * len(line.loops) + line.text, "|", line.total("level"))
-    start: sum1 = 0 | 1
-        load A, B | 2*s_x + 1
-        sum1 = sum1 + Σ_x A·B | 2*s_x + 1
-    save out = sum1 | 1
-    """
-    parted = two_kernels(diagram) if is_split(diagram) else None
-    book = _Book(in_place(diagram if parted is None else parted.diagram), dtype, parted)
-    account = measure(diagram, dtype, fused=fused, places=places, walks=book.walk)
-    found = []
-    for kernel in account.kernels:
-        told = book.told.get(id(kernel)) or Told(kernel)
-        if places.phased:
-            _phases(book.walks[id(kernel)], told)
-        found.append(told)
-    return Story(account, tuple(found), places, book.flat)
-
-
-class _Book:
-    """What is known of all kernels: names, the walks of each, and what they tell."""
-
-    def __init__(self, flat: Diagram, dtype: Dtype, parted: Parted | None) -> None:
-        self.flat, self.dtype, self.parted = flat, dtype, parted
-        self.single = parted.single if parted is not None else ()
-        self.walks: dict[int, list[_Watched]] = {}
-        self.told: dict[int, Told] = {}
-        self.counted: dict[str, int] = {}
-        self.taken: set[str] = {*flat.input_names}
-        graph = flat.graph
-        free = spots(graph, [False] * len(graph.dom))
-        root = lives(graph, free, 0, False).root
-        self.ends = {root[w]: name for w, name in zip(graph.outputs, output_names(flat), strict=True)}
-        self.texts: list[Text] = [(name, ATOM) for name in flat.input_names]
-        for node in graph.nodes:
-            first = len(self.texts)
-            texts = self.say(node.box, [self.texts[w] for w in node.inputs])
-            for k in range(len(node.box.cod)):
-                w = first + k
-                self.texts.append(texts if free[w] else self.texts[root[w]] if root[w] < w else ("", ATOM))
-
-    def walk(self, kernel: Kernel, widths: Widths, places: Places, within: Within | None) -> Walk:
-        """A walk that is watched."""
-        told = self.told.setdefault(id(kernel), Told(kernel))
-        found = _Watched(self, told, kernel, widths, places, within)
-        self.walks.setdefault(id(kernel), []).append(found)
-        return found
-
-    def name(self, wanted: str = "") -> str:
-        """A name that nothing else has."""
-        k = self.counted.get(wanted, 0) + 1
-        name = f"t{k}" if not wanted else wanted if k == 1 else f"{wanted}_{k}"
-        while name in self.taken:
-            k += 1
-            name = f"{wanted}_{k}" if wanted else f"t{k}"
-        self.counted[wanted] = k
-        self.taken.add(name)
-        return name
-
-    def release(self, name: str) -> None:
-        """The last name that was given is not used."""
-        if name == f"t{self.counted.get('', 0)}":
-            self.counted[""] -= 1
-            self.taken.discard(name)
-
-    def say(self, box: Box, args: Sequence[Text]) -> Text:
-        """What a box makes of formulas; a reduction over one index is none."""
-        if isinstance(box.op, Reduce) and any(
-            a.name == box.op.axis and (a.size == 1 or a.size in self.single) for a in box.dom[0].axes
-        ):
-            return args[0]
-        return say(box, args)
-
-    def texts_of(self, diagram: Diagram, args: Sequence[Text], wholes: Mapping[str, Size]) -> list[Text]:
-        """The formulas of what a diagram gives, where blocks are of these sizes."""
-        graph = inline(diagram).graph
-        texts = list(args)
-        for node in graph.nodes:
-            box = node.box
-            if isinstance(box.op, SizeOf):
-                size: Size = read_off(box.op.size, lambda v: wholes.get(v, v), lambda op, a, b: (op, a, b))
-                box = replace(box, op=SizeOf(size))
-            texts += [self.say(box, [texts[w] for w in node.inputs])] * len(box.cod)
-        return [texts[w] for w in graph.outputs]
-
-    def element(self, ty: ArrayType, name: str, width: int, box: Box | None = None) -> str:
-        """The type of an array's values: of what is in slow memory as given, and on chip by its width."""
-        plain = {"bool": "bool", "int": "int32" if self.dtype is not None else "int"}.get(ty.element)
-        if self.dtype is None:
-            return plain or "real"
-        if box is not None and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
-            return box.op.fn[5:]
-        given = self.dtype if isinstance(self.dtype, str) else self.dtype.get(name, "")
-        if plain is None and BYTES.get(given) == width:
-            return given
-        return plain or {4: "fp32", 8: "fp64"}.get(width, f"{8 * width} bits")
-
-
-@dataclass
-class _Frame:
+class Frame:
     """A graph that is walked: how far, and for each wire its formula and the variables behind it."""
 
     graph: Graph
@@ -214,28 +32,39 @@ class _Frame:
     place: int = -1
     args: list[Text] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.ends: dict[int, list[int]] = {}
+        for k, w in enumerate(self.graph.outputs):
+            self.ends.setdefault(self.found.root[w], []).append(k)
+        self.read: dict[int, list[Box]] = {}
+        for node in self.graph.nodes:
+            for w in () if is_view(node.box) else node.inputs:
+                self.read.setdefault(self.found.root[w], []).append(node.box)
+        self.ways: dict[int, set[int]] = {}
+
     def outputs(self, wire: int) -> list[int]:
         """Which outputs of the graph a wire is."""
-        return [k for k, w in enumerate(self.graph.outputs) if self.found.root[w] == wire]
+        return self.ends.get(wire, [])
 
     def towards(self, k: int) -> set[int]:
         """The wires from which scalar functions alone make an output, that one among them."""
-        found = {self.found.root[self.graph.outputs[k]]}
-        first = len(self.graph.dom) + sum(len(node.box.cod) for node in self.graph.nodes)
-        for node in reversed(self.graph.nodes):
-            first -= len(node.box.cod)
-            if first in found and elementwise(node.box):
-                found.update(self.found.root[w] for w in node.inputs)
-        return found
+        if k not in self.ways:
+            found = {self.found.root[self.graph.outputs[k]]}
+            first = len(self.graph.dom) + sum(len(node.box.cod) for node in self.graph.nodes)
+            for node in reversed(self.graph.nodes):
+                first -= len(node.box.cod)
+                if first in found and elementwise(node.box):
+                    found.update(self.found.root[w] for w in node.inputs)
+            self.ways[k] = found
+        return self.ways[k]
 
     def readers(self, wire: int) -> list[Box]:
         """The boxes that read a wire or a view of it, each as often as it does; views aside."""
-        nodes = (n for n in self.graph.nodes if not is_view(n.box))
-        return [n.box for n in nodes for w in n.inputs if self.found.root[w] == wire]
+        return self.read.get(wire, [])
 
 
 @dataclass
-class _Loop:
+class Begun:
     """A loop that is begun: what it reads, and the names and variables of its states.
 
     `stage` is "start" until its first turn, "inside" of its turns, and "end" when they are done.
@@ -263,18 +92,25 @@ class _Loop:
         return self.op.step.dom[len(self.box.cod) + k]
 
 
-class _Watched(Walk):
-    """A walk that keeps what it passes."""
+class Watched(Walk):
+    """A walk that keeps what it passes; `mates` are the walks of the same kernel, this one the last."""
 
     def __init__(
-        self, book: _Book, told: Told, kernel: Kernel, widths: Widths, places: Places, within: Within | None
+        self,
+        book: Book,
+        told: Told,
+        mates: list[Watched],
+        kernel: Kernel,
+        widths: Widths,
+        places: Places,
+        within: Within | None,
     ) -> None:
         super().__init__(kernel, widths, places)
-        self.book, self.told, self.within = book, told, within
+        self.book, self.told, self.mates, self.within = book, told, mates, within
         self.where: dict[Buffer, int] = {}
         self.known: dict[int | str, int] = {}
-        self.frames: list[_Frame] = []
-        self.turning: list[_Loop] = []
+        self.frames: list[Frame] = []
+        self.turning: list[Begun] = []
         self.over: Buffer | None = None
         self.fresh: list[Buffer] = []
         self.due: list[tuple[str, int, Text, Buffer | None]] = []
@@ -292,7 +128,7 @@ class _Watched(Walk):
         """The variable of an array of slow memory, or of another level that is walked apart."""
         slow = buffer.wire >= 0
         key = buffer.wire if slow else buffer.name
-        for walk in reversed(self.book.walks[id(self.kernel)]):
+        for walk in reversed(self.mates):
             if key in walk.known:
                 return walk.known[key]
         name = self.book.texts[buffer.wire][0] if slow else buffer.name
@@ -404,7 +240,7 @@ class _Watched(Walk):
     def _before(self) -> dict[int, tuple[Text, tuple[int, ...]]]:
         """What the parts of the kernel before this one have made, by its wire."""
         found: dict[int, tuple[Text, tuple[int, ...]]] = {}
-        for walk in self.book.walks[id(self.kernel)]:
+        for walk in self.mates:
             found.update(walk.made if self.within is not None else {})
         return found
 
@@ -428,11 +264,11 @@ class _Watched(Walk):
         if loop is not None:
             texts: list[Text] = [*((name, ATOM) for name in loop.names), *loop.args]
             behind = [*((v,) for v in loop.states), *loop.behind]
-            frame = _Frame(graph, free, found, texts, behind, loop.names)
+            frame = Frame(graph, free, found, texts, behind, loop.names)
             self._open(loop)
         else:
             behind = [() if b is None else (self.where[b],) for b in wires]
-            frame = _Frame(graph, free, found, self._sources(), behind)
+            frame = Frame(graph, free, found, self._sources(), behind)
         self.frames.append(frame)
         made = super().sequence(graph, wires, found, free, loops)
         self._saves()
@@ -461,7 +297,7 @@ class _Watched(Walk):
         frame.texts += [text] * len(node.box.cod)
         frame.behind += [behind] * len(node.box.cod)
 
-    def _let(self, frame: _Frame) -> None:
+    def _let(self, frame: Frame) -> None:
         """A box has made what it makes: a line, or the end of the one before, which makes what only it reads."""
         box = frame.graph.nodes[frame.place].box
         first = len(frame.texts) - len(box.cod)
@@ -499,13 +335,13 @@ class _Watched(Walk):
         before = self.told.lines[-1] if len(self.told.lines) > self.first else None
         if before is None or not before.joins or before.loops != self._loops() or before.writes != tuple(made):
             return None
-        if (before.names[0], ATOM) not in args or len(before.formula[0]) + sum(len(a[0]) for a in args) > _LONGEST:
+        if (before.names[0], ATOM) not in args or len(before.formula[0]) + sum(len(a[0]) for a in args) > LONGEST:
             return None
         held, names = self._snapshot(), self.places.names
         either = all(_most(held, before.held, p) for p in names) or all(_most(before.held, held, p) for p in names)
         return before if either else None
 
-    def _called(self, frame: _Frame, wire: int, variable: int) -> str:
+    def _called(self, frame: Frame, wire: int, variable: int) -> str:
         """What an array that is made is called: as a result, as a state of the loop, or t1, t2, …"""
         ends = [self.book.ends[w] for w in self._flat(frame, wire) if w in self.book.ends]
         if ends:
@@ -534,7 +370,7 @@ class _Watched(Walk):
         behind = [frame.behind[w] for w in frame.graph.nodes[frame.place].inputs]
         several = len(op.components) == len(box.cod)
         names = op.components if several else tuple(f"state{k}" for k in range(len(box.cod)))
-        loop = _Loop(box, op, frame.args, behind, inputs, tuple(map(self.book.name, names)))
+        loop = Begun(box, op, frame.args, behind, inputs, tuple(map(self.book.name, names)))
         self.turning.append(loop)
         results = super().fold(box, op, inputs, known, loops)
         self.turning.pop()
@@ -546,11 +382,11 @@ class _Watched(Walk):
         self.fresh = []
         return results
 
-    def _begin(self, loop: _Loop) -> None:
+    def _begin(self, loop: Begun) -> None:
         """The states' first values, and the head of the loop."""
         op = loop.op
         units = self.book.texts_of(op.unit, (), {op.block: 0})
-        pairs = [f"{name} = {_truth(text[0])}" for name, text in zip(loop.names, units, strict=True)]
+        pairs = [f"{name} = {truth(text[0])}" for name, text in zip(loop.names, units, strict=True)]
         line = self._line("start", f"start: {', '.join(pairs)}", (), loop.states, loop.names)
         streamed = ((b, self.where[b]) for b in self.present if self.where[b] in loop.streamed and b.role == "streamed")
         loop.full = self._snapshot(list(streamed))
@@ -563,7 +399,7 @@ class _Watched(Walk):
             head = f"for each block of {op.axis} ({op.block} at a time){self._range(loop)}:"
         self.told.loops.append(Turning(head, self._loops(), tuple(loop.states)))
 
-    def _range(self, loop: _Loop) -> str:
+    def _range(self, loop: Begun) -> str:
         """Which blocks are run, of a loop that leaves some out."""
         op = loop.op
         if op.extent is None:
@@ -578,7 +414,7 @@ class _Watched(Walk):
         )
         return f" that meets the range from {low} to {high}"
 
-    def _open(self, loop: _Loop) -> None:
+    def _open(self, loop: Begun) -> None:
         """The first lines of a turn: its blocks are loaded, and it is asked whether to go on."""
         loop.stage = "inside"
         names = [self.told.variables[v].name for v in loop.streamed]
@@ -589,7 +425,7 @@ class _Watched(Walk):
             reads = [v for found in loop.behind for v in found]
             self._line("unless", f"next block, unless somewhere {live[0]}", reads).held = loop.full
 
-    def _close(self, loop: _Loop, frame: _Frame) -> None:
+    def _close(self, loop: Begun, frame: Frame) -> None:
         """The states of the next turn take the place of this one's."""
         moved = [k for k, w in enumerate(frame.graph.outputs) if frame.behind[w] != (loop.states[k],)]
         texts = [frame.texts[frame.graph.outputs[k]][0] for k in moved]
@@ -600,7 +436,7 @@ class _Watched(Walk):
             self._line("carry", f"{left} = {right}", reads, states, [loop.names[k] for k in moved])
         loop.stage, self.fresh = "end", []
 
-    def _carried(self, loop: _Loop) -> Line:
+    def _carried(self, loop: Begun) -> Line:
         last = self.told.lines[-1]
         if last.kind != "carry":
             last = self._line("carry", f"next {', '.join(loop.names)}")
@@ -609,7 +445,7 @@ class _Watched(Walk):
 
     # -- saves ----------------------------------------------------------------------------------------------------
 
-    def _flat(self, frame: _Frame, wire: int) -> list[int]:
+    def _flat(self, frame: Frame, wire: int) -> list[int]:
         """Which wires of the flat diagram the kernel saves an array as."""
         if self.turning and self.turning[-1].stage == "inside":
             return []
@@ -619,7 +455,7 @@ class _Watched(Walk):
         inside = {ends[k] for k in frame.outputs(wire)}
         return [w for k, w in self.kernel.leaves if _root(whole, whole.outputs[k]) in inside]
 
-    def _leaving(self, frame: _Frame, wire: int, buffer: Buffer | None) -> None:
+    def _leaving(self, frame: Frame, wire: int, buffer: Buffer | None) -> None:
         """What is made is to be saved, once its box is done."""
         text = frame.texts[wire]
         for w in self._flat(frame, wire):
@@ -637,7 +473,7 @@ class _Watched(Walk):
             waiting = dict.fromkeys((b, v) for _, v, _, b in due[k:] if b is not None and b not in self.present)
             line.held = self._snapshot(list(waiting))
 
-    def _end(self, frame: _Frame, made: Sequence[Buffer | None]) -> None:
+    def _end(self, frame: Frame, made: Sequence[Buffer | None]) -> None:
         """Saves what no box of the kernel makes: inputs, and what is computed on the spot."""
         graph = frame.graph
         for w in dict.fromkeys(frame.found.root[w] for w in graph.outputs):
@@ -662,21 +498,3 @@ def _root(graph: Graph, wire: int) -> int:
     while (maker := first[wire]) is not None and is_view(maker.box):
         wire = maker.inputs[0]
     return wire
-
-
-def _truth(text: str) -> str:
-    """The units of `any` and `all`, which are comparisons of constants."""
-    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)
-
-
-def _phases(walks: Sequence[_Watched], told: Told) -> None:
-    """Adds to the lines of each phase what the levels above hold in it."""
-    below = [walk for walk in walks if walk.within is not None]
-    above = next(walk for walk in walks if walk.within is None and len(walk.notes) == len(below))
-    ends = [*(walk.first for walk in below[1:]), len(told.lines)]
-    for number, (walk, end) in enumerate(zip(below, ends, strict=True)):
-        place = walks.index(walk) + 1
-        aside = walks[place].notes if place < len(walks) and walks[place] is not above else []
-        more = [*above.notes[number], *(held for note in aside[:1] for held in note)]
-        for line in told.lines[walk.first : end]:
-            line.held = (*line.held, *more)

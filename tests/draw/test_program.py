@@ -16,7 +16,7 @@ from catdiag.cost.io import io
 from catdiag.cost.levels import levels_io
 from catdiag.draw.program import program_picture
 from catdiag.draw.scene import Label, Scene, Shape
-from catdiag.draw.watched import tell
+from catdiag.draw.story import tell
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.rewrite.derivation import Derivation
 from tests.draw.clashes import clashes
@@ -160,6 +160,22 @@ def test_lines_are_those_of_the_program() -> None:
         "out = sum3/sum2",
         "save out",
     ]
+
+
+def test_long_programs_are_folded_and_hold_as_much() -> None:
+    def steps(a: Any, b: Any) -> Any:
+        for k in range(60):
+            a, b = (cd.exp(b) * a, a + b) if k % 3 else (b - a, cd.sum(a, "x") * b)
+        return a
+
+    program = cd.algorithm("q x, q x -> q x")(steps)
+    whole, short = (program_picture(program, lines=n) for n in (None, 12))
+    assert most(whole, "SMEM") == most(short, "SMEM") == io(program).memory
+    assert short.height < whole.height / 5 and not list(clashes(short))
+    texts = [item.text for item in short.items if isinstance(item, Label)]
+    assert "save out" in texts and any(re.fullmatch(r"\d+ lines: t\d+ to t\d+", text) for text in texts)
+    shown = {read(t.removeprefix("M = ")) for t in texts if re.fullmatch(r"(M = )?[\dqx·² +]*[qx]", t) and "×" not in t}
+    assert io(program).memory in shown
 
 
 @pytest.mark.slow

@@ -1,0 +1,71 @@
+"""What a program holds line by line: the walk that counts memory (`catdiag.cost.count.live`), watched.
+
+The lines are the moments of that walk, in its order: so the most that any of them holds is what `io` calls memory.
+Formulas are those of `pseudocode`, in which each array that takes room has a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.cost.count.kernels import Dtype, measure
+from catdiag.cost.count.live import Kernel, Walk, Within
+from catdiag.cost.count.places import Places
+from catdiag.cost.count.widths import Widths
+from catdiag.diagram import Diagram
+from catdiag.draw.book import Book
+from catdiag.draw.told import Line, Story, Told
+from catdiag.draw.watched import Watched
+from catdiag.partial import in_place, is_split, two_kernels
+
+
+def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> Story:
+    """The lines of a program where arrays are at these places. Raises CatdiagError as `io` does.
+
+    >>> import catdiag as cd
+    >>> from catdiag.cost.count.places import two
+    >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.einsum("x, x ->", A, B))
+    >>> for line in tell(dot.stream("x").diagram, None, two()).kernels[0].lines:
+    ...     print("    " * len(line.loops) + line.text, "|", line.total("level"))
+    start: sum1 = 0 | 1
+        load A, B | 2*s_x + 1
+        sum1 = sum1 + Σ_x A·B | 2*s_x + 1
+    save out = sum1 | 1
+    """
+    parted = two_kernels(diagram) if is_split(diagram) else None
+    book = Book(in_place(diagram if parted is None else parted.diagram), dtype, parted)
+    walks: dict[int, list[Watched]] = {}
+    told: dict[int, Told] = {}
+
+    def walk(kernel: Kernel, widths: Widths, held: Places, within: Within | None) -> Walk:
+        mine, mates = told.setdefault(id(kernel), Told(kernel)), walks.setdefault(id(kernel), [])
+        mates.append(Watched(book, mine, mates, kernel, widths, held, within))
+        return mates[-1]
+
+    account = measure(diagram, dtype, fused=fused, places=places, walks=walk)
+    kernels = tuple(told.get(id(kernel)) or Told(kernel) for kernel in account.kernels)
+    for kernel in kernels:
+        if places.phased:
+            _phases(book, walks[id(kernel.kernel)], kernel)
+    return Story(account, kernels, places, book.flat)
+
+
+def _phases(book: Book, walks: Sequence[Watched], told: Told) -> None:
+    """Adds to the lines of each phase what the levels above hold in it, and inputs that are copied at the end."""
+    below = [walk for walk in walks if walk.within is not None]
+    above = next(walk for walk in walks if walk.within is None and len(walk.notes) == len(below))
+    for number, walk in enumerate(below):
+        end = below[number + 1].first if number + 1 < len(below) else len(told.lines)
+        place = walks.index(walk) + 1
+        aside = walks[place].notes if place < len(walks) and walks[place] is not above else []
+        more = [*above.notes[number], *(held for note in aside[:1] for held in note)]
+        for line in told.lines[walk.first : end]:
+            line.held = (*line.held, *more)
+    saved = {name for line in told.lines if line.kind == "save" for name in line.names}
+    left = [name for _, w in told.kernel.leaves if (name := book.texts[w][0] or book.ends.get(w, "")) not in saved]
+    for walk, name in zip(walks[walks.index(above) + 1 :], left, strict=False):
+        for held in walk.notes[:1]:
+            variable = held[0][0]
+            source = told.variables[variable].name
+            told.lines.append(Line("load", f"load {source}", (), (), (variable,), held, (source,)))
+            told.lines.append(Line("save", f"save {name} = {source}", (), (variable,), (), held, (name,)))
