@@ -5,7 +5,7 @@ Lengths are relative to the wire of the elements of the (middle of the) results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.draw.bands import EDGE, ROW, reach, rows, stacked
@@ -52,7 +52,7 @@ def leaf_of(cell: Cell, sheet: Sheet, items: bool) -> Leaf:
     have = {n for ty in ins for n in ty.names}
     weaved = cell.weaved & have
     leaves = _leaves(outs, refs, weaved, items)
-    enters = _enters(ins, weaved, items)
+    enters = _enters(ins, weaved, items, leaves)
     reaching = [*enters.values(), *leaves.values(), 0.0]
     top = min(-BODY, min(reaching) - _CLEAR)
     bottom = max(BODY, max(reaching) + _CLEAR)
@@ -105,8 +105,14 @@ def _leaves(
     return found
 
 
-def _enters(ins: Sequence[ArrayType], weaved: frozenset[str] | set[str], items: bool) -> dict[tuple[int, str], float]:
-    """The heights at which wires enter the box."""
+def _enters(
+    ins: Sequence[ArrayType], weaved: frozenset[str] | set[str], items: bool, leaves: Mapping[tuple[int, str], float]
+) -> dict[tuple[int, str], float]:
+    """The heights at which wires enter the box.
+
+    Chains of boxes should not climb: several inputs stand around the middle of the results, as far apart as these are,
+    and the first of two is level with the only result.
+    """
     if len(ins) == 1:
         found = _leaves(ins, [0.0], weaved, items)
         return found if found or items else {}
@@ -114,8 +120,15 @@ def _enters(ins: Sequence[ArrayType], weaved: frozenset[str] | set[str], items: 
     for k, ty in enumerate(ins):
         by_height = sorted(rows(ty).items(), key=lambda pair: pair[1])
         sequence += [(k, n) for n, _ in by_height if (n and n not in weaved) or (not n and (items or not ty.axes))]
-    first = -_PORT * (len(sequence) - 1) / 2
-    return {key: first + _PORT * place for place, key in enumerate(sequence)}
+    if not sequence:
+        return {}
+    top, bottom = min(leaves.values(), default=0.0), max(leaves.values(), default=0.0)
+    if len(ins) == 2 and leaves.keys() == {(0, name) for k, name in sequence if k == 0}:
+        others = [key for key in sequence if key[0]]
+        return {**leaves, **{key: bottom + _PORT * (place + 1) for place, key in enumerate(others)}}
+    apart = max(_PORT, (bottom - top) / max(1, len(sequence) - 1))
+    first = (top + bottom) / 2 - apart * (len(sequence) - 1) / 2
+    return {key: first + apart * place for place, key in enumerate(sequence)}
 
 
 def _sides(ty: ArrayType) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:

@@ -18,7 +18,7 @@ from catdiag.draw.functions import Leaf
 from catdiag.draw.levels import Placement, placement
 from catdiag.draw.measure import text_width
 from catdiag.draw.pen import Pen, Thread
-from catdiag.draw.plan import ARCH, Framed, SheetPlan, label_of, plan_of, start_texts, target
+from catdiag.draw.plan import ARCH, Framed, SheetPlan, label_of, plan_of, spans_of, start_texts, target
 from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape
 from catdiag.draw.sheets import Address, Cell, sheet_of
 from catdiag.types import ArrayType
@@ -233,21 +233,21 @@ class _Sheet:
         if slot.cell < 0:
             return "", 0.0, y + rows(self.sheet.wires[slot.wire].ty)[row]
         cell, shape = self.sheet.cells[slot.cell], self.plan.shapes[slot.cell]
-        begin, width = self.plan.functions[number + 1]
+        middle = self.plan.middles[number + 1]
         ty = self.sheet.wires[cell.inputs[k]].ty
         if isinstance(shape, Framed):
             fed = dict(cell.feeds)
             if k not in fed:
                 return None
-            x, at = self.x + begin + (width - shape.width) / 2, y + shape.plan.inputs[fed[k]] + rows(ty)[row]
+            x, at = self.x + middle - shape.width / 2, y + shape.plan.inputs[fed[k]] + rows(ty)[row]
         else:
             aim = target(shape, cell, k, row)
             if aim is None:
                 return None
             at = y + aim
-            x = self.x + begin
+            x = self.x + self.plan.functions[number + 1][0]
             if (k, row) in shape.enters:
-                x += (width - shape.turns - shape.body_width) / 2
+                x = self.x + middle - shape.body_width / 2
             else:
                 new = next((n for n, before in cell.names.items() if before == row), row)
                 return self.pen.port(f"{self.prefix}{slot.cell}.by.{new}", x, at), x, at
@@ -259,26 +259,26 @@ class _Sheet:
         cell, shape = self.sheet.cells[slot.cell], self.plan.shapes[slot.cell]
         begin, width = self.plan.functions[slot.column]
         x, y = self.x + begin, self.y + self.plan.heights[id(slot)]
+        middle = self.x + self.plan.middles[slot.column]
         if isinstance(shape, Framed):
-            self._frame(slot, cell, shape, x, width, y)
+            self._frame(cell, slot.cell, shape, middle, x + width, y)
         else:
-            self._leaf(slot, cell, shape, x, width, y)
+            self._leaf(cell, slot.cell, shape, middle, (x, x + width), y)
         words = [word for at in (cell.address, *cell.also) if (word := self.painter.marks.get(at)) is not None]
         if words:
-            edge = x + (width - shape.width) / 2
+            edge = middle - spans_of(shape)[0] / 2
             tall, hollow = shape.bottom - shape.top, isinstance(shape, Framed)
             self.pen.frame(Frame("mark", edge, y + shape.top, shape.width, tall, cell.level, words[0], hollow))
 
-    def _leaf(self, slot: Slot, cell: Cell, leaf: Leaf, x: float, width: float, y: float) -> None:
-        pen, name = self.pen, f"{self.prefix}{slot.cell}"
-        left = x + (width - leaf.turns - leaf.body_width) / 2
-        right = left + leaf.body_width
+    def _leaf(self, cell: Cell, number: int, leaf: Leaf, middle: float, column: tuple[float, float], y: float) -> None:
+        """A function that is no frame, in a column from its left edge to its right one."""
+        pen, name, (x, far) = self.pen, f"{self.prefix}{number}", column
+        left, right = middle - leaf.body_width / 2, middle + leaf.body_width / 2
         if leaf.body is not None and cell.kind is not None:
             top, bottom = leaf.body
             pen.shape(Shape(cell.kind, left, y + top, leaf.body_width, bottom - top, cell.level, name, _titled(cell)))
             shift = -3.0 if cell.kind in ("reduce", "contract") else 0.0
-            middle = left + leaf.body_width / 2 + shift
-            pen.label(Label(middle, y + (top + bottom) / 2 + 3.8, cell.text, "body", "middle", cell.level))
+            pen.label(Label(middle + shift, y + (top + bottom) / 2 + 3.8, cell.text, "body", "middle", cell.level))
         arrivals: dict[str, int] = {}
         for k, w in enumerate(cell.inputs):
             for row in self.painter.drawn(self.sheet.wires[w].ty):
@@ -296,7 +296,6 @@ class _Sheet:
                 if (j, row) in leaf.leaves:
                     thread = self._thread(w, row, pen.port(f"{name}.out{j}.{row}", right, y + leaf.leaves[j, row]))
                 elif row in leaf.new or row not in arrivals:
-                    middle = x + width / 2
                     thread = self._thread(w, row, pen.port(f"{name}.new.{row}", middle, height))
                     pen.dot(middle, height, self.sheet.wires[w].level, ring=True)
                 else:
@@ -304,12 +303,13 @@ class _Sheet:
                     thread.to(max(right, x), y + leaf.lanes[row])
                     if leavers.count(row) > 1 and j == 0:
                         pen.dot(max(right, x), y + leaf.lanes[row], self.sheet.wires[w].level)
-                thread.to(x + width, height)
+                thread.to(far, height)
                 self.threads[w, row] = thread
 
-    def _frame(self, slot: Slot, cell: Cell, framed: Framed, x: float, width: float, y: float) -> None:
-        pen, inner, name = self.pen, framed.plan, f"{self.prefix}{slot.cell}"
-        left = x + (width - framed.width) / 2
+    def _frame(self, cell: Cell, number: int, framed: Framed, middle: float, far: float, y: float) -> None:
+        """A frame in a column that ends at `far`."""
+        pen, inner, name = self.pen, framed.plan, f"{self.prefix}{number}"
+        left = middle - framed.width / 2
         kind = cell.frame or "call"
         level = cell.level
         pen.frame(Frame(kind, left, y + framed.top, framed.width, framed.bottom - framed.top, level, cell.text))
@@ -343,7 +343,7 @@ class _Sheet:
                 stub.to(left + framed.width, at)
                 pen.finish(stub, edge)
                 thread = self._thread(w, row, edge)
-                thread.to(x + width, at)
+                thread.to(far, at)
                 self.threads[w, row] = thread
 
     def _arch(self, cell: Cell, framed: Framed, start: float, y: float, states: list[int], name: str) -> None:

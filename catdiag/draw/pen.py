@@ -59,8 +59,9 @@ class Pen:
         return Thread([self.ports[port]], kind, level, port, title)
 
     def finish(self, thread: Thread, port: str) -> None:
-        """Ends a thread at a port, which is where the thread is."""
+        """Ends a thread at a port, which is where the thread is, up to rounding."""
         if len(thread.places) > 1:
+            thread.places[-1] = self.ports[port]
             ends = (thread.start, port)
             self.curves.append(Curve(tuple(thread.places), thread.kind, thread.level, ends=ends, title=thread.title))
 

@@ -18,6 +18,8 @@ ARCH = 13.0
 """The room over a loop's body for its way back."""
 SIDE = 9.0
 """The room between a frame's edge and its inside, at the left and right."""
+BEHIND = 6.0
+"""The room behind a group for the edges of its further copies."""
 _AGAIN = 6  # columns after which the label of a wire is said again
 _STUB = 6.0
 
@@ -31,17 +33,23 @@ class Framed:
     top: float
     bottom: float
     left: float  # from the frame's edge to the inside's left end
+    behind: float = 0.0  # the room at the right for the edges of further copies
 
 
 @dataclass
 class SheetPlan:
-    """Where all is on a sheet: x from its left end, y around its line 0."""
+    """Where all is on a sheet: x from its left end, y around its line 0.
+
+    `functions` are where columns of functions begin and how wide they are, `middles` where the middles of their boxes
+    are, `data` where columns of data begin and how wide they are.
+    """
 
     sheet: Sheet
     columns: Columns
     shapes: dict[int, Leaf | Framed]
     heights: dict[int, float] = field(default_factory=dict)
     functions: list[tuple[float, float]] = field(default_factory=list)
+    middles: list[float] = field(default_factory=list)
     data: list[tuple[float, float]] = field(default_factory=list)
     labelled: list[set[int]] = field(default_factory=list)
     width: float = 0.0
@@ -58,6 +66,14 @@ class SheetPlan:
         cell, shape = self.sheet.cells[slot.cell], self.shapes[slot.cell]
         refs = shape.refs if isinstance(shape, Leaf) else shape.plan.outputs
         return [(w, y + ref) for w, ref in zip(cell.outputs, refs, strict=True)]
+
+
+def spans_of(shape: Leaf | Framed) -> tuple[float, float]:
+    """How wide a function is around its middle, and the room behind that in which results turn to their bands, or the
+    edges of further copies are."""
+    if isinstance(shape, Leaf):
+        return shape.width - shape.turns, shape.turns
+    return shape.width, shape.behind
 
 
 def plan_of(top: Sheet, items: bool) -> SheetPlan:
@@ -104,7 +120,7 @@ def _framed(cell: Cell, inner: SheetPlan) -> Framed:
         top += ARCH
     right = SIDE + (8 if cell.frame == "fold" else 0)
     width = max(left + inner.width + right, text_width(cell.text, "note") + 20)
-    return Framed(inner, width, inner.top - top, inner.bottom + 8, left)
+    return Framed(inner, width, inner.top - top, inner.bottom + 8, left, BEHIND if cell.frame == "group" else 0.0)
 
 
 def start_texts(cell: Cell, sheet: Sheet) -> list[str]:
@@ -210,10 +226,12 @@ def _widths(plan: SheetPlan) -> None:
         last = number == len(columns) - 1
         if number:
             x += _room(plan, column)
-        widths = [plan.shapes[s.cell].width for s in column if s.cell >= 0]
-        wide = max(widths, default=0.0)
-        plan.functions.append((x, wide))
-        x += wide
+        # The boxes of a column have one middle.
+        spans = [spans_of(plan.shapes[s.cell]) for s in column if s.cell >= 0]
+        wide, behind = max((w for w, _ in spans), default=0.0), max((b for _, b in spans), default=0.0)
+        plan.functions.append((x, wide + behind))
+        plan.middles.append(x + wide / 2)
+        x += wide + behind
         new = {w for s in column if s.cell >= 0 or number == 0 for w, _ in plan.held(s) if not last}
         if new or any(s.wire >= 0 and number - said.get(s.wire, number) >= 2 * _AGAIN for s in column):
             new |= {s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _AGAIN and not last}
