@@ -96,9 +96,12 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
     for level in bars:
         if level in scene.levels:
             yield _Entry((Shape("bar", 0, -5, _WIDTH, 10, level),), _WIDTH, f"held in {scene.levels[level]}")
-    if any(c.kind == "item" for c in curves) and any(c.kind == "axis" for c in curves):
+    items = any(c.kind == "item" for c in curves)
+    boxes = any(isinstance(item, Shape) for item in scene.items)
+    if any(c.kind == "axis" for c in curves) and (items or (levels == [0] and boxes)) and not bars:
         yield _Entry((_line("axis", levels[0]),), _WIDTH, "axis of an array")
-        yield _Entry((_line("item", levels[0]),), _WIDTH, "its elements")
+        if items:
+            yield _Entry((_line("item", levels[0]),), _WIDTH, "its elements")
     if any(c.kind == "state" for c in curves):
         level = min(c.level for c in curves if c.kind == "state")
         yield _Entry((_line("state", level, arrow=True),), _WIDTH, "carried to the next turn")
@@ -109,6 +112,8 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
     for kind, text in _SHAPES.items():
         if kind in shapes:
             yield _shape(kind, _CHARTED.get(kind, text) if bars else text)
+        if kind == "map":
+            yield from _formulas(scene)
     frames = {item.kind for item in scene.items if isinstance(item, Frame)}
     for frame, text in _FRAMES.items():
         if frame in frames:
@@ -147,6 +152,29 @@ def _tiles(scene: Scene) -> Iterator[_Entry]:
             width = text_width(shown, "axis")
             label = Label(0, _LIFT, shown, "axis", "start")
             yield _Entry((label,), width, f"how much of {', '.join(axes)} {where}")
+
+
+_READ = re.compile(r"(?<![\w′])[a-h](?![\w′(])")
+_ALONE = re.compile(r"(?:^|[ (,/√])·")
+_AT = re.compile(r"(?<![^\W\d])i_\{?([^\W_]\w*)")
+
+
+def _formulas(scene: Scene) -> Iterator[_Entry]:
+    """What stands for what in the formulas that boxes have as their texts."""
+    texts = [item.text for item in scene.items if isinstance(item, Label) and item.role == "body"]
+    formulas = [text for text in texts if len(text) > 1]
+    sizes = {item.text for item in scene.items if isinstance(item, Label) and item.role == "axis"}
+    letters = sorted({letter for text in formulas for letter in _READ.findall(text)} - sizes)
+    signs = ["·"] * any(_ALONE.search(text) for text in formulas) + letters
+    if signs:
+        shown = ", ".join(signs[:4])
+        label = Label(0, _LIFT, shown, "body", "start")
+        yield _Entry((label,), text_width(shown, "body"), "what a box reads" + (", from the top" if letters else ""))
+    axes = list(dict.fromkeys(axis for text in formulas for axis in _AT.findall(text)))[:4]
+    if axes:
+        shown = ", ".join(f"i_{{{axis}}}" for axis in axes)
+        label = Label(0, _LIFT, shown, "body", "start")
+        yield _Entry((label,), text_width(shown, "body"), f"position along {', '.join(axes)}")
 
 
 def _moved(item: Item, x: float, y: float) -> Item:

@@ -41,6 +41,24 @@ def test_what_occurs_is_said_and_nothing_else(item, text):
     assert said(Scene(300, 20, (item,))) == [text]
 
 
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        ("exp(b − a)", ["what a box reads, from the top"]),
+        ("·/√d", ["what a box reads"]),
+        ("where(i_{x} ≤ i_q, ·, −∞)", ["what a box reads", "position along x, q"]),
+        ("max", []),
+        ("exp", []),
+        ("a", []),
+        ("2·x", []),
+    ],
+)
+def test_what_stands_for_what_in_formulas_is_said(body, texts):
+    # A letter that is an axis is its size.
+    scene = Scene(300, 20, (Shape("map", 0, 0, 9, 9), Label(9, 9, body, "body"), Label(9, 9, "d")))
+    assert said(scene) == ["function of each element", *texts]
+
+
 def test_what_says_nothing_is_left_out():
     assert said(Scene(90, 20, (Label(0, 0, "g_q", "code"), Label(0, 0, "ag_q"), Rule(0, 0, 9, 0, "solid")))) == []
 
