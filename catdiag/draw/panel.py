@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -19,6 +20,9 @@ _INDENT, _EDGE, _GAP = 13.0, 8.0, 14.0
 _BAR, _PAD = 22.0, 13.0  # the least width of a bar, and what is beside a name in one
 _DOT = 5.0
 _CHART = 90.0  # the width of the longest bar of a total
+
+
+_SEVERAL = re.compile(r"_(\w+(?:,\w+)+)")  # what is below a sign is all of `k,c`
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class Table:
     def _rows(self) -> list[_Row]:
         rows: list[_Row] = []
         if self.head:
-            rows.append(_Row(wrapped(self.head, _TEXT + 2 * _INDENT), 0))
+            rows.append(_Row(wrapped(self.head, _TEXT + 2 * _INDENT, after=" and"), 0))
         first = int(bool(self.head))
         opened: set[int] = set()
         for number, line in enumerate(self.told.lines):
@@ -163,7 +167,7 @@ class Table:
             if not held:
                 continue
             of = self.told.variables[variable]
-            texts = {p: wording.held(of.type, most[variable, p], p, of.stages.get(p, 1)) for p in held}
+            texts = {p: _signs(wording.held(of.type, most[variable, p], p, of.stages.get(p, 1))) for p in held}
             numbers = {p: wording.number(wording.value(most[variable, p], p)) for p in held if wording.values}
             slow = wording.whole(of.type, self.told.kernel) if of.slow else ""
             found[variable] = _Column([variable], held, of.element, slow, texts, numbers)
@@ -214,7 +218,7 @@ class Table:
                 most = total in self.peaks[place]
                 name = "M" if len(self.looks.places) == 1 else f"M_{{{place}}}"
                 sign = f"{name} {'=' if len(self.peaks[place]) == 1 else '≥'} " if most else ""
-                found[number] = wrapped(sign + self.wording.amount(total, place), _TOTAL)
+                found[number] = wrapped(_signs(sign + self.wording.amount(total, place)), _TOTAL)
             before = total
         return found
 
@@ -415,7 +419,7 @@ def _after(column: _Column, other: _Column, states: set[int]) -> bool:
 
 def _signs(text: str) -> str:
     """A formula with signs as they are printed."""
-    return text.replace("-", "−").replace("*", "·")
+    return _SEVERAL.sub(r"_{\1}", text.replace("-", "−").replace("*", "·"))
 
 
 def _widest(texts: Sequence[str], role: LabelRole = "body") -> float:

@@ -50,10 +50,10 @@ def program_picture(
     """The program of a diagram or derivation as a table of lines and variables, kernel under kernel.
 
     `dtype`, `levels`, `placement`, `stages` and `fused` are those of `io`; a last level "tensor cores" holds what has
-    the axes of the result of a contraction. With `sizes` of the axes and `tiles` (`{"g_q": 128, "s_x": 64}`) amounts
-    are numbers, else formulas; in values, or in bytes with a dtype. A kernel of more than so many `lines` is folded
-    (`catdiag.draw.folded`); None folds none. Raises CatdiagError as `io` does, and for sizes
-    that are missing or unknown.
+    the axes of the result of a contraction. With `sizes` of the axes and `tiles` (`{"g_q": 128, "s_x": 64}`; of a
+    further level, those of the level above where left out) amounts are numbers, else formulas; in values, or in bytes
+    with a dtype. A kernel of more than so many `lines` is folded (`catdiag.draw.folded`); None folds none.
+    Raises CatdiagError as `io` does, and for sizes that are missing or unknown.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")

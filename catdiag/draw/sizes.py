@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.kernels import Account
@@ -19,7 +20,8 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Wording:
     """The sizes of a counted program in words: tiles and blocks are named by level, as `levels_io` names them.
 
-    With `values`, the sizes of axes, tiles and blocks, amounts are numbers too. Raises CatdiagError where some are
+    With `values`, the sizes of axes, tiles and blocks, amounts are numbers too; a tile or block of a further level that
+    is not given is that of the level above. Raises CatdiagError where some are
     missing, unknown or no positive whole numbers.
     """
 
@@ -45,17 +47,17 @@ class Wording:
             self.names[place] = own
         self.values = None if values is None else self._checked(values)
 
-    def _checked(self, values: Mapping[str, int]) -> dict[str, int]:
-        parted = self.account.parted
+    def _checked(self, given: Mapping[str, int]) -> dict[str, int]:
+        account, parted = self.account, self.account.parted
+        values = dict(given)
+        for above, below in pairwise(self.names.values()):
+            values.update({name: values[above[base]] for base, name in below.items()
+                           if name not in values and above.get(base) in values})  # fmt: skip
         hidden = {*self.single, *([parted.length] if parted is not None else [])}
-        needed = {str(s) for s in self.account.sizes} | {s for k in self.account.kernels for a in k.tiles.values()
-                                                         for s in a.symbols()}  # fmt: skip
-        needed |= self.account.inner
-        if parted is not None:
-            needed.add(parted.parts)
-        bases = {base for own in self.names.values() for base in own}
-        needed = {s for s in needed if s not in hidden and s not in bases}
-        needed |= {name for own in self.names.values() for name in own.values()}
+        needed = {*account.sizes, *account.inner, *([parted.parts] if parted is not None else [])}
+        needed.update(s for k in account.kernels for whole in k.tiles.values() for s in whole.symbols())
+        needed -= hidden | {base for own in self.names.values() for base in own}
+        needed.update(name for own in self.names.values() for name in own.values())
         missing, unknown = sorted(needed - set(values)), sorted(set(values) - needed)
         if missing or unknown:
             what = f"{missing[0]} is missing" if missing else f"{unknown[0]} is none of them"

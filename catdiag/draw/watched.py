@@ -15,6 +15,7 @@ from catdiag.cost.count.widths import Widths
 from catdiag.diagram import Graph, Node, inline
 from catdiag.draw.book import LONGEST, Book, truth
 from catdiag.draw.told import Held, Line, Told, Turning, Variable
+from catdiag.emit.pseudocode import compares
 from catdiag.rewrite.formula import ATOM, Text, bracketed
 from catdiag.types import ArrayType, show_size
 
@@ -323,7 +324,7 @@ class Watched(Walk):
                 held_as.type, held_as.element = box.cod[k], self.book.element(box.cod[k], "", self.fresh[k].width, box)
             frame.texts[first + k], frame.behind[first + k] = (names[-1], ATOM), (variable,)
             self._leaving(frame, first + k, self.fresh[k])
-        right = f"({formula[0]})" if formula[1] < 2 and " = " in formula[0] else formula[0]
+        right = f"({formula[0]})" if formula[1] < 2 and compares(formula[0]) else formula[0]
         line = self._line("let", f"{', '.join(names)} = {right}", reads, made, names)
         line.formula, line.held = formula, held
         readers = frame.readers(first)

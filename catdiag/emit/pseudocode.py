@@ -82,7 +82,7 @@ class _Pseudocode(Writer):
         return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
 
     def assign(self, targets: Sequence[Value], text: Text) -> None:
-        right = f"({text[0]})" if text[1] < 2 and _compares(text[0]) else text[0]
+        right = f"({text[0]})" if text[1] < 2 and compares(text[0]) else text[0]
         self.write(f"{', '.join(map(self._typed, targets))} = {right}")
 
     def _typed(self, value: Value) -> str:
@@ -151,7 +151,7 @@ class _Pseudocode(Writer):
         return f" that meets the range from {low} to {high}"
 
 
-def _compares(text: str) -> bool:
+def compares(text: str) -> bool:
     """Whether there is an equals sign outside of all parentheses."""
     depth = 0
     for k, letter in enumerate(text):
