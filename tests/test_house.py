@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "catdiag"
 # Each room stands on those in rows above it, and on those named after it in its own row.
 ROWS: tuple[dict[str, str], ...] = (
     {"errors": "", "files": "", "kernel": ""},
-    {"types": "", "solvers": "", "views": "types"},
+    {"types": "", "solvers": "", "views": "types", "tasks": ""},
     {"boxes": "", "diagram": "boxes constants", "constants": "diagram", "signature": ""},
     {"flatten": "", "isomorphism": "", "interpret": "", "position": "", "partial": "interpret"},
     {
@@ -35,6 +35,7 @@ ROWS: tuple[dict[str, str], ...] = (
     {"emit": ""},
     {"draw": ""},
     {"library": "", "testing": ""},
+    {"sweeps": ""},
     {"cli": ""},
 )
 ROW = {room: number for number, row in enumerate(ROWS) for room in row}

@@ -255,6 +255,26 @@ def draw(
 
 
 @app.command()
+def sweep(
+    ops: Annotated[
+        list[str], typer.Argument(help="Operators: names of the library, or path.py:name.", metavar="OP...")
+    ],
+    on: Annotated[list[str], typer.Option(help="Chips, such as h100,a100.")],
+    size: Annotated[list[str], typer.Option(help="Lengths of axes, all combinations: q=1024/2048,x=4096,d=64/128.")],
+    dtype: Annotated[list[str] | None, typer.Option(help="Element types, such as bf16,fp8 [bf16].")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write to this file, .jsonl or .csv; run again, it goes on [print JSON].")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Points planned at a time [one a processor].")] = None,
+) -> None:
+    """Plan operators on chips at many sizes: tiles, predicted time and traffic of each point."""
+    with guarded():
+        from catdiag.cli.sweep import run_sweep
+
+        ended(run_sweep(ops, on, size, dtype or [], to, workers))
+
+
+@app.command()
 def hardware(
     name: Annotated[
         str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")

@@ -23,10 +23,13 @@ from catdiag.kernel.meaning import Wire, evaluate, inputs_of
 from catdiag.kernel.terms import KernelError, show
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from catdiag.kernel.context import Ask
     from catdiag.solvers.both import Both
     from catdiag.solvers.cvc5 import Cvc5
     from catdiag.solvers.z3 import Z3
+    from catdiag.tasks import Progress
 
 LARGEST = 16 * 2**20
 """Bytes of a certificate above which it is not read."""
@@ -158,8 +161,54 @@ def tell(verdict: Verdict, long: bool) -> None:
     sys.stdout.flush()
 
 
-def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT) -> Verdict:
-    """Checks one certificate here."""
+def check_all(
+    files: Sequence[Path],
+    *,
+    limit: float = LIMIT,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> list[Verdict]:
+    """The verdicts on certificates, in their order, found in the workers of any `concurrent.futures.Executor`.
+
+    Workers are sent what is in the files, and need no files of their own; without an executor they are checked here.
+    A certificate is accepted by whoever checked it: a verdict is not checked again. Where a worker died there is none,
+    and the verdict says so, with the status of what was interrupted. `progress` is called with how many files are done,
+    and how many there are.
+    """
+    from catdiag.tasks import Failed, each
+
+    contents: list[bytes | Verdict] = []
+    for file in files:
+        try:
+            contents.append(content_of(file))
+        except (Unreadable, Malformed) as error:
+            contents.append(_unread(shown(str(file)), error))
+    todo = [(str(file), content, limit) for file, content in zip(files, contents) if isinstance(content, bytes)]
+    verdicts: list[Verdict] = []
+    with closing(each(_checked, todo, executor=executor, progress=progress)) as coming:
+        for file, content in zip(files, contents):
+            found = next(coming) if isinstance(content, bytes) else content
+            if isinstance(found, Failed):
+                found = Verdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {shown(found.reason)}")
+            verdicts.append(found if isinstance(found, Verdict) else Verdict.of(found))
+    return verdicts
+
+
+def _checked(name: str, content: bytes, limit: float) -> dict[str, Any]:
+    """What a worker does: a verdict as plain data."""
+    with Solvers() as solvers:
+        return verdict_on(Path(name), solvers, limit, content).as_dict()
+
+
+def _unread(name: str, error: Exception) -> Verdict:
+    if isinstance(error, Unreadable):
+        return Verdict(WRONG_USE, f"catdiag: cannot read {name}: {error}")
+    reason = "\n  ".join(shown(line) for line in str(error).split("\n")[:MOST_LINES])
+    return Verdict(REFUTED, f"{name}: REFUSED\n  {reason}")
+
+
+def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT, content: bytes | None = None) -> Verdict:
+    """Checks one certificate here; its content, where that is given, else what is in the file."""
     from catdiag.solvers.both import Disagreement
     from catdiag.solvers.limit import OutOfTime, within
     from catdiag.solvers.process import SolverInterrupted
@@ -167,15 +216,12 @@ def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT) -> Verdict:
     ask, both = solvers.ask()
     name = shown(str(file))
     try:
-        certificate = read(file)
+        certificate = data_of(content_of(file) if content is None else content)
         theorem = within(limit, lambda: Checker(ask).check(certificate))
         if not theorem.witness.isprintable():
             raise Malformed(f"the witness has names that cannot be printed: {theorem.witness!r}")
-    except Unreadable as error:
-        return Verdict(WRONG_USE, f"catdiag: cannot read {name}: {error}")
-    except (Malformed, KernelError, Disagreement) as error:
-        reason = "\n  ".join(shown(line) for line in str(error).split("\n")[:MOST_LINES])
-        return Verdict(REFUTED, f"{name}: REFUSED\n  {reason}")
+    except (Unreadable, Malformed, KernelError, Disagreement) as error:
+        return _unread(name, error)
     except MemoryError:
         return Verdict(INTERRUPTED, f"interrupted: {name}: out of memory")
     except (OutOfTime, SolverInterrupted) as error:
@@ -212,17 +258,21 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     return text
 
 
-def read(file: Path) -> dict[str, Any]:
-    """The plain data of a certificate. Raises Unreadable, or Malformed for what is no JSON object or is ambiguous."""
+def content_of(file: Path) -> bytes:
+    """The bytes of a certificate. Raises Unreadable, or Malformed for too many of them."""
     try:
-        data = read_whole(file, LARGEST)
+        return read_whole(file, LARGEST)
     except (OSError, ValueError) as error:  # a ValueError for a zero in the name
         reason = getattr(error, "strerror", None) or str(error)
         if getattr(error, "errno", None) == errno.EFBIG:
             raise Malformed(reason) from error
         raise Unreadable(reason) from error
+
+
+def data_of(content: bytes) -> dict[str, Any]:
+    """The plain data of a certificate. Raises Malformed for what is no JSON object or is ambiguous."""
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"it is no JSON: {error}") from error
     if not isinstance(value, dict):

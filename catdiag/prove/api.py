@@ -143,7 +143,7 @@ class Theorem:
         return "\n".join(lines + ([f"  and likewise for {more} more"] if more > 0 else []))
 
 
-_SHOWN = 6
+_SHOWN, _LONGEST = 6, 1000
 _COMPARISONS: dict[type, tuple[str, bool]] = {
     ast.LtE: ("le", False), ast.Lt: ("lt", False), ast.GtE: ("le", True), ast.Gt: ("lt", True), ast.Eq: ("eq", False),
 }  # fmt: skip
@@ -170,9 +170,13 @@ def parse_assumption(text: str) -> list[Any]:
             return ["+" if isinstance(node.op, ast.Add) else "*", size(node.left), size(node.right)]
         raise fail()
 
+    if not isinstance(text, str) or len(text) > _LONGEST or not text.isprintable():
+        raise AssumptionError(
+            f"cannot read the assumption {str(text)[:80]!r}: expected a comparison of sizes as text, such as 'n >= 2'"
+        )
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise fail() from error
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARISONS:
         raise fail()

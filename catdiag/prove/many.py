@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from catdiag.errors import CatdiagError
@@ -26,9 +26,10 @@ from catdiag.prove.api import (
     title_of,
 )
 from catdiag.prove.cut import has_generators
+from catdiag.tasks import Failed, Progress, each
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
 
     from catdiag.diagram import Diagram
     from catdiag.kernel.context import Ask
@@ -41,7 +42,13 @@ class NotAProof(CatdiagError):
     """What came back from another process as a proof or a counterexample is none."""
 
 
-def prove_all(pairs: Iterable[Pair], *, limit: float | None = 10.0, executor: Executor | None = None) -> list[Outcome]:
+def prove_all(
+    pairs: Iterable[Pair],
+    *,
+    limit: float | None = 10.0,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> list[Outcome]:
     """What `prove` comes to for each pair of diagrams, in their order: a Theorem, or the Refuted, Undecided or
     Interrupted that it would raise.
 
@@ -49,7 +56,8 @@ def prove_all(pairs: Iterable[Pair], *, limit: float | None = 10.0, executor: Ex
     `concurrent.futures.Executor`, in whose workers the proofs are searched; without it they are searched here, and so
     are those of diagrams with uninterpreted boxes. A
     theorem that was found elsewhere is checked again in this process, and so are counterexamples; NotAProof is raised
-    where one does not stand. Raises TypeMismatch, AssumptionError and ValueError as `prove` does.
+    where one does not stand. A pair whose worker raised or died is tried again here. `progress` is called with how many
+    pairs are done, and how many there are. Raises TypeMismatch, AssumptionError and ValueError as `prove` does.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
@@ -63,20 +71,16 @@ def prove_all(pairs: Iterable[Pair], *, limit: float | None = 10.0, executor: Ex
     goals = [_Goal(*pair) for pair in pairs]
     from catdiag.solvers.z3 import Z3
 
-    with ExitStack() as opened:
-        ask = opened.enter_context(Z3())
-        if executor is None:
-            return [goal.here(ask, limit) for goal in goals]
-        waiting: dict[int, Future[dict[str, Any]]] = {}
-        # What was not begun when something goes wrong is not begun any more.
-        opened.callback(lambda: [future.cancel() for future in waiting.values()])
-        for k, goal in enumerate(goals):
-            if not goal.cut:
-                waiting[k] = executor.submit(attempt, goal.statement, goal.title, limit)
-        return [
-            goal.believed(ask, waiting[k].result(), limit) if k in waiting else goal.here(ask, limit)
-            for k, goal in enumerate(goals)
-        ]
+    away = [goal for goal in goals if executor is not None and not goal.cut]
+    with Z3() as ask, closing(each(attempt, [g.task(limit) for g in away], executor=executor)) as coming:
+        outcomes = []
+        for done, goal in enumerate(goals, 1):
+            found = Failed((), "kept here") if executor is None or goal.cut else next(coming)
+            # What a worker did not come to is no answer: the search is made here instead.
+            outcomes.append(goal.here(ask, limit) if isinstance(found, Failed) else goal.believed(ask, found, limit))
+            if progress is not None:
+                progress(done, len(goals))
+        return outcomes
 
 
 class _Goal:
@@ -87,6 +91,10 @@ class _Goal:
         # Where uninterpreted boxes are cut is found while the proof is: there is no statement before.
         self.cut = has_generators(f) or has_generators(g)
         self.statement = {} if self.cut else statement_of(f, g, assume)
+
+    def task(self, limit: float | None) -> tuple[Any, ...]:
+        """What a worker is given."""
+        return self.statement, self.title, limit
 
     def here(self, ask: Ask, limit: float | None) -> Outcome:
         """What the search comes to in this process."""
