@@ -108,7 +108,8 @@ def sweep(
     the combinations themselves; an operator takes those of its own names, and points that are then the same are one.
     `executor` is any `concurrent.futures.Executor`, in whose workers the plans are made; without it they are made here.
     `file` (.jsonl, or .csv for a table) is written at the end. Where there are results of a run that was stopped, or of
-    an earlier one in .jsonl, only what they lack is done. `progress` is called with how many points are done, and how many there are.
+    an earlier one in .jsonl, only what they lack is done. `progress` is called with how many points
+    are done, and how many there are.
 
     Raises CatdiagError for unknown operators and chips, for sizes that no operator has, and for a file that cannot be
     read; OSError where the file cannot be written.

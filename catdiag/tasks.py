@@ -68,7 +68,7 @@ def each(
             yield found
         return
     pool = pool_of(executor)
-    running: dict[Future[R], int] = {}
+    running: dict[Future[Any], int] = {}
     ready: dict[int, R | Failed] = {}
     todo = deque(range(count))
     done = 0
@@ -120,7 +120,7 @@ def _here(work: Callable[..., R], item: tuple[Any, ...]) -> R | Failed:
         return Failed(item, said(error))
 
 
-def _result(future: Future[R], item: tuple[Any, ...]) -> R | Failed:
+def _result(future: Future[Any], item: tuple[Any, ...]) -> Any:
     if future.cancelled():
         return Failed(item, "it was cancelled in the executor", lost=True)
     error = future.exception()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from fuzz.__main__ import CORPUS, TARGETS, target
 from fuzz.source import Source
 
@@ -22,9 +23,8 @@ def test_every_target_has_inputs() -> None:
 
 def test_a_wrong_acceptance_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a checker that takes everything for proved, a changed statement is seen to be false."""
-    from fuzz import certificates
-
     from catdiag.kernel.check import Checker, Theorem
+    from fuzz import certificates
 
     gullible = Theorem("any", (), (), (), (), 0, 0, False)
     monkeypatch.setattr(Checker, "check", lambda self, certificate: gullible)
