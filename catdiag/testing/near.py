@@ -14,10 +14,10 @@ Stability of Numerical Algorithms", sections 2.2, 3.3 and 4.2):
   multiply out a product of two differences); a quotient 4u, for kernels that multiply by a reciprocal;
 - a sum of n terms: γ(5n) times the sum of magnitudes, γ(k) = ku / (1 − ku). n of it for additions in any order and any
   tree, 4n for the rescaling (difference, exponential twice, product) of what is accumulated, of which there is at most
-  one for each term;
+  one for each term; so much too where it is divided, since means are updated by some kernels (Welford's);
 - exp, log, tanh, sigmoid: 4u, and for the argument of exp 2u of its magnitude (of the operands it is a difference of);
-- what is on a coarse grid (multiples of 1/16, small enough) is added and multiplied without rounding, so that arrays of
-  small integers are compared to the last digit.
+- what is on a coarse grid (multiples of 1/16, small enough) is added and multiplied without rounding, so that sums of
+  products of small integers are compared to the last digit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GRID = 16.0
 class Near:
     """An array whose axes have names, and bounds on its errors; `given` where it is an input and was not computed.
 
-    `scale` is the magnitude of what it is a sum or difference of, which is what it is off by when both were scaled.
+    `scale` is the magnitude of what it is a sum or difference of: what is scaled may be scaled before it is added.
     """
 
     __slots__ = ("e", "given", "names", "scale", "v")
@@ -216,7 +216,10 @@ class Rounding:
             e = np.sum(a.e, place)
             rounding = self.gamma(_TURNS * n) * (magnitudes + e) + n * self.computed.least
             bottom = np.any(np.isneginf(values), place)
-            return self.result(np.sum(values, place), e, np.where(exact | (n <= 1), 0, rounding), names, bottom)
+            rounding = np.where(exact | (n <= 1), 0, rounding)
+            # A sum that is exact may be divided on the way, as running means are.
+            divided = _TURNS * n / 4 * magnitudes if n > 1 else magnitudes
+            return self.result(np.sum(values, place), e, rounding, names, bottom, np.where(exact, divided, magnitudes))
         sizes = np.prod(np.abs(values), place)
         within = np.prod(np.abs(values) + a.e, place)
         e = np.where(np.all(a.e == 0, place), 0, within - sizes)

@@ -53,9 +53,10 @@ class Search:
         """Arrays of these sizes at which it fails: those given, cut to size, and then drawn anew."""
         key = tuple(sorted(sizes.items()))
         try:
-            fitted = self.redrawn(fit(self.kernel.diagram, arrays, sizes), sizes)
-            if (found := self.fails(fitted, like)) is not None:
-                return fitted, found
+            for last in (False, True):
+                fitted = self.redrawn(fit(self.kernel.diagram, arrays, sizes, last), sizes)
+                if (found := self.fails(fitted, like)) is not None:
+                    return fitted, found
             if key not in self.known:
                 self.known[key] = self._drawn(sizes, like)
         except CatdiagError:
@@ -219,8 +220,10 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) if len(numbers) <= 12 else ", ".join(map(str, numbers[:11])) + ", …"
 
 
-def fit(diagram: Diagram, arrays: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-    """Arrays cut to sizes, or repeated where these are larger; positions that are read stay in range.
+def fit(diagram: Diagram, arrays: Sequence[Any], sizes: Mapping[str, int], last: bool = False) -> list[Any]:
+    """Arrays cut to sizes, or repeated where these are larger, from the first element on or up to the last.
+
+    Positions that are read stay in range.
 
     >>> import catdiag as cd
     >>> (a,) = fit(cd.library.get("softmax"), [np.arange(6).reshape(2, 3)], {"q": 1, "x": 5})
@@ -232,7 +235,8 @@ def fit(diagram: Diagram, arrays: Sequence[Any], sizes: Mapping[str, int]) -> li
     for k, (a, ty) in enumerate(zip(arrays, diagram.dom, strict=True)):
         made = np.asarray(a)
         for axis, of in enumerate(ty.axes):
-            made = np.take(made, np.arange(size_value(of.size, sizes)), axis=axis, mode="wrap")
+            places = np.arange(size_value(of.size, sizes))
+            made = np.take(made, places - len(places) if last else places, axis=axis, mode="wrap")
         found.append(made % ends[k] if k in ends else made)
     return found
 

@@ -14,6 +14,9 @@ from catdiag.testing.implements import Mismatch, assert_implements
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
+# By default partial sums of a product may be rounded to the type of its operands, which is found: see below.
+torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 DEVICE = "torch:cuda" if torch.cuda.is_available() else "torch"
 TYPES = ("float32", "float16", "bfloat16")
 get = cd.library.get
@@ -95,6 +98,18 @@ def test_heads_repeated_in_the_wrong_order(dtype: str) -> None:
         assert_implements(grouped_by_repeat, get("grouped_query_attention"), dtype, convert=DEVICE)
     sizes = caught.value.sizes
     assert (sizes["k"], sizes["r"], sizes["b"], sizes["q"], sizes["d"], sizes["x"]) == (2, 2, 1, 1, 1, 1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_partial_sums_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", True)
+
+    def tests() -> None:
+        for seed in range(10):
+            assert_implements(matmul, get("matmul"), "bfloat16", convert=DEVICE, seed=seed)
+
+    with pytest.raises(Mismatch):
+        tests()
 
 
 def test_inputs_changed_in_place() -> None:
