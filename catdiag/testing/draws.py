@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import View, bodies
+from catdiag.boxes import Index, View, bodies
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError
 from catdiag.testing.formats import Format, carrier, rounded
@@ -24,7 +24,9 @@ _WORK = 1 << 18
 """The product of all sizes stays below this, where sizes are not given."""
 _MANY = 1025
 """How long an axis that is summed is now and then, for what adds up, where blocks are not longer than 64."""
-_LONG = 256
+_LONG = 300
+_BLOCKS = (64, 128, 32, 128, 64, 16, 256)
+"""Lengths that blocks of a kernel often have."""
 _SMALL = (1, 2, 3, 4, 5, 7)
 _WIDE = (2, 3, 5, 8, 9, 17, 33, 65, 129, 7, 13, 16, 31, 32, 37, 63, 64, 100, 127, 128)
 
@@ -110,11 +112,13 @@ def sizes_at(
     given: Mapping[str, tuple[int, ...]],
     blocks: Mapping[str, int],
     reduced: Collection[str] = (),
+    met: Collection[str] = (),
     again: int = 0,
 ) -> dict[str, int]:
     """The sizes of trial `number`: the first two are 1 and 2 everywhere, then each axis in turn is the long one.
 
-    One that is `reduced` is very long now and then.
+    One that is `reduced` is very long now and then, and those that are `met` are long together every third time: what
+    goes wrong under a mask may need late keys and late queries.
     Where the sizes drawn before are none that the diagram has, `again` counts up, and another axis is as long.
     """
     work = _WORK
@@ -126,6 +130,10 @@ def sizes_at(
     for k, s in enumerate(free):
         sizes[s] = int(several[k % len(several)]) if rng.random() < 0.85 else int(rng.choice(_SMALL[:3]))
     turn = max(number - 2, 0)
+    pair = [s for s in met if s in free]
+    if turn % 3 == 2 and len(pair) > 1 and not again:
+        return {s: sizes[s] for s in symbols} | _together(turn // 3, pair, free, rng, blocks)
+    turn -= turn // 3 if len(pair) > 1 else 0
     long = free[turn % len(free)]
     also = [s for s in free if s != long and s in blocks and rng.random() < 0.4]
     for s in (long, *also):
@@ -145,6 +153,44 @@ def sizes_at(
         sizes[long] = min(sizes[long], 33)
         sizes[longer] = sizes[long] + int(rng.integers(0, 3))
     return {s: sizes[s] for s in symbols}
+
+
+def _together(
+    turn: int, pair: Sequence[str], free: Sequence[str], rng: Rng, blocks: Mapping[str, int]
+) -> dict[str, int]:
+    """All of some axes just longer than a block or several, of lengths that a kernel may have, the others short."""
+    sizes = {s: int(rng.integers(1, 3)) for s in free}
+    for s in pair:
+        lengths = (blocks[s], 2 * blocks[s]) if s in blocks else _BLOCKS
+        # All as long as each other, or each as it comes.
+        place = turn if turn % 2 == 0 else int(rng.integers(len(lengths)))
+        sizes[s] = lengths[place // 2 % len(lengths)] + int(rng.integers(1, 4))
+    while int(np.prod(list(sizes.values()), dtype=np.float64)) > _WORK and max(sizes[s] for s in pair) > 1:
+        longest = max(pair, key=lambda s: sizes[s])
+        sizes[longest] = -(-sizes[longest] // 2)
+    return sizes
+
+
+def positions_met(diagram: Diagram) -> tuple[str, ...]:
+    """The symbols of sizes of axes whose positions are used together, as under a mask; none if there are not two.
+
+    >>> import catdiag as cd
+    >>> positions_met(cd.library.get("causal_attention"))
+    ('q', 'x')
+    """
+    found: dict[str, None] = {}
+    stack, seen = [diagram], set[int]()
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        for box in item.boxes:
+            if isinstance(box.op, Index) and isinstance(box.cod[0].axes[0].size, str):
+                found[box.cod[0].axes[0].size] = None
+            stack.extend(bodies(box.op))
+    met = tuple(s for s in symbols_of(diagram) if s in found)
+    return met if len(met) > 1 else ()
 
 
 # -- arrays --------------------------------------------------------------------------------------------
@@ -177,9 +223,24 @@ def _rising(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
     a = np.abs(rng.normal(size=shape)) + 0.1
     if not shape:
         return a
-    axis = int(rng.integers(len(shape)))
+    axis = _axis(rng, shape)
     steps = np.arange(shape[axis]) * rng.choice([0.5, 2.0, top / max(1, shape[axis])])
     return a + steps.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+
+
+def _axis(rng: Rng, shape: tuple[int, ...]) -> int:
+    """An axis, mostly the longest."""
+    return int(np.argmax(shape)) if rng.random() < 0.75 else int(rng.integers(len(shape)))
+
+
+def _late(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Positive, and a few of the last positions far above the others: a maximum that comes in the last block."""
+    a = np.abs(rng.normal(size=shape)) + 0.1
+    if shape:
+        axis = _axis(rng, shape)
+        count = int(rng.integers(1, 2 + shape[axis] // 3))
+        np.moveaxis(a, axis, 0)[-count:] *= rng.choice([2.0, 4.0, 8.0])
+    return a
 
 
 def _falling(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
@@ -242,6 +303,7 @@ KINDS: dict[str, Callable[[Rng, tuple[int, ...], float], Any]] = {
     "plain": _plain, "integers": _integers, "large": _large, "negative": _negative, "positive": _positive,
     "rising": _rising, "falling": _falling, "sorted": _sorted, "permutation": _permutation, "one-hot": _one_hot,
     "constant": _constant, "zeros": _zeros, "subnormal": _subnormal, "offset": _offset, "far": _first_far,
+    "late": _late,
 }  # fmt: skip
 """How arrays are drawn, by name, from a generator, a shape and a large number of the format."""
 
@@ -264,7 +326,8 @@ def array(
         return np.asarray(rng.random(shape) < rng.choice([0.15, 0.5, 0.9, 1.0]))
     if ty.element == "int":
         low, high = ends
-        return np.asarray(rng.integers(low, max(high, low + 1), shape))
+        drawn = np.asarray(rng.integers(low, max(high, low + 1), shape))
+        return np.sort(drawn, axis=-1) if shape and rng.random() < 0.5 else drawn
     numbers = rounded(KINDS[kind](rng, shape, large_of(form)), form)
     if ty.element == "extended":
         numbers = np.where(rng.random(shape) < rng.choice([0.0, 0.2, 0.6]), -np.inf, numbers)
@@ -324,9 +387,11 @@ def arrays_at(
     form: Format,
     inputs: Mapping[str, Callable[[Rng, Mapping[str, int]], Any]],
     tame: bool = False,
+    together: bool = False,
 ) -> tuple[str, list[Any]]:
     """The arrays of trial `number`, and how they were drawn; with `tame`, numbers without axes are positive.
 
+    With `together`, the largest come late.
     `inputs` draws some by name, for inputs that are no free choice.
     """
     ends = index_ends(diagram, sizes)
@@ -336,6 +401,8 @@ def arrays_at(
     long = max(sizes.values(), default=1) > _LONG
     # Sums of many numbers, those of one array of one sign, show what is added up in too few digits.
     positive = int(rng.integers(len(diagram.dom))) if len(diagram.dom) else 0
+    if together:
+        shared, mixed = (("late", "rising", "plain")[int(rng.integers(3))], False)
     made, said = [], []
     for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
         if name in inputs:
@@ -355,7 +422,8 @@ def arrays_at(
             value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
             made.append(held(value, form))
             continue
-        lengths = sorted(set(sizes.values()) | {2})
+        # Few different ones in an array, as the numbers of documents; any length for one number.
+        lengths = [1, 2, 3] if ty.axes else sorted(set(sizes.values()) | {2})
         end = ends.get(k, int(rng.choice(lengths)) + 1)
         made.append(array(kind, rng, ty, sizes, form, (0, end)))
         if ty.element in ("real", "extended"):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
     from catdiag.testing.kernels import Failure, Judgement, Kernel
 
+_LATE = 8
+"""The size from which axes that meet count as long together."""
 _AGAIN = 5
 """How often sizes and arrays of a trial are drawn anew where the diagram is not defined at them."""
 
@@ -133,7 +135,15 @@ def assert_implements(
     """
     import numpy as np
 
-    from catdiag.testing.draws import arrays_at, checked_sizes, held, sizes_at, summed, symbols_of
+    from catdiag.testing.draws import (
+        arrays_at,
+        checked_sizes,
+        held,
+        positions_met,
+        sizes_at,
+        summed,
+        symbols_of,
+    )
     from catdiag.testing.formats import rounded
     from catdiag.testing.smallest import Search
 
@@ -145,7 +155,7 @@ def assert_implements(
     symbols = symbols_of(source)
     fixed = checked_sizes(symbols, "sizes", sizes or {})
     blocks = {s: found[0] for s, found in checked_sizes(symbols, "block", block or {}).items()}
-    reduced = summed(source)
+    reduced, met = summed(source), positions_met(source)
     drawn = dict(inputs or {})
     for name in drawn:
         if name not in source.input_names:
@@ -169,8 +179,9 @@ def assert_implements(
         judged: Judgement | None = None
         for again in range(_AGAIN):
             # What is read is not there at all sizes, and not every number is one that there is a root of.
-            at = at if judged is not None else sizes_at(number, symbols, rng, fixed, blocks, reduced, again)
-            _, arrays = arrays_at(number, source, at, rng, form, drawn, again > 0 or number < 8)
+            at = at if judged is not None else sizes_at(number, symbols, rng, fixed, blocks, reduced, met, again)
+            late = len(met) > 1 and min(at[s] for s in met) > _LATE
+            _, arrays = arrays_at(number, source, at, rng, form, drawn, again > 0 or number < 8, late)
             try:
                 judged = kernel.judge(arrays)
             except SizeError:

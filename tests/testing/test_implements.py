@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from zoo import SUBJECTS, B, attention, online
+from zoo import HIDDEN, HIDDEN_MISTAKES, SUBJECTS, B, attention, causal_grouped
 
 import catdiag as cd
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
@@ -75,6 +75,24 @@ def test_every_mistake_is_found_whatever_the_seed(subject: str) -> None:
     for mistake in SUBJECTS[subject].mistakes:
         for seed in range(10):
             found(subject, mistake, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("variant", HIDDEN)
+def test_mistakes_in_blocks_that_nobody_told_of(variant: str, block: int) -> None:
+    function, diagram, more = HIDDEN[variant]
+    for mistake in ("", *HIDDEN_MISTAKES, *more):
+        for dtype in ("float32", "float16"):
+
+            def kernel(*arrays, mistake=mistake):
+                return function(*arrays, mistake=mistake, block=block)
+
+            if not mistake:
+                assert_implements(kernel, diagram, dtype)
+                continue
+            with pytest.raises(Mismatch):
+                assert_implements(kernel, diagram, dtype)
 
 
 @pytest.mark.slow
@@ -318,7 +336,7 @@ def test_masks_of_minus_infinity_are_drawn() -> None:
 @pytest.mark.slow
 def test_causal_grouped_heads_with_several_batches() -> None:
     def kernel(Q, K, V):
-        return online(Q, K[:, :, None], V[:, :, None], causal=True)
+        return causal_grouped(Q, K, V)
 
     assert_implements(kernel, get("causal_grouped_query_attention"), block={"x": B}, trials=25)
     with pytest.raises(Mismatch) as caught:
