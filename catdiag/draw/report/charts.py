@@ -52,7 +52,7 @@ def of_optimum(facts: Facts) -> Html:
 
     return _figure(
         "Transfers against memory",
-        lambda: plots.transfers(facts.counted, dict(facts.sizes), dtype=facts.dtype, chip=facts.hardware),
+        lambda: plots.transfers(facts.counted, facts.numbers, dtype=facts.dtype, chip=facts.hardware),
     )
 
 

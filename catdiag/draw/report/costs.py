@@ -223,7 +223,9 @@ def _ratio_at(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], roo
     numbers = {**sizes, str(bound.capacity): room.values}
     put = {known[n]: value for n, value in numbers.items() if n in known}
     where = f"At the sizes of the plan, and with {room.values:,} {bound.unit} of memory ({room.words})"
-    if set(known) - set(numbers) or not all(c.subs(put) == True for c in optimum.leading_conditions):  # noqa: E712
+    if set(known) - set(numbers):
+        return Html("")
+    if not all(c.subs(put) == True for c in optimum.leading_conditions):  # noqa: E712
         return tag("p", f"{where}, the leading order is not the optimum: its conditions do not hold.")
     number = bound.ratio(optimum, sizes, room.values)
     return tag("p", f"{where}, that is {number:.2f}, at leading order.")

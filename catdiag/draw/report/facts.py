@@ -48,6 +48,12 @@ class Facts:
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The sizes, with the number of parts that the plan has of a loop in parts, where formulas are in it."""
+        parts = {} if self.plan is None or isinstance(self.plan, str) else self.plan.tiles
+        return {**self.sizes, **{name: n for name, n in parts.items() if name.startswith("p_")}}
+
 
 def gathered(
     derivation: Derivation,

@@ -198,7 +198,7 @@ def _least(facts: Facts) -> Iterator[Section]:
         costs.of_bound(bound),
     ]
     if not isinstance(optimum, str):
-        parts.append(costs.of_ratio(bound, optimum, facts.sizes, _room(facts)))
+        parts.append(costs.of_ratio(bound, optimum, facts.numbers, _room(facts)))
     yield Section("bound", "Lower bound", "computed", joined(parts))
 
 
