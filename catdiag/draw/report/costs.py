@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
-from catdiag.draw.report.maths import at, bare, equation, math, name, of_expr, plain, sign
+from catdiag.draw.report.maths import at, equation, math, name, of_expr, plain, sign
 
 if TYPE_CHECKING:
     from catdiag.cost.bounds import LowerBound
@@ -243,6 +243,7 @@ def _ratio() -> Html:
     return tag("mfrac", _h(above="∗"), tag("mtext", "bound"))
 
 
-def quantity(symbol: str, value: Expr) -> Html:
-    """`symbol = value` in a line."""
-    return math(tag("mrow", name(symbol), sign("="), bare(value)))
+def in_a_line(symbol: str, value: Expr) -> Html:
+    """`symbol = value` in a line; `H∗` is H with a star."""
+    left = _h(above="∗") if symbol == "H∗" else tag("mi", symbol)
+    return equation(left, value) if len(str(value)) <= _LONG else tag("span", math(left), ", a long formula,")

@@ -26,7 +26,7 @@ _SIGNS = {"==": "=", "!=": "≠", "<": "<", "<=": "≤", ">": ">", ">=": "≥"}
 
 def math(body: str, block: bool = False, alt: str = "") -> Html:
     """A formula in a line, or on one of its own; `alt` is what is read where MathML is not."""
-    return tag("math", body, displaystyle="true", class_="block" if block else None, aria_label=alt or None)
+    return tag("math", body, displaystyle="true", class_="block" if block else None, alttext=alt or None)
 
 
 def row(*parts: str) -> Html:
@@ -108,7 +108,7 @@ def of_expr(expr: Expr, block: bool = False) -> Html:
     >>> import sympy
     >>> q, g = sympy.symbols("q g_q", positive=True)
     >>> of_expr(sympy.ceiling(q / g))
-    '<math displaystyle="true" aria-label="ceiling(q/g_q)"><mrow><mo fence="true">⌈</mo>\
+    '<math displaystyle="true" alttext="ceiling(q/g_q)"><mrow><mo fence="true">⌈</mo>\
 <mfrac><mi>q</mi><msub><mi>g</mi><mi>q</mi></msub></mfrac><mo fence="true">⌉</mo></mrow></math>'
     """
     return math(bare(expr), block, str(expr))

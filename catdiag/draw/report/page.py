@@ -75,14 +75,11 @@ def type_of(diagram: Diagram) -> str:
 
 def _header(facts: Facts) -> Html:
     derivation = facts.derivation
-    theorem = derivation.theorem
-    steps = ", ".join(step.name for step in derivation.steps)
-    said = "proved for all sizes and for all blocks and tiles" + (", on a condition" if theorem.conditional else "")
     return tag(
         "header",
         tag("h1", _title(derivation.source)),
         tag("p", plain(type_of(derivation.source)), class_="big"),
-        tag("p", f"Derived by {steps}: the same results, {said}."),
+        tag("dl", *_in_short(facts)),
         tag(
             "p",
             proofs.mark("proved", "good"),
@@ -94,6 +91,30 @@ def _header(facts: Facts) -> Html:
             class_="soft",
         ),
     )
+
+
+def _in_short(facts: Facts) -> Iterator[Html]:
+    """What the page comes to, a line each: a term and what is said of it."""
+    derivation, io, optimum, plan = facts.derivation, facts.io, facts.optimum, facts.plan
+    steps = ", then ".join(step.name for step in derivation.steps)
+    condition = ", on a condition" if derivation.theorem.conditional else ""
+    yield tag("dt", "Derived by")
+    yield tag("dd", f"{steps}: the same results, proved for all sizes and for all blocks and tiles{condition}")
+    if not isinstance(io, str):
+        yield tag("dt", "Moves and holds")
+        lines = [costs.in_a_line("H", io.transfers), costs.in_a_line("M", io.memory)]
+        yield tag("dd", joined(lines, " and "), f" {io.unit}")
+        if not isinstance(optimum, str) and optimum.leading is not None:
+            yield tag("dt", "At best")
+            yield tag("dd", costs.in_a_line("H∗", optimum.leading), f" {io.unit}, at leading order")
+    if plan is not None and not isinstance(plan, str):
+        yield tag("dt", f"On {plan.hardware}")
+        yield tag(
+            "dd",
+            plans.tiles_of(plan.tiles),
+            f": {1e6 * plan.time_s:,.1f} µs predicted for ",
+            plans.tiles_of(plan.sizes),
+        )
 
 
 _LOOK = {"proved": "good", "predicted": "warn"}

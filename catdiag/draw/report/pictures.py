@@ -84,7 +84,7 @@ class Pictures:
         caption = (
             "What is alive, where, and how much that is. A filled dot is what a line writes, an open one what it reads."
         )
-        return self.figure(scene, caption)
+        return self.figure(scene, caption, legend=True)
 
     def pipeline(self, plan: Plan, chip: Hardware | None) -> Html:
         """The turns of a plan's loop in clocks, where there is a loop that is scheduled."""

@@ -66,7 +66,7 @@ def of_text(text: str) -> Html:
     """A formula of the library's, typeset; as it is where it cannot be read.
 
     >>> of_text("m′")
-    '<math displaystyle="true" aria-label="m′"><mrow><msup><mi>m</mi><mo>′</mo></msup></mrow></math>'
+    '<math displaystyle="true" alttext="m′"><mrow><msup><mi>m</mi><mo>′</mo></msup></mrow></math>'
     >>> of_text("what?")
     '<code>what?</code>'
     """
