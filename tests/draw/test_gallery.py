@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -43,9 +42,12 @@ def test_what_is_derived_is_in_the_library(gallery):
     assert {name for name, _, _ in gallery.DERIVED} <= set(library.names())
 
 
-def test_it_is_told_where_to_write():
-    done = subprocess.run([sys.executable, str(PATH)], capture_output=True, text=True)
-    assert done.returncode == 2 and "OUT" in done.stderr and "Traceback" not in done.stderr
+def test_it_is_told_where_to_write(gallery, monkeypatch, capsys):
+    for arguments in ([], ["--help"], ["a", "b"]):
+        monkeypatch.setattr(sys, "argv", ["gallery.py", *arguments])
+        with pytest.raises(SystemExit) as end:
+            gallery.main()
+        assert end.value.code == 2 and "OUT" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import math
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catdiag.draw.crossings import gaps
@@ -18,6 +18,7 @@ from tests.draw.scenes import bent, everything, level_wire
 lengths = st.floats(0.5, 400)
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(get_args(ShapeKind)), lengths, lengths)
 def test_outlines_fill_their_rectangles_and_stay_inside(kind, width, height):
     places = [place for _, some in outline(Shape(kind, 3, 5, width, height)) for place in some]
@@ -29,6 +30,7 @@ def test_outlines_fill_their_rectangles_and_stay_inside(kind, width, height):
         assert math.isclose(max(xs) - min(xs), width)
 
 
+@settings(max_examples=50)
 @given(lengths, lengths)
 def test_hatching_stays_inside(width, height):
     for _, ((x, y),) in hatching(1, 2, width, height):

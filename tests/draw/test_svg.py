@@ -10,8 +10,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from catdiag.draw import Label, Scene, svg
+from catdiag.draw.scene import spans
 from catdiag.draw.theme import DARK, LIGHT, palette
 from catdiag.errors import CatdiagError
 from tests.draw.scenes import bent, everything, level_wire
@@ -102,6 +105,17 @@ def test_levels_are_told_apart_by_their_strokes_alone():
             text = svg(Scene(90, 20, (level_wire(0, 90, 9, kind=kind, level=level),)), theme="light", colour=False)
             looks.add(text.partition("<rect")[2])
     assert len(looks) == 8
+
+
+@settings(max_examples=40)
+@given(st.text(st.characters(), max_size=9), st.sampled_from(("axis", "body", "code")))
+def test_any_text_is_read_back(text, role):
+    root = tree(svg(Scene(90, 30, (Label(9, 9, text, role),), text, text), theme="light"))
+    shown = "".join(root.find(f".//{NS}text").itertext())
+    printed = "".join(part for part, _ in spans(text))
+    # What XML cannot hold is replaced letter by letter, and its parsers read the ends of lines as one.
+    assert len(shown.replace("\n", "")) == len(re.sub("[\r\n]", "", printed))
+    assert all(a == b or b == "\ufffd" for a, b in zip(re.sub("[\r\n]", "", printed), shown.replace("\n", "")))
 
 
 def test_numbers_are_short():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from catdiag.draw import Label, Scene, tikz
 from catdiag.draw.tex import escaped
@@ -40,6 +42,15 @@ def test_texts_cannot_break_out():
     # A title with an end of line stays a comment.
     lines = tikz(Scene(9, 9, (), "a\n\\input{x}", "b\r\u2028c"), standalone=False).splitlines()
     assert lines[:2] == ["% a \\input{x}", "% b c"]
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=9))
+def test_any_text_is_ascii_and_closed(text):
+    written = escaped(text)
+    assert written.isascii() and "\n" not in written
+    bare = re.sub(r"\\[\\{}$%#&_^~]", "", written)
+    assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0 and not {"%", "#", "&"} & set(bare)
 
 
 def test_letters_of_mathematics():
