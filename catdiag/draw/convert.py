@@ -1,4 +1,5 @@
-"""PDF and PNG from SVG, by the converter of the extra `draw`: no browser, no system library, its fonts are its own."""
+"""PDF and PNG from SVG, by the converter of the extra `draw`: no browser and no system library; it brings a sans-serif
+font of its own."""
 
 from __future__ import annotations
 

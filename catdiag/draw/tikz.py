@@ -50,6 +50,7 @@ def tikz(
     >>> print(tikz(Scene(30, 20, (wire,), "A wire"), standalone=False))
     % A wire
     % needs in the preamble: \\usepackage{tikz} \\usepackage{amssymb}
+    % as wide as the text: \\resizebox{\\linewidth}{!}{\\input{this file}}
     \\begin{tikzpicture}[x=1pt,y=-1pt]
     \\definecolor{catdiag-ink}{HTML}{111111}
     \\useasboundingbox (0,0) rectangle (30,20);
@@ -80,6 +81,7 @@ def tikz(
     lines = [f"% {line}" for line in (_comment(shown.title), _comment(shown.description)) if line]
     if not standalone:
         lines.append("% needs in the preamble: \\usepackage{tikz} \\usepackage{amssymb}")
+        lines.append("% as wide as the text: \\resizebox{\\linewidth}{!}{\\input{this file}}")
     lines.append("\\begin{tikzpicture}[x=1pt,y=-1pt]")
     for name in _colours(paints):
         lines.append(f"\\definecolor{{catdiag-{name}}}{{HTML}}{{{colours[name][1:].upper()}}}")
