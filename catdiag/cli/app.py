@@ -235,6 +235,9 @@ def draw(
     ] = None,
     items: Annotated[bool, typer.Option("--items", help="Draw the dotted wires of elements beside axes.")] = False,
     join: Annotated[bool, typer.Option("--join", help="Draw chains of scalar functions as one box.")] = False,
+    program: Annotated[
+        bool, typer.Option("--program", help="Draw the loops line by line instead: what is alive, where, how much.")
+    ] = False,
     colour: Annotated[
         bool, typer.Option("--colour/--no-colour", help="Tell levels apart by strokes alone.", show_default=False)
     ] = True,
@@ -249,9 +252,8 @@ def draw(
         from catdiag.cli.draw import Looks, run_draw
 
         looks = Looks(colour, theme, legend, scale)
-        run_draw(
-            op, output, opened, derived, stream, group, passes, split or [], skip or [], levels, items, join, looks
-        )
+        how = (derived, stream, group, passes, split or [], skip or [])
+        run_draw(op, output, opened, *how, levels, items, join, looks, program)
 
 
 @app.command()

@@ -44,8 +44,9 @@ def run_draw(
     items: bool,
     join: bool,
     looks: Looks,
+    program: bool = False,
 ) -> None:
-    """Draws the operator and writes it as the file's suffix says; without a file, prints SVG.
+    """Draws the operator, or its program, and writes it as the file's suffix says; without a file, prints SVG.
 
     Raises CatdiagError for what cannot be derived, drawn or written, before anything is written.
     """
@@ -60,6 +61,8 @@ def run_draw(
         raise UsageError(f"there is no theme {looks.theme!r}: expected one of {', '.join(THEMES)}")
     if looks.scale is not None and suffix != ".png":
         raise UsageError("--scale is for PNG: the other files have no pixels, as in -o picture.png --scale 3")
+    if program and (opened is not None or items or join):
+        raise UsageError("--program draws lines, not boxes: leave out --open, --items and --join")
     check_writable(output)
     from catdiag.draw.api import LEVELS, scene_of
 
@@ -67,7 +70,11 @@ def run_draw(
     if derived or stream is not None or group is not None or split or skip:
         diagram = _derived(diagram, stream, group, passes, split, skip)
     chain = LEVELS if levels is None else tuple(name.strip() for name in levels.split(","))
-    written = writer(scene_of(diagram, open=_names(opened), levels=chain, items=items, join=join), looks)
+    if program:
+        scene = _program(diagram, chain)
+    else:
+        scene = scene_of(diagram, open=_names(opened), levels=chain, items=items, join=join)
+    written = writer(scene, looks)
     if output is None:
         print(written, end="")
         return
@@ -75,6 +82,14 @@ def run_draw(
         write_whole(output, written)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def _program(diagram: Diagram, chain: tuple[str, ...]) -> Scene:
+    """The lines of a program, with operands and streamed blocks in the second level, as diagrams are drawn."""
+    from catdiag.draw.program import program_picture
+
+    there = {"operand": chain[1], "streamed": chain[1]} if len(chain) > 2 else None
+    return program_picture(diagram, levels=chain, placement=there)
 
 
 def _names(opened: str | None) -> bool | list[str]:

@@ -37,6 +37,12 @@ def test_a_derived_operator(run):
     assert "sx" in found and "array in registers" in found, done.err
 
 
+def test_a_program_line_by_line(run):
+    done = run("draw", "dot", "--stream", "x", "--program", "--levels", "HBM,SMEM,registers")
+    found = texts(done.out)
+    assert {"load a, b", "in registers", "written by the line"} <= set(found), done.err
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
@@ -46,6 +52,7 @@ def test_a_derived_operator(run):
         (["-o", "a.svg", "--open", "rmsnorm"], "no named diagram 'rmsnorm'"),
         (["--theme", "sepia"], "expected one of auto, light, dark"),
         (["-o", "a.svg", "--levels", "HBM"], "two to 4"),
+        (["-o", "a.svg", "--program", "--items"], "leave out --open, --items and --join"),
         (["-o", "a.svg", "--scale", "2"], "--scale is for PNG"),
         (["-o", "a.png", "--scale", "nan"], "expected a number above 0"),
         (["-o", "a.svg", "--derived", "--passes", "0"], "passes is 0"),
