@@ -16,6 +16,7 @@ from pathlib import Path
 from catdiag import library
 from catdiag.draw import Scene, program_picture, svg
 from catdiag.draw.api import scene_of
+from catdiag.draw.pipeline import pipeline_picture
 from catdiag.files import write_whole
 
 CHIP = ("HBM", "SMEM", "registers", "tensor cores")
@@ -46,6 +47,7 @@ def main_section() -> Section:
     written = library.get("attention")
     flash = written.stream("x").group("q")
     derived = flash.diagram
+    plan = flash.fit("H100", {"q": 8192, "x": 8192, "d": 128}, dtype="bf16")
     return Section(
         "From attention to FlashAttention",
         library.describe("attention"),
@@ -62,6 +64,7 @@ def main_section() -> Section:
                 lambda: scene_of(derived, levels=CHIP, join=True), True, colour=False,
             ),
             Picture("attention-program", "line by line", lambda: program_picture(flash), True),
+            Picture("attention-turns", "two turns of its loop on an H100", lambda: pipeline_picture(plan), True),
         ),
     )  # fmt: skip
 

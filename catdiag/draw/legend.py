@@ -112,7 +112,7 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
     for kind, text in _SHAPES.items():
         if kind in shapes:
             yield _shape(kind, _CHARTED.get(kind, text) if bars else text)
-        if kind == "map":
+        if kind == "map" and kind in shapes:
             yield from _formulas(scene)
     frames = {item.kind for item in scene.items if isinstance(item, Frame)}
     for frame, text in _FRAMES.items():

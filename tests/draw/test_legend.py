@@ -60,6 +60,7 @@ def test_what_stands_for_what_in_formulas_is_said(body, texts):
 
 
 def test_what_says_nothing_is_left_out():
+    assert said(Scene(90, 20, (Label(0, 0, "a block at a time, a − b", "body"),))) == []
     assert said(Scene(90, 20, (Label(0, 0, "g_q", "code"), Label(0, 0, "ag_q"), Rule(0, 0, 9, 0, "solid")))) == []
 
 
