@@ -52,19 +52,19 @@ def main_section() -> Section:
         "From attention to FlashAttention",
         library.describe("attention"),
         (
-            Picture("attention-written", "as it is written", lambda: scene_of(written), legend=True),
-            Picture("attention-opened", "its softmax opened", lambda: scene_of(written, open=True)),
+            Picture("flash-written", "as it is written", lambda: scene_of(written), legend=True),
+            Picture("flash-opened", "its softmax opened", lambda: scene_of(written, open=True)),
             Picture(
-                "attention-streamed", "streamed along x", lambda: scene_of(written.stream("x").diagram, join=True), True
+                "flash-streamed", "streamed along x", lambda: scene_of(written.stream("x").diagram, join=True), True
             ),
-            Picture("attention-grouped", "and in groups of q", lambda: scene_of(derived, join=True), True),
-            Picture("attention-levels", "in four memories", lambda: scene_of(derived, levels=CHIP, join=True), True),
+            Picture("flash-grouped", "and in groups of q", lambda: scene_of(derived, join=True), True),
+            Picture("flash-levels", "in four memories", lambda: scene_of(derived, levels=CHIP, join=True), True),
             Picture(
-                "attention-grey", "told apart without colour",
+                "flash-grey", "told apart without colour",
                 lambda: scene_of(derived, levels=CHIP, join=True), True, colour=False,
             ),
-            Picture("attention-program", "line by line", lambda: program_picture(flash), True),
-            Picture("attention-turns", "two turns of its loop on an H100", lambda: pipeline_picture(plan), True),
+            Picture("flash-program", "line by line", lambda: program_picture(flash), True),
+            Picture("flash-turns", "two turns of its loop on an H100", lambda: pipeline_picture(plan), True),
         ),
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def _section(section: Section, out: Path) -> Iterator[str]:
     if rest.strip():
         yield f"<pre>{escape(rest.strip())}</pre>"
     for picture in section.pictures:
-        text = svg(picture.draw(), legend=picture.legend, colour=picture.colour)
+        text = svg(picture.draw(), legend=picture.legend, colour=picture.colour, name=picture.name)
         write_whole(out / "svg" / f"{picture.name}.svg", text)
         caption = f"<figcaption>{escape(picture.caption)}</figcaption>" if picture.caption else ""
         yield f"<figure>{caption}{text}</figure>"

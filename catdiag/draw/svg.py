@@ -29,9 +29,10 @@ _LOWER = 0.22
 """How far a subscript is below its text, in sizes of the text's font."""
 
 
-def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: bool = False) -> str:
+def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: bool = False, name: str = "") -> str:
     """The scene as an SVG document, with a legend under it where asked.
 
+    Its ids come from what is drawn, and from `name`, by which a page keeps two pictures of the same apart.
     The themes "light" and "dark" write attributes only, without a style. Raises CatdiagError for another theme.
 
     >>> from catdiag.draw.scene import Curve, Label, Scene
@@ -58,17 +59,17 @@ def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: boo
         body += [f"<g{_group(look, pens)}>", *(_one(paint) for paint in run), "</g>"]
     title, description = escaped(shown.title or "Diagram"), escaped(shown.description)
     style = _style(pens, palette("dark", colour), shown.width) if theme == "auto" else []
-    key = "\n".join([title, description, width, height, *style, *body])
-    name = f"catdiag-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
-    parts = [f'<title id="{name}-title">{title}</title>']
+    key = "\n".join([escaped(name), title, description, width, height, *style, *body])
+    own = f"catdiag-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+    parts = [f'<title id="{own}-title">{title}</title>']
     if description:
-        parts.append(f'<desc id="{name}-desc">{description}</desc>')
-    described = f" {name}-desc" if description else ""
+        parts.append(f'<desc id="{own}-desc">{description}</desc>')
+    described = f" {own}-desc" if description else ""
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" id="{name}" width="{width}pt" height="{height}pt" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{name}-title{described}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" id="{own}" width="{width}pt" height="{height}pt" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title{described}">'
     )
-    return "\n".join([head, *parts, *(line.replace("#_", f"#{name}") for line in style), *body, "</svg>"]) + "\n"
+    return "\n".join([head, *parts, *(line.replace("#_", f"#{own}") for line in style), *body, "</svg>"]) + "\n"
 
 
 class _Colours:

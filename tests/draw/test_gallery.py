@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -56,4 +57,5 @@ def test_the_whole_gallery(gallery, tmp_path, monkeypatch):
     gallery.main()
     text = (tmp_path / "index.html").read_text()
     assert all(f'<section id="{name}">' in text for name in library.names())
-    assert text.count("<svg ") == len(list((tmp_path / "svg").iterdir())) > 100
+    ids = re.findall(r'<svg [^>]*id="([^"]*)"', text)
+    assert len(ids) == len(set(ids)) == len(list((tmp_path / "svg").iterdir())) > 100

@@ -69,7 +69,7 @@ def test_text_is_text_and_hovering_says_more():
 
 def test_pictures_in_one_page_do_not_meet():
     one, two = everything(), replace(everything(), title="Another")
-    pages = [svg(one), svg(two), svg(one, colour=False), svg(one, legend=True)]
+    pages = [svg(one), svg(two), svg(one, colour=False), svg(one, legend=True), svg(one, name="again")]
     ids = [{element.get("id") for element in tree(page).iter() if element.get("id")} for page in pages]
     assert len(set.union(*ids)) == sum(map(len, ids))
     for page in pages:
