@@ -4,9 +4,9 @@ Named diagrams, groups and loops are read through: a box that only moved into on
 the same that do the same to arrays of the same axes (their sizes may be those of tiles); of several, first those that
 are made of the same, then any, in order. That is a matching that nothing can be added to, found in nearly linear time.
 
-A loop that only one side has is marked as a whole, not box by box; what went into it, or came out of it, is marked on
-the other side. One that runs otherwise, in parts say, is marked as changed on both. Exchanging the two diagrams
-exchanges the marks.
+A loop that only one side has is marked, and so are the boxes in it that are nowhere on the other side; what went into
+it, or came out of it, is marked on the other side. One that runs otherwise, in parts say, is marked as changed on both.
+Exchanging the two diagrams exchanges the marks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def changes(before: Diagram, after: Diagram) -> Changes:
     >>> total = cd.algorithm("x ->")(lambda a: cd.sum(a, "x"))
     >>> found = changes(total, total.stream("x").diagram)
     >>> found.before, found.after
-    ({(0,): 'into the loop'}, {(0,): 'new'})
+    ({(0,): 'into the loop'}, {(0,): 'new', (0, 1, 1): 'new'})
     """
     keys: dict[Hashable, int] = {}
     left, right = _read(before, keys), _read(after, keys)
@@ -189,11 +189,9 @@ def _marks(side: _Side, lost: str, moved: str) -> dict[Address, str]:
         elif frame.other.same != frame.same:
             found[frame.address] = CHANGED
     for box in side.boxes:
-        if box.odd:
-            continue
         if box.other is None:
             found[box.address] = lost
-        elif box.other.odd:
+        elif box.other.odd and not box.odd:
             found[box.address] = moved
     return dict(sorted(found.items()))
 
