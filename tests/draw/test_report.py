@@ -158,7 +158,7 @@ def test_page_shows_each_step_before_and_after(page):
     read = Read(page)
     assert read.names.count("svg") == read.names.count("figure") == 4
     said = "".join(read.text)
-    for line in ("Before. Into the loop: sum[x].", "After. New: the loop over x.", "After. New: the tiles of q."):
+    for line in ("Before. Into the loop: sum[x].", "After. New: the loop over x, add.", "After. New: the tiles of q."):
         assert line in said
     assert "no box of it is gone" in said
 
