@@ -174,7 +174,8 @@ def of_regimes(regimes: Regimes) -> Html:
         else "It is not shown that one of these holds at all sizes."
     )
     head = ["what binds", "least H", "tiles", "where"]
-    parts = [_table(head, rows, "Regimes, each with a certificate"), tag("p", said)]
+    found = table(head, rows, "Regimes, each with a certificate")
+    parts = [tag("div", found, class_="scroll wide"), tag("p", said)]
     if regimes.open:
         parts.append(folded("what may bind besides, without a short formula", listed(map(escaped, regimes.open))))
     return joined(parts)
