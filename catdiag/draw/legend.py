@@ -154,8 +154,7 @@ def _tiles(scene: Scene) -> Iterator[_Entry]:
             yield _Entry((label,), width, f"how much of {', '.join(axes)} {where}")
 
 
-_READ = re.compile(r"(?<![\w′])[a-h](?![\w′(])")
-_ALONE = re.compile(r"(?:^|[ (,/√])·")
+_READ = re.compile(r"(?<![\w′])[a-z](?![\w′(])")
 _AT = re.compile(r"(?<![^\W\d])i_\{?([^\W_]\w*)")
 
 
@@ -165,11 +164,10 @@ def _formulas(scene: Scene) -> Iterator[_Entry]:
     formulas = [text for text in texts if len(text) > 1]
     sizes = {item.text for item in scene.items if isinstance(item, Label) and item.role == "axis"}
     letters = sorted({letter for text in formulas for letter in _READ.findall(text)} - sizes)
-    signs = ["·"] * any(_ALONE.search(text) for text in formulas) + letters
-    if signs:
-        shown = ", ".join(signs[:4])
+    if letters:
+        shown = ", ".join(letters[:4])
         label = Label(0, _LIFT, shown, "body", "start")
-        yield _Entry((label,), text_width(shown, "body"), "what a box reads" + (", from the top" if letters else ""))
+        yield _Entry((label,), text_width(shown, "body"), "what a box reads, from the top")
     axes = list(dict.fromkeys(axis for text in formulas for axis in _AT.findall(text)))[:4]
     if axes:
         shown = ", ".join(f"i_{{{axis}}}" for axis in axes)

@@ -232,6 +232,8 @@ def _widths(plan: SheetPlan) -> None:
         plan.functions.append((x, wide + behind))
         plan.middles.append(x + wide / 2)
         x += wide + behind
+        if any(isinstance(plan.shapes[s.cell], Framed) for s in column if s.cell >= 0):
+            x += _STUB
         new = {w for s in column if s.cell >= 0 or number == 0 for w, _ in plan.held(s) if not last}
         if new or any(s.wire >= 0 and number - said.get(s.wire, number) >= 2 * _AGAIN for s in column):
             new |= {s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _AGAIN and not last}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from catdiag.boxes import (
     Box,
@@ -42,9 +43,11 @@ _SIGNS = {
 }  # fmt: skip
 _MONOIDS = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
 _POSITION = re.compile(r"index\(([^()]*)\)")
-_LENGTHY = re.compile(r"\b(\d{5,})/(\d+)\b")
+_LENGTHY = re.compile(r"\b(\d+)/(\d{3,})\b")
 SYMMETRIC = frozenset(("add", "mul", "max", "min", "eq", "ne", "and", "or"))
-_LETTERS = "abcdefgh"
+_LETTERS = "abcdefghijklmnopqrstuvwyz"
+_NAMES = re.compile(r"[^\W\d_]\w*")
+_MOST = 8  # inputs of functions that are drawn as one
 _SHORT = 16  # letters of a formula that joins several functions
 _LONG = 30  # letters; a longer formula is drawn in boxes of its own
 
@@ -175,7 +178,7 @@ class _Maker:
             spots = [t for t in texts if t is not None]
             simple = isinstance(op, (Const, SizeOf, Index, Map, Rename))
             text = say(box, spots) if simple and len(spots) == len(texts) and len(box.cod) == 1 else None
-            if text is not None and len(text[0]) <= _LONG:
+            if text is not None and len(_typeset(text[0])) <= _LONG:
                 wires.append(Wire(box.cod[0], inside.result, -1, "", text, True))
                 hidden[at] = (box, address)
                 continue
@@ -296,19 +299,21 @@ class _Maker:
 
 
 def worded(cell: Cell) -> str:
-    """The text of a scalar function: its sign, or a formula in a, b, … for what comes in, from the top.
-
-    A single array is a dot.
-    """
+    """The text of a scalar function: its sign, or a formula in a, b, … for what comes in, from the top."""
     op = cell.box.op
     if cell.formula is None or not isinstance(op, Map):
         return cell.text
     few = len(cell.inputs) == 1
     if cell.plain and (few or op.fn in SYMMETRIC):
         return _SIGNS.get(op.fn) or plain(op.fn.removeprefix("apply:")).replace("cast:", "→ ")
-    letters = {w: (letter, ATOM) for w, letter in zip(cell.inputs, "·" if few else _LETTERS, strict=False)}
-    said = cell.formula(letters)[0]
-    return "·²" if said == "···" else _typeset(said)
+    # Letters that are no names of sizes or axes in the formula.
+    taken = set(_NAMES.findall(_typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
+    taken |= {n for ty in (*cell.box.dom, *cell.box.cod) for n in ty.names}
+    letters = [letter for letter in _LETTERS if letter not in taken]
+    names = dict(zip(cell.inputs, letters, strict=False))
+    said = cell.formula({w: (letter, ATOM) for w, letter in names.items()})[0]
+    square = "·".join([*names.values()] * 2)
+    return f"{letters[0]}²" if few and said == square else _typeset(said)
 
 
 def joined(sheet: Sheet) -> None:
@@ -334,7 +339,7 @@ def joined(sheet: Sheet) -> None:
             trial.inputs = list(dict.fromkeys(v for u in cell.inputs for v in (before.inputs if u == w else [u])))
             trial.formula = _after(before.formula, w, cell.formula)
             text = worded(trial)
-            if len(trial.inputs) > len(_LETTERS) or len(text) > _SHORT:
+            if len(trial.inputs) > _MOST or len(text) > _SHORT:
                 continue
             for v in before.inputs:
                 reads[v] += (v in cell.inputs) * -1
@@ -355,8 +360,14 @@ def _after(
 
 def _typeset(text: str) -> str:
     """A formula as it is printed: minus signs, positions as indices, and long numbers cut short."""
-    text = _LENGTHY.sub(lambda m: f"≈{int(m[1]) / int(m[2]):.4g}", text)
+    text = _LENGTHY.sub(lambda m: _decimal(Fraction(int(m[1]), int(m[2]))), text)
     return _POSITION.sub(r"i_{\1}", text).replace("-", "−")
+
+
+def _decimal(value: Fraction) -> str:
+    """A fraction as a decimal, or one that is near, and says so."""
+    short = f"{float(value):.6g}"
+    return short if Fraction(short) == value else f"≈{float(value):.4g}"
 
 
 def _contracts(box: Box) -> bool:
@@ -381,7 +392,7 @@ def _look(box: Box) -> tuple[ShapeKind, str, bool]:
         return "call", plain(op.name), False
     if isinstance(op, Generic):
         return "generic", plain(op.name), False
-    return "source", plain(box.name), False
+    return "source", _typeset(plain(box.name)), False
 
 
 def _starts(op: Fold) -> tuple[str, ...]:

@@ -45,12 +45,12 @@ def test_what_occurs_is_said_and_nothing_else(item, text):
     ("body", "texts"),
     [
         ("exp(b − a)", ["what a box reads, from the top"]),
-        ("·/√d", ["what a box reads"]),
-        ("where(i_{x} ≤ i_q, ·, −∞)", ["what a box reads", "position along x, q"]),
+        ("a/√d", ["what a box reads, from the top"]),
+        ("where(i_{x} ≤ i_q, a, −∞)", ["what a box reads, from the top", "position along x, q"]),
         ("max", []),
         ("exp", []),
         ("a", []),
-        ("2·x", []),
+        ("2·d", []),
     ],
 )
 def test_what_stands_for_what_in_formulas_is_said(body, texts):
