@@ -106,7 +106,8 @@ class Diagram:
         """The object that the diagram takes."""
         known = self._dom
         if known is None:
-            known = self._dom = _boundary(self, 0)
+            known, self._cod = _boundaries(self)
+            self._dom = known
         return known
 
     @property
@@ -114,7 +115,8 @@ class Diagram:
         """The object that the diagram gives."""
         known = self._cod
         if known is None:
-            known = self._cod = _boundary(self, 1)
+            self._dom, known = _boundaries(self)
+            self._cod = known
         return known
 
     # -- composition -------------------------------------------------------------------------
@@ -124,8 +126,13 @@ class Diagram:
         if not isinstance(other, Diagram):
             return NotImplemented
         given, taken = self.cod, other.dom
-        if given is not taken and given != taken:
-            _mismatch(given, taken)
+        if given is not taken:
+            if given != taken:
+                _mismatch(given, taken)
+            # One object for equal types: the next comparison is one of identities.
+            other._dom = given
+            if other._cod is taken:
+                other._cod = given
         return Diagram(SEQ, self, other, self.dom, other.cod, self.names)
 
     def __matmul__(self, other: Diagram) -> Diagram:
@@ -357,21 +364,35 @@ def _mismatch(cod: Ty, dom: Ty) -> None:
     raise TypeMismatch(f"cannot compose: the first gives {_short(cod)}, the second takes {_short(dom)}; {detail}")
 
 
-def _boundary(diagram: Diagram, side: int) -> Ty:
-    """The domain (side 0) or codomain (side 1) of diagrams side by side, from those that are known."""
-    parts: list[Ty] = []
+def _boundaries(diagram: Diagram) -> tuple[Ty, Ty]:
+    """The domain and the codomain of diagrams side by side, from those that are known; one object where they are one."""
+    left, right = diagram._left, diagram._right
+    if left._dom is None or right._dom is None:
+        return _joined(diagram)
+    # In constant time, so that a tensor that grows by one can be asked at each step.
+    dom = left._dom @ right._dom
+    return dom, dom if left._dom is left._cod and right._dom is right._cod else left._cod @ right._cod
+
+
+def _joined(diagram: Diagram) -> tuple[Ty, Ty]:
+    doms: list[ArrayType] = []
+    cods: list[ArrayType] = []
+    alike = True
     stack = [diagram]
     while stack:
         item = stack.pop()
-        known = item._cod if side else item._dom
-        if known is None:
+        dom, cod = item._dom, item._cod
+        if dom is None or cod is None:
             stack.append(item._right)
             stack.append(item._left)
         else:
-            parts.append(known)
-    if len(parts) == 2:  # in constant time, so that a tensor that grows by one can be asked at each step
-        return parts[0] @ parts[1]
-    return Ty(*(array for part in parts for array in part))
+            doms += dom.arrays
+            if alike and dom is not cod:
+                alike, cods = False, doms[: len(doms) - len(dom)]
+            if not alike:
+                cods += cod.arrays
+    dom = Ty(*doms)
+    return dom, dom if alike else Ty(*cods)
 
 
 def _short(ty: Ty) -> str:

@@ -17,12 +17,13 @@ inputs and outputs. It falls into two parts:
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Hashable, Iterable
+from operator import attrgetter, eq
 from typing import Any
 
 from catdiag.boxes import NESTING, Box, bodies, without_bodies
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, Graph
 from catdiag.errors import EqualityUndecided
 
 WORK = 10_000_000
@@ -151,6 +152,10 @@ def isomorphic(left: Diagram, right: Diagram) -> bool:
     """
     if left.dom != right.dom or left.cod != right.cod:
         return False
+    if left._canon is None or right._canon is None:
+        seen = _at_sight(left.graph, right.graph)
+        if seen is not None:
+            return seen
     if not _canon(left).nested and not _canon(right).nested:
         return _same(left, right, {})
     classes: dict[int, int] = {}
@@ -163,6 +168,33 @@ def isomorphic(left: Diagram, right: Diagram) -> bool:
             alike.append((item, found))
         classes[id(item)] = found
     return _same(left, right, classes)
+
+
+def _at_sight(left: Graph, right: Graph) -> bool | None:
+    """Equality of flat forms of the same types, where no walk is needed to see it; None where one is.
+
+    They are equal where they are the same as stored, and not where one has more boxes of a kind than the other. Boxes
+    with bodies are left to the walk, since comparing them would recur.
+    """
+    if left is right:
+        return True
+    if len(left.nodes) != len(right.nodes):
+        return False
+    sides = [list(map(attrgetter("box"), graph.nodes)) for graph in (left, right)]
+    # Boxes by number, equal ones by one: there are many at work, and few that differ.
+    found: dict[int, Box] = {}
+    for boxes in sides:
+        found.update(zip(map(id, boxes), boxes, strict=True))
+    if any(isinstance(b.op, NESTING) for b in found.values()):
+        return None
+    numbers: dict[Box, int] = {}
+    number = {place: numbers.setdefault(b, len(numbers)) for place, b in found.items()}
+    mine, theirs = (list(map(number.__getitem__, map(id, boxes))) for boxes in sides)
+    if mine != theirs:
+        return None if Counter(mine) == Counter(theirs) else False
+    reads = attrgetter("inputs")
+    same = left.outputs == right.outputs and all(map(eq, map(reads, left.nodes), map(reads, right.nodes)))
+    return True if same else None
 
 
 def _same(left: Diagram, right: Diagram, classes: dict[int, int]) -> bool:
