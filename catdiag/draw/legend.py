@@ -20,7 +20,7 @@ _SHAPES: Mapping[ShapeKind, str] = {
     "contract": "sum of products",
     "call": "named diagram",
     "generic": "any function",
-    "reindex": "reordering of axes",
+    "reindex": "the same elements, indexed anew",
     "source": "constant or position",
     "dot": "wires of one axis meet",
     "ring": "axis made by repeating",

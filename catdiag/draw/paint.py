@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,11 +83,21 @@ def painted(scene: Scene, colour: bool = True) -> Iterator[Ink | Text]:
         elif isinstance(item, Frame):
             yield from _frame(item)
         elif isinstance(item, Rule):
-            dashes = DASHED.dashes if item.kind == "dashed" else ()
-            width = DASHED.width if item.kind == "dashed" else 0.6
-            yield Ink(line(item.x1, item.y1, item.x2, item.y2), Pen("faint", width, dashes))
+            yield _rule(item)
         else:
             yield text_of(item)
+
+
+def _rule(item: Rule) -> Ink:
+    """A rule; dashes are stretched a little so that it ends with a whole one."""
+    path = line(item.x1, item.y1, item.x2, item.y2)
+    if item.kind == "solid":
+        return Ink(path, Pen("faint", 0.6))
+    dash, gap = DASHED.dashes
+    length = math.dist((item.x1, item.y1), (item.x2, item.y2))
+    count = max(1, round((length + gap) / (dash + gap)))
+    by = length / (count * (dash + gap) - gap)
+    return Ink(path, Pen("faint", DASHED.width, (dash * by, gap * by)))
 
 
 def _stroked(path: Path, stroke: Stroke, colour: Colour, title: str = "", fill: Colour | None = None) -> Iterator[Ink]:
