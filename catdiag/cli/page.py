@@ -10,15 +10,7 @@ from catdiag.cli.report import Report
 
 
 def html_of(report: Report, target: Target | None, times: bool = False) -> str:
-    """The page of a report; it has no times that were measured unless asked for.
-
-    >>> from catdiag import library
-    >>> from catdiag.cli.derive import derive
-    >>> from catdiag.solvers.z3 import Z3
-    >>> with Z3() as ask:
-    ...     html_of(derive(library.get("sum_of_squares"), ask), None).endswith("</html>\\n")
-    True
-    """
+    """The page of a report, with the plan for `target`; it has no times that were measured unless asked for."""
     from catdiag.draw.report.facts import Facts, levels_of
     from catdiag.draw.report.page import page
 

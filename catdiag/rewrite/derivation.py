@@ -622,8 +622,8 @@ class Derivation:
         missing; OSError where the file cannot be written: it is written whole or not at all.
 
         >>> import catdiag as cd
-        >>> row = cd.algorithm("q x", name="row")(lambda A: cd.sum(A, "x")).stream("x").group("q")
-        >>> row.html().startswith("<!DOCTYPE html>")
+        >>> twice = cd.algorithm("q", name="twice")(lambda A: A + A).group("q")
+        >>> twice.html().startswith("<!DOCTYPE html>")
         True
         """
         from catdiag.draw.report.facts import gathered

@@ -18,9 +18,9 @@ def before_and_after(derivation: Derivation) -> Iterator[tuple[Step, Diagram]]:
     """Each step with the diagram that it began from.
 
     >>> import catdiag as cd
-    >>> row = cd.algorithm("q x", name="row")(lambda A: cd.sum(A, "x")).stream("x").group("q")
-    >>> [(before.title, step.diagram.title) for step, before in before_and_after(row)]
-    [('row', "row.stream('x')"), ("row.stream('x')", "row.stream('x').group('q')")]
+    >>> twice = cd.algorithm("q", name="twice")(lambda A: A + A).group("q")
+    >>> [(before.title, step.diagram.title) for step, before in before_and_after(twice)]
+    [('twice', "twice.group('q')")]
     """
     before = derivation.source
     for step in derivation.steps:
