@@ -323,8 +323,8 @@ class Diagram:
 
     def svg(self, **options: Any) -> str:
         """The picture of the diagram as SVG. Options: `open`, which named diagrams are drawn as their insides; `levels`
-        of memory, slowest first; `items`; `colour`; `theme`, "auto", "light" or "dark"; `legend` (see
-        `catdiag.draw.api`).
+        of memory, slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts;
+        `colour`; `theme`, "auto", "light" or "dark"; `legend` (see `catdiag.draw.api`).
 
         >>> import catdiag as cd
         >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from catdiag.boxes import Call, bodies
-from catdiag.diagram import Diagram, call
+from catdiag.diagram import Diagram
 from catdiag.draw.layout import layout
+from catdiag.draw.parts import folded
 from catdiag.draw.scene import Scene
 from catdiag.draw.svg import svg
 from catdiag.draw.theme import Theme
@@ -20,7 +21,7 @@ Opened = bool | str | Collection[str]
 LEVELS = ("HBM", "SMEM")
 
 SHOWN = 400
-"""How many boxes, those of loops and groups included, a notebook draws of a diagram that nobody asked to see."""
+"""How many boxes are drawn, those of loops and groups included: a diagram of more is drawn in named parts."""
 
 
 def scene_of(
@@ -31,8 +32,12 @@ def scene_of(
     items: bool = False,
     join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
+    most: int | None = SHOWN,
 ) -> Scene:
     """The picture of a diagram, as `catdiag.draw.layout.layout` lays it out, for any writer.
+
+    A diagram of more than `most` boxes is drawn in named parts (`catdiag.draw.parts.folded`), which can be opened; None
+    draws all, and so do marks, which say where boxes are.
 
     Raises CatdiagError for levels that are no chain, and for a named diagram to open that is not in the diagram.
 
@@ -41,6 +46,8 @@ def scene_of(
     >>> scene_of(rows).title
     'rows'
     """
+    if most is not None and not marks and _boxes(diagram, most) > most:
+        diagram = folded(diagram)
     asked = () if isinstance(open, bool) else (open,) if isinstance(open, str) else tuple(open)
     if asked:
         known = _named(diagram)
@@ -59,12 +66,13 @@ def svg_of(
     items: bool = False,
     join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
+    most: int | None = SHOWN,
     colour: bool = True,
     theme: Theme = "auto",
     legend: bool = False,
 ) -> str:
     """The picture of a diagram as SVG; see `scene_of` and `catdiag.draw.svg.svg` for options and errors."""
-    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks)
+    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks, most=most)
     return svg(scene, colour=colour, theme=theme, legend=legend)
 
 
@@ -76,22 +84,20 @@ def tikz_of(
     items: bool = False,
     join: bool = False,
     marks: Mapping[tuple[int, ...], str] | None = None,
+    most: int | None = SHOWN,
     colour: bool = True,
     standalone: bool = True,
     legend: bool = False,
     theme: Literal["light", "dark"] = "light",
 ) -> str:
     """The picture of a diagram as LaTeX; see `scene_of` and `catdiag.draw.tikz.tikz` for options and errors."""
-    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks)
+    scene = scene_of(diagram, open=open, levels=levels, items=items, join=join, marks=marks, most=most)
     return tikz(scene, colour=colour, standalone=standalone, legend=legend, theme=theme)
 
 
 def shown(diagram: Diagram) -> str:
-    """The SVG by which a diagram shows itself in a notebook: one of more than 400 boxes as one box with its name."""
-    if _boxes(diagram, SHOWN) > SHOWN:
-        name = f"{diagram.title or 'diagram'}: more than {SHOWN} boxes"
-        return svg(layout(call(name, diagram)))
-    return svg(layout(diagram))
+    """The SVG by which a diagram shows itself in a notebook."""
+    return svg(scene_of(diagram))
 
 
 def _named(diagram: Diagram) -> list[str]:
