@@ -19,7 +19,7 @@ _LONGEST = 4000
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<bound>(?:Σ|∏|Π|max|min|any|all)_\{\w+<[^{}]*\})"
-    r"|(?P<big>(?:Σ|∏|max|min|any|all)_\w+(?:,\w+)*(?=\s+[^\s+\-·*/=≠<≤>≥∧∨,)\]]))"
+    r"|(?P<big>(?:Σ|∏|max|min|any|all)_(?:\w+|\([\w ]+\))(?:,(?:\w+|\([\w ]+\)))*(?=\s+[^\s+\-·*/=≠<≤>≥∧∨,)\]]))"
     r"|(?P<num>\d+(?:\.\d+)?(?:e\d+)?(?![\w.]))"
     r"|(?P<name>(?:cast:)?[^\W\d][\w]*[′″]*)"
     r"|(?P<op>//|[≤≥≠=<>∧∨¬+\-·*/√→,()\[\]∞−]))"
@@ -258,11 +258,19 @@ def _big(word: str, body: _Part) -> _Part:
         index, _, bound = axes[1:-1].partition("<")
         under = tag("mrow", name(index), sign("<"), read(bound))
     else:
-        below = [name(axis) for axis in axes.split(",")]
+        below = [_axis(axis) for axis in axes.split(",")]
         under = below[0] if len(below) == 1 else tag("mrow", joined(below, sign(",")))
     return _Part(
         tag("mrow", tag("munder", sign(_BIGGER.get(head, head), movablelimits="false"), under), body.html),
     )
+
+
+def _axis(text: str) -> Html:
+    """An axis, or a product of some: `(k c)`."""
+    if not text.startswith("("):
+        return name(text)
+    parts = text[1:-1].split()
+    return fenced(joined([name(part) for part in parts], tag("mspace", width="0.2em")))
 
 
 def _between(word: str, left: _Part, right: _Part) -> _Part:
