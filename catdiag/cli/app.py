@@ -277,6 +277,35 @@ def sweep(
 
 
 @app.command()
+def plot(
+    kind: Annotated[str, typer.Argument(help="roofline, transfers, landscape or waterfall.", metavar="KIND")],
+    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    size: Annotated[list[str] | None, typer.Option(help="Sizes, such as q=8192,x=8192,d=128.")] = None,
+    on: Annotated[str | None, typer.Option(help="The chip, such as h100; transfers need none.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Element type of inputs and outputs [bf16 on a chip].")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file .svg, .pdf or .png [SVG on the standard output].")
+    ] = None,
+    stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None,
+    stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None,
+    group: Annotated[str | None, typer.Option(help="The axes to group, such as 'r q' [all that can be].")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Run the loop over this axis in parts at once.")] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
+    ] = None,
+    tiles: Annotated[str | None, typer.Option(help="The tiles of a landscape, one or two: g_q,s_x.")] = None,
+    theme: Annotated[str, typer.Option(help="Of SVG: light, dark, or auto: as the reader's browser asks.")] = "auto",
+) -> None:
+    """Plot what an operator costs: a roofline, transfers against memory, the landscape of tiles, bytes saved."""
+    with guarded():
+        from catdiag.cli.plots import Asked, run_plot
+
+        asked = Asked(kind, op, on, tuple(size or ()), dtype, stages, stream, group, tuple(split or ()),
+                      tuple(skip or ()), tiles, theme)  # fmt: skip
+        run_plot(asked, output)
+
+
+@app.command()
 def hardware(
     name: Annotated[
         str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")

@@ -73,7 +73,7 @@ def derive(
     from catdiag.rewrite.strategy import PAYS, attempts, best, memory
 
     def planned(derivation: Derivation) -> Planned:
-        return Planned(measure=memory(derivation)) if target is None else _planned(derivation, target)
+        return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
 
     start = time.perf_counter()
     tried, refused = attempts(
@@ -95,7 +95,7 @@ def derive(
     try:
         io = derivation.io()
         if target is not None and derivation is not chosen.derivation:
-            worth = _planned(derivation, replace(target, sizes={**target.sizes, **target.scalars}))
+            worth = planned_for(derivation, replace(target, sizes={**target.sizes, **target.scalars}))
     except CatdiagError:  # parts of what leaves blocks out, in loops of several kernels
         counted, io = chosen.derivation, chosen.derivation.io()
     return Report(
@@ -124,7 +124,7 @@ def _optimum(io: IO) -> Optimum | str:
         return f"no closed form: {error}"
 
 
-def _planned(derivation: Derivation, target: Target) -> Planned:
+def planned_for(derivation: Derivation, target: Target) -> Planned:
     """The plan, or the reason why there is none."""
     options = {} if target.stages is None else {"stages": target.stages}
     try:

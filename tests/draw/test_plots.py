@@ -18,6 +18,7 @@ import pytest
 import catdiag as cd
 from catdiag.draw import plots
 from catdiag.draw.plots.style import apart, load
+from catdiag.draw.plots.textbook import textbook
 from catdiag.errors import CatdiagError, SizeError
 
 SIZES = {"q": 2048, "x": 2048, "d": 64}
@@ -105,10 +106,32 @@ def test_a_roofline_draws_these_numbers() -> None:
         assert all(math.isclose(y, x * roof.bytes_per_s) for x, y in line(drawn, f"roof {roof.name}"))
 
 
-def test_unfused_the_bytes_are_those_of_io() -> None:
+def test_unfused_each_stage_is_planned() -> None:
     row = plots.roofline_of(plan(), attention()).rows[-1]
-    total = number(attention().source.io(dtype="bf16", fused=False).transfers, SIZES)
-    assert math.isclose(plan().flops / row.intensity["HBM → L2"], total)
+    book = textbook(attention().source, cd.hardware.H100, SIZES, "bf16", attention().ask)
+    assert [stage.schedule for stage in book.stages] == ["stream d, group q x", "group q", "stream x, group q d"]
+    assert row.rate == plan().flops / sum(stage.plan.time_s for stage in book.stages)
+    for stage in book.stages:
+        assert sum(sum(m.values()) for m in stage.inner.values()) == stage.plan.bytes_moved
+        assert stage.outer is not None
+        assert sum(sum(m.values()) for m in stage.outer.values()) == stage.plan.hbm_bytes
+    total = sum(stage.plan.hbm_bytes for stage in book.stages)
+    assert row.intensity["HBM → L2"] == plan().flops / total
+    pairs = 2 * 2048 * 2048
+    assert book.inner["softmax [q x]"]["save"] == pairs
+    assert set(book.inner) == {"Q", "K", "V", "div [q x]", "softmax [q x]", "out"}
+
+
+def test_what_cannot_be_planned_is_counted_at_best() -> None:
+    wide = cd.algorithm("x d, d e -> e", name="wide")(
+        lambda A, B: cd.einsum("d, d e -> e", cd.sum(cd.exp(A), "x"), B)
+    ).group("e")
+    sizes = {"x": 64, "d": 256, "e": 64}
+    typed = wide.fit("A100", sizes, dtype={"A": "bf16", "B": "bf16", "out": "fp32"})
+    row = plots.roofline_of(typed, wide).rows[-1]
+    assert row.name == "unfused, at best"
+    moved = wide.source.io(dtype={"A": "bf16", "B": "bf16", "out": "fp32"}, fused=False).transfers
+    assert math.isclose(typed.flops / row.intensity["HBM → L2"], number(moved, sizes))
 
 
 def test_without_products_the_work_is_of_all_operations() -> None:
@@ -214,16 +237,21 @@ def test_one_tile_is_a_line_and_none_is_refused() -> None:
 def test_a_waterfall_ends_at_what_io_counts() -> None:
     shown = plots.waterfall_of(attention(), SIZES, "bf16", plan=plan())
     outer, inner = shown.edges
-    before = attention().source.io(dtype="bf16", fused=False).transfers
-    assert outer.before == inner.before == number(before, SIZES)
+    book = textbook(attention().source, cd.hardware.H100, SIZES, "bf16", attention().ask)
+    assert inner.before == book.crossing("L2", "SMEM")
+    assert outer.before == book.crossing("HBM", "L2")
     assert inner.after == plan().bytes_moved
     assert outer.after == plan().hbm_bytes
-    assert [c.array for c in inner.changes if "div" in c.array] == ["div [q x]", "div [q x] (2)"]
     assert shown.floor == 2 * 4 * 2048 * 64
-    level = inner.before
-    for change in inner.changes:
-        level += change.more
-    assert level == inner.after
+    assert inner.before + sum(change.more for change in inner.changes) == inner.after
+
+
+def test_without_a_chip_a_waterfall_begins_at_a_kernel_for_each_box() -> None:
+    tiles = {"g_q": 64, "s_x": 32}
+    (edge,) = plots.waterfall_of(attention(), SIZES, tiles=tiles).edges
+    assert edge.before == number(attention().source.io(fused=False).transfers, SIZES)
+    assert edge.after == number(attention().io().transfers, {**SIZES, **tiles})
+    assert [c.array for c in edge.changes if "div" in c.array] == ["div [q x]", "div [q x] (2)"]
 
 
 def test_bars_of_a_waterfall_meet() -> None:
@@ -249,11 +277,17 @@ def test_a_waterfall_needs_tiles_and_a_source() -> None:
 # -- how it is written -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["roofline", "transfers", "landscape", "lines", "waterfall"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("transfers", "landscape", "waterfall")]
+
+
+@pytest.mark.parametrize("name", ["roofline", "lines", *SLOW])
 def test_svg_is_whole_the_same_and_all_text(name: str, tmp_path: Path) -> None:
     shown = figure(name)
     text = plots.svg(shown)
     assert text == plots.svg(shown)
+    assert "prefers-color-scheme:dark" in text
+    assert "#111111" not in plots.svg(shown, "dark")
+    assert "<style>\n#" not in plots.svg(shown, "light")
     root = ElementTree.fromstring(text)
     assert root.get("role") == "img"
     assert [child.tag.rpartition("}")[2] for child in root][:2] == ["title", "desc"]
@@ -266,12 +300,20 @@ def test_svg_is_whole_the_same_and_all_text(name: str, tmp_path: Path) -> None:
     assert len({name.partition("-")[0] for name in known}) == 1
 
 
+def test_subscripts_are_set_in_svg_and_no_mark_is_left() -> None:
+    text = plots.svg(figure("landscape"))
+    assert "$" not in text
+    assert '>stream block <tspan font-style="italic">s</tspan><tspan dy=' in text
+    described = plots.svg(figure("waterfall")).partition("<desc")[2].partition("</desc>")[0]
+    assert "g_q" in described
+
+
 def test_names_of_two_plots_do_not_clash() -> None:
     names = [set(re.findall(r'\bid="([^"]*)"', plots.svg(f))) for f in (figure("roofline"), figure("lines"))]
     assert not names[0] & names[1]
 
 
-@pytest.mark.parametrize("ending", ["svg", "png", pytest.param("pdf", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ending", ["svg", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pdf", "png"))])
 def test_files_are_the_same_bytes(ending: str, tmp_path: Path) -> None:
     files = [tmp_path / f"{k}.{ending}" for k in range(2)]
     for file in files:

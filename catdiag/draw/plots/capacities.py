@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.plots.numbers import at, name_of
 from catdiag.draw.plots.style import (
+    BAND,
     DASHES,
     FAINT,
     HATCHES,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 _HEIGHT = 3.3
-_POINTS = 72
+_POINTS = 56
 """At how many capacities the closed form and the bound are worked out, evenly in their logarithm."""
 _SAMPLED = 9
 """At how many the best whole tiles are looked for."""
@@ -132,7 +133,7 @@ def capacities(
     notes = ["H* is over real tiles, with blocks of one; whole tiles and rounding up can only move more."]
     curve, bracketed, bands = _curve(counted, known, least, low, high, notes)
     whole = _whole(counted, sizes, [m for _, m in marks], least, min(high, 2 * most), notes)
-    grid = [m for m, _ in curve] or _grid(low, high)
+    grid = sorted(m for m, _ in (*curve, *bracketed)) or [m for m in _grid(low, high) if m >= least]
     if bound is None:
         notes.append("No lower bound: transfers were given as formulas; give the derivation, or bound=.")
     below = () if bound is None else tuple((m, float(bound.at(sizes, m))) for m in grid)
@@ -193,7 +194,7 @@ def _curve(
         optimum = counted.optimum()
         regimes = optimum.regimes
     except ValueError as error:  # transfers or memory are no posynomials
-        notes.append(f"H* has no formula: {error}.")
+        notes.append(f"H* has no formula: {str(error).splitlines()[0]}.")
         return (), (), (Band(low, least, NOTHING), Band(least, high, ""))
     room_of = counted.capacity
     put = {v: known[v.name] for v in optimum.program.symbols if v.name in known} if optimum.program else {}
@@ -261,8 +262,8 @@ def _whole(
     for capacity in sorted({*_grid(least, max(high, 2 * least), _SAMPLED), *(m for m in marks if m >= least)}):
         try:
             best = whole(counted.transfers, [(counted.memory, capacity)], bounds, known, boxes=_BOXES)
-        except ValueError as error:  # formulas that intervals are not known for
-            notes.append(f"Whole tiles are not looked for: {error}.")
+        except ValueError:  # formulas that intervals are not known for
+            notes.append("Whole tiles are not looked for: what is moved is no formula of theirs that can be bounded.")
             return ()
         if best is not None:
             tiles = {str(tile): size for tile, size in best.tiles.items()}
@@ -314,13 +315,21 @@ def _draw(ax: Axes, shown: Capacities) -> None:
     ax.set_ylim(min(ys) / 2.5, max(ys) * 2)
     dress(ax)
     _bands(ax, shown)
-    for series, colour, dashes, name, gid in (
-        (shown.curve, INK, "solid", "H*, closed form", "curve"),
-        (shown.bracketed, INK, DASHES[2], "H*, bracketed", "bracketed"),
-        (shown.bound, LEVELS[3], DASHES[1], "lower bound, any schedule", "bound"),
-    ):
-        if series:
-            ax.plot(*zip(*series), color=colour, lw=1.4, linestyle=dashes, zorder=3, label=name, gid=gid)
+    for run, closed in _runs(shown):
+        name = "H*, closed form" if closed else "H*, bracketed"
+        known = ax.get_legend_handles_labels()[1]
+        ax.plot(
+            *zip(*run),
+            color=INK,
+            lw=1.4,
+            linestyle="solid" if closed else DASHES[2],
+            zorder=3.2,
+            label=None if name in known else name,
+            gid="curve" if closed else "bracketed",
+        )
+    if shown.bound:
+        look = {"color": LEVELS[3], "linestyle": DASHES[1], "label": "lower bound, any schedule", "gid": "bound"}
+        ax.plot(*zip(*shown.bound), lw=1.4, zorder=3, **look)
     if shown.floor:
         ax.plot(
             [low, high],
@@ -373,26 +382,39 @@ def _draw(ax: Axes, shown: Capacities) -> None:
     key(ax, above=26 if any("\n" in name for _, name in _named(shown.bands, _WIDE)) else 16)
 
 
+def _runs(shown: Capacities) -> list[tuple[list[tuple[int, float]], bool]]:
+    """The optimum in pieces that have a closed form, or have none: each begins where the one before it ends."""
+    points = sorted([(*p, True) for p in shown.curve] + [(*p, False) for p in shown.bracketed])
+    runs: list[tuple[list[tuple[int, float]], bool]] = []
+    for capacity, least, closed in points:
+        if not runs or runs[-1][1] != closed:
+            runs.append((runs[-1][0][-1:] if runs else [], closed))
+        runs[-1][0].append((capacity, least))
+    return runs
+
+
 def _bands(ax: Axes, shown: Capacities) -> None:
     """Shades, and above them what binds: in words where these fit, else letters that the caption explains."""
     for place, (band, name) in enumerate(_named(shown.bands, _WIDE)):
         if band.binding == NOTHING:
             ax.axvspan(band.start, band.end, facecolor="none", edgecolor=FAINT, hatch=HATCHES[0], lw=0, zorder=0.4)
         elif place % 2:
-            ax.axvspan(band.start, band.end, facecolor="#f0f0ee", edgecolor="none", zorder=0.3)
+            ax.axvspan(band.start, band.end, facecolor=BAND, edgecolor="none", zorder=0.3)
         if place:
             ax.axvline(band.start, color=FAINT, lw=0.6, zorder=0.5)
-        ax.annotate(
-            "\n".join(map(written, name.split("\n"))),
-            ((band.start * band.end) ** 0.5, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="center",
-            fontsize=SMALL,
-            color=SOFT,
-            gid="band",
-        )
+        lines = name.split("\n")
+        for up, line in enumerate(reversed(lines)):
+            ax.annotate(
+                written(line),
+                ((band.start * band.end) ** 0.5, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3 + up * 9),
+                textcoords="offset points",
+                ha="center",
+                fontsize=SMALL,
+                color=SOFT,
+                gid="band",
+            )
 
 
 def _named(bands: Sequence[Band], wide: float) -> list[tuple[Band, str]]:

@@ -14,6 +14,7 @@ from catdiag.draw.plots.style import (
     INK,
     LEVELS,
     PAPER,
+    SHADES,
     SMALL,
     SOFT,
     decades,
@@ -24,6 +25,7 @@ from catdiag.draw.plots.style import (
     listed,
     panels,
     quantity,
+    shades,
     styled,
     written,
 )
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 _HEIGHT, _LOW = 3.6, 1.7
-_MOST = 40_000
+_MOST = 12_000
 """How many choices of all tiles are looked at for each number of buffers and warps."""
 STEPS = (1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Times, as multiples of the least, at which the shade changes."""
@@ -89,7 +91,7 @@ def landscape_of(
     all_options = search.options()
     for name, values in all_options.items():
         all_options[name] = sorted({*values, plan.tiles[name], plan.least_traffic.tiles[name]})
-    names = _names(all_options, tiles, plan)
+    names = _names(all_options, tiles, search, plan)
     others = {name: _thinned(values) for name, values in all_options.items() if name not in names}
     shape = tuple(len(all_options[name]) for name in names)
     cells = int(np.prod(shape))
@@ -133,8 +135,10 @@ def landscape_of(
     )
 
 
-def _names(options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, plan: Plan) -> tuple[str, ...]:
-    """The tiles to be seen: those that were asked for, or the first two of which there is a choice."""
+def _names(
+    options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, search: Search, plan: Plan
+) -> tuple[str, ...]:
+    """The tiles to be seen: those that were asked for, or the two on which the plan's time depends most."""
     if asked is not None:
         listed_tiles = (asked,) if isinstance(asked, str) else tuple(asked)
         for name in listed_tiles:
@@ -144,10 +148,22 @@ def _names(options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, pl
         if not 1 <= len(set(listed_tiles)) == len(listed_tiles) <= 2:
             raise CatdiagError(f"tiles is {asked!r}: expected one tile or two different ones")
         return listed_tiles
-    found = tuple(name for name, values in options.items() if len(values) > 1)[:2]
-    if not found:
+    free = [name for name, values in options.items() if len(values) > 1]
+    if not free:
         raise CatdiagError(f"there is no tile to choose on {plan.hardware} at these sizes: nothing to plot")
-    return found
+    ranked = sorted(free, key=lambda name: -_spread(name, options[name], search, plan))
+    return tuple(name for name in free if name in ranked[:2])
+
+
+def _spread(name: str, values: Sequence[int], search: Search, plan: Plan) -> float:
+    """How many times the least time the worst size of a tile takes, of those that fit beside the plan's others."""
+    import numpy as np
+
+    tried = {**search.sizes, **plan.tiles, name: np.array(values, dtype=np.int64)}
+    warps = plan.threads // plan.warp
+    fit = np.broadcast_to(search.fitting(plan.stages, tried, warps), len(values))
+    seconds = np.broadcast_to(search.predicted(plan.stages, tried, warps).seconds, len(values))[fit]
+    return float(seconds.max() / seconds.min()) if seconds.size else 1.0
 
 
 def _thinned(values: Sequence[int]) -> list[int]:
@@ -252,21 +268,24 @@ def _edges(values: Sequence[int]) -> list[float]:
 
 def _draw(ax: Axes, shown: Landscape) -> None:
     import numpy as np
+    from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.patheffects import withStroke
 
     (xs, ys), best = shown.values, float(np.min(shown.seconds))
-    norm = BoundaryNorm([best * step for step in STEPS], len(STEPS), extend="max")
-    time = np.where(np.isinf(shown.seconds), np.nan, shown.seconds).T
+    colours, norm = shades(SHADES), BoundaryNorm([best * step for step in STEPS], SHADES, extend="max")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlim(_edges(xs)[0], _edges(xs)[-1])
     ax.set_ylim(_edges(ys)[0], _edges(ys)[-1])
-    mesh = ax.pcolormesh(_edges(xs), _edges(ys), time, cmap=ListedColormap(_ramp(len(STEPS))), norm=norm, lw=0)
-    mesh.set_gid("time")
+    # Each shade over all that is quicker too, so that no gaps show between cells.
+    for shade in reversed(range(SHADES)):
+        there = np.isfinite(shown.seconds) & (np.digitize(shown.seconds / best, STEPS) <= shade + 1)
+        if there.any():
+            ax.add_collection(_cells(_edges(xs), _edges(ys), there, facecolor=colours[shade], gid=f"time {shade}"))
     handles = _points(ax, shown, shown.chosen[1], shown.least[1])
     for what, hatch in _hatches(shown):
-        ax.add_collection(_cells(_edges(xs), _edges(ys), shown.exceeded == what, hatch))
+        ax.add_collection(_cells(_edges(xs), _edges(ys), shown.exceeded == what, hatch=hatch, edgecolor=SOFT))
         handles.append(_patch(what, hatch))
     moved = shown.moved.T
     levels = _round_levels(float(moved.min()), float(moved.max()))
@@ -280,10 +299,12 @@ def _draw(ax: Axes, shown: Landscape) -> None:
     ax.set_ylabel(_tile(shown.tiles[1]))
     dress(ax)
     bar = ax.inset_axes((1.03, 0, 0.028, 1))
-    colours = figure_of(ax).colorbar(mesh, cax=bar, ticks=[best * step for step in STEPS], extend="max")
-    colours.ax.set_yticklabels([f"{step:g}×" + (f"  {quantity(best, 's')}" if step == 1 else "") for step in STEPS])
+    scale = figure_of(ax).colorbar(
+        ScalarMappable(norm, ListedColormap(colours)), cax=bar, ticks=[best * step for step in STEPS], extend="max"
+    )
+    bar.set_yticklabels([f"{step:g}×" + (f"  {quantity(best, 's')}" if step == 1 else "") for step in STEPS])
     bar.tick_params(labelsize=SMALL, length=2, width=0.5)
-    colours.outline.set_linewidth(0.5)
+    scale.outline.set_linewidth(0.5)
     key(ax, handles, columns=2)
 
 
@@ -340,14 +361,7 @@ def _round_levels(low: float, high: float) -> list[float]:
     return inside[:: -(-len(inside) // 8)]
 
 
-def _ramp(count: int) -> list[str]:
-    """From dark to nearly white, through one hue: told apart in print and by everyone."""
-    dark, light = (31, 72, 110), (241, 244, 246)
-    parts = [(k / (count - 1)) ** 0.8 for k in range(count)]
-    return ["#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(dark, light)) for part in parts]
-
-
-def _cells(xs: Sequence[float], ys: Sequence[float], where: Any, hatch: str) -> Any:
+def _cells(xs: Sequence[float], ys: Sequence[float], where: Any, **look: Any) -> Any:
     """The cells where something holds as one shape, so that hatches run through."""
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path
@@ -366,7 +380,7 @@ def _cells(xs: Sequence[float], ys: Sequence[float], where: Any, hatch: str) -> 
             corners += [(xs[i], ys[j]), (xs[i + 1], ys[j]), (xs[i + 1], ys[end]), (xs[i], ys[end]), (xs[i], ys[j])]
             codes += [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
             j = end
-    return PathCollection([Path(corners, codes)], facecolor="none", edgecolor=SOFT, hatch=hatch, lw=0)
+    return PathCollection([Path(corners, codes)], **{"facecolor": "none", "edgecolor": "none", "lw": 0, **look})
 
 
 def _ticks(axis: Any, values: Sequence[int]) -> None:

@@ -7,17 +7,17 @@ height, its rate, one for each edge, at its work by the edge's bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.plots.numbers import at, chip_of, dtype_of, name_of, source_of
 from catdiag.draw.plots.style import (
     DASHES,
-    FAINT,
     INK,
     LEVELS,
     MARKERS,
+    PALE,
     PAPER,
     SOFT,
     decades,
@@ -30,6 +30,7 @@ from catdiag.draw.plots.style import (
     quantity,
     styled,
 )
+from catdiag.draw.plots.textbook import textbook
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def roofline_of(
     if source is None:
         notes.append("what it takes unfused is not known: no derivation was given" if derivation is None else "")
     elif roofs:
-        rows.append(_unfused(source, plan, hardware, work, roofs[0].name))
+        rows += _unfused(source, plan, hardware, work, roofs, getattr(derivation, "ask", None))
     ceilings = _ceilings(plan, hardware, work, unit)
     caption = [f"{row.name}: {row.how}." for row in rows]
     caption += [f"Not drawn: {note}." for note in notes if note]
@@ -163,7 +164,24 @@ def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mappi
     return Row("fewest bytes", rate, dict.fromkeys(there, work / least.bytes_moved), how)
 
 
-def _unfused(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> Row:
+def _unfused(
+    source: Diagram, plan: Plan, chip: Hardware, work: int, roofs: Sequence[Roof], ask: Any
+) -> tuple[Row, ...]:
+    """Each stage of the program as a kernel of its own, planned; or where these cannot be, each box, at best."""
+    dtype = dtype_of(plan)
+    try:
+        book = textbook(source, chip, plan.sizes, dtype, ask)
+    except CatdiagError:
+        return (_at_best(source, plan, chip, work, roofs[0].name),)
+    if len(book.stages) == 1:
+        return ()
+    edges = [e for e in plan.edges if e.bytes_moved]
+    crossed = {roof.name: book.crossing(e.upper, e.lower) for roof, e in zip(roofs, edges)}
+    how = f"predicted, {len(book.stages)} stages of the program, each a kernel of its own with the tiles planned for it"
+    return (Row("unfused", work / book.time_s, {name: work / c for name, c in crossed.items() if c}, how),)
+
+
+def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> Row:
     """Each box as a kernel of its own, which takes at least what its bytes and each of its pipelines need."""
     from catdiag.cost.count.kernels import measure, widest
 
@@ -174,15 +192,15 @@ def _unfused(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) 
         "alu": chip.alu_per_clock * chip.clock_hz * chip.sms,
     }
     rates["tensor"] = rates["tensor"] or 2 * rates["alu"]
-    seconds, moved = 0.0, 0
+    seconds, total = 0.0, 0
     for kernel in measure(source, dtype, fused=False).kernels:
         crossed = sum(int(t.amount.value(plan.sizes)) for t in kernel.transfers)
         spent = [crossed / (chip.hbm_bytes_per_s * chip.sustained["hbm"])]
         for pipeline, rate in rates.items():
             spent.append(sum(int(a.value(plan.sizes)) for (p, _), a in kernel.work.items() if p == pipeline) / rate)
-        seconds, moved = seconds + max(spent), moved + crossed
-    how = "each box a kernel of its own, each array moved once by it; at best, by this roofline"
-    return Row("unfused", work / seconds, {edge: work / moved}, how)
+        seconds, total = seconds + max(spent), total + crossed
+    how = "each box a kernel of its own, each array moved once by it; what this roofline allows"
+    return Row("unfused, at best", work / seconds, {edge: work / total}, how)
 
 
 def _ceilings(plan: Plan, chip: Hardware, work: int, unit: str) -> tuple[Ceiling, ...]:
@@ -236,8 +254,8 @@ def roofline(
     Sloped roofs are the edges' bandwidths as plans reckon with them, flat ones the matrix units for the dtype, the
     ALUs, and what special functions and other arithmetic of this program allow. Programs are rows of points, one for
     each edge: the plan's tiles with the predicted time, those of least traffic, and, where the derivation is given, the
-    source unfused. Work is the FLOPs of contractions, or where there are none all scalar operations. `chip` is needed
-    where the plan's is not known by its name.
+    source unfused, with a kernel for each of its stages. Work is the FLOPs of contractions, or where there are none all
+    scalar operations. `chip` is needed where the plan's is not known by its name.
 
     Raises CatdiagError for a chip that is not the plan's, and for work of which nothing is known.
     """
@@ -255,15 +273,15 @@ def _draw(ax: Axes, shown: Roofline) -> None:
     found = [i for row in shown.rows for i in row.intensity.values()]
     found += [peak / roof.bytes_per_s for roof in shown.roofs]
     left, right = min(found) / 3, max(found) * 2.5
-    ceilings = [c for c in shown.ceilings if c.rate < 20 * peak]
+    bottom = min(row.rate for row in shown.rows) / 4
+    ceilings = [c for c in shown.ceilings if bottom < c.rate < 20 * peak]
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(left, right)
-    ax.set_ylim(min(row.rate for row in shown.rows) / 4, max(c.rate for c in ceilings) * 1.6)
-    low = ax.get_ylim()[0]
+    ax.set_ylim(bottom, max(c.rate for c in ceilings) * 1.6)
     labels: list[tuple[float, str, str]] = []
     for place, roof in enumerate(shown.roofs):
-        ends = (max(left, low / roof.bytes_per_s), peak / roof.bytes_per_s)
+        ends = (max(left, bottom / roof.bytes_per_s), peak / roof.bytes_per_s)
         ax.plot(
             ends,
             [end * roof.bytes_per_s for end in ends],
@@ -287,7 +305,7 @@ def _draw(ax: Axes, shown: Roofline) -> None:
             gid=f"ceiling {ceiling.name}",
         )
         labels.append((ceiling.rate, f"{ceiling.name}: {quantity(ceiling.rate, short)}", SOFT))
-    for row, fill in zip(shown.rows, (None, PAPER, FAINT)):
+    for row, fill in zip(shown.rows, (None, PAPER, PALE)):
         here = [row.intensity[roof.name] for roof in shown.roofs if roof.name in row.intensity]
         ax.plot([min(here), right], [row.rate] * 2, color=SOFT, lw=0.5, zorder=1.7)
         for place, roof in enumerate(shown.roofs):
@@ -297,7 +315,7 @@ def _draw(ax: Axes, shown: Roofline) -> None:
                     [row.rate],
                     linestyle="none",
                     marker=MARKERS[place],
-                    markersize=6,
+                    markersize=(8.5, 6.0, 4.5, 3.5)[place],  # where points coincide, all are seen
                     markerfacecolor=fill or _colour(place, shown),
                     markeredgecolor=_colour(place, shown),
                     markeredgewidth=1.1,

@@ -11,13 +11,15 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from catdiag.draw.scene import spans
+from catdiag.draw.svg import SANS, escaped
+from catdiag.draw.theme import COLOURS, DARK, LEVEL_COLOURS, LIGHT, Theme
 from catdiag.errors import CatdiagError
 from catdiag.files import write_whole
 
@@ -25,15 +27,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, SOFT, FAINT, PAPER = "#1a1a1a", "#5c5c5c", "#d5d5d5", "#ffffff"
-"""The colours of lines and letters, of what is said beside, of what lies behind, and of the paper."""
-LEVELS = (INK, "#c8500a", "#00805c", "#0b62a4")
-"""The colours of levels of memory: slow memory, shared memory, registers, matrix units."""
+INK, SOFT, FAINT, PAPER, PALE = (LIGHT[name] for name in ("ink", "soft", "faint", "paper", "bar0"))
+"""The colours of lines and letters, of what is said beside, of what lies behind, of the paper, and of pale fills."""
+BAND, MORE = LIGHT["fold"], LIGHT["bar1"]
+"""The grounds of every other band, and of what is put on."""
+LEVELS = tuple(LIGHT[name] for name in LEVEL_COLOURS)
+"""The colours of levels of memory, as in diagrams: slow memory, shared memory, registers, matrix units."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: tuple[Any, ...] = ("solid", (0, (6, 1.6)), (0, (3, 1.4)), (0, (6, 1.6, 1.2, 1.6)), (0, (1.2, 1.2)))
 HATCHES = ("////", "\\\\\\\\", "xxxx", "....", "----")
 SIZE, SMALL, LARGE = 8.0, 7.0, 9.5
 """Sizes of letters in points: of axes, of notes, of titles."""
+SHADES = 9
+"""How many shades there are."""
 WIDTH = 6.3
 """The width of a plot in inches: that of a page of text."""
 _PAD = 0.08
@@ -62,7 +68,6 @@ _SETTINGS = MappingProxyType(
         "savefig.dpi": 200,
     }
 )
-_FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 _TITLE, _CAPTION = "catdiag-title", "catdiag-caption"
 
 
@@ -151,12 +156,12 @@ def _short(number: float, digits: int) -> str:
 
 
 def listed(sizes: Any) -> str:
-    """Sizes in a row.
+    """Sizes in a row, which may be broken between them only.
 
-    >>> listed({"q": 64, "g_q": 8})
+    >>> listed({"q": 64, "g_q": 8}).replace("\N{NO-BREAK SPACE}", " ")
     'q = 64, g_q = 8'
     """
-    return ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    return ", ".join(f"{name}\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{value}" for name, value in sizes.items())
 
 
 # -- a figure ------------------------------------------------------------------------------------------------------
@@ -360,42 +365,123 @@ def wrapped(text: str, size: float, width: float) -> list[str]:
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def svg(figure: Figure) -> str:
+def shades(count: int, dark: bool = False) -> list[str]:
+    """Colours from the most to the least, through one hue, so that they are told apart in print and by everyone: on
+    light ground the most is dark, on dark ground it is light.
+
+    >>> shades(3), shades(3, dark=True)
+    (['#1f486e', '#98abbc', '#f1f4f6'], ['#a9d0f5', '#596c7f', '#1d2228'])
+    """
+    most, least = ((169, 208, 245), (29, 34, 40)) if dark else ((31, 72, 110), (241, 244, 246))
+    parts = [(k / (count - 1)) ** 0.8 for k in range(count)]
+    return ["#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(most, least)) for part in parts]
+
+
+def svg(figure: Figure, theme: Theme = "auto") -> str:
     """A figure as an SVG element, with text as text, a title and a description.
 
     The same figure gives the same text. All its names (`id`) begin with a digest of what it shows, so that several
-    plots may stand in one page.
+    plots may stand in one page. With the theme "auto" a style follows the reader's preference for dark, and the
+    properties `--catdiag-ink`, … of the page, as pictures of diagrams do. Raises CatdiagError for another theme.
     """
-    with styled():
-        file = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", metadata=nothing, transparent=False)
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", file.getvalue(), flags=re.DOTALL)
+    if theme not in get_args(Theme):
+        raise CatdiagError(f"there is no theme {theme!r}: expected one of {', '.join(get_args(Theme))}")
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", _drawn(figure), flags=re.DOTALL)
     text = text[text.index("<svg") :].rstrip() + "\n"
-    text = re.sub(r"'DejaVu Sans'(?:, (?:'[^']*'|[\w-]+))*", _FONTS, text)
-    words = {part: " ".join(_said(figure, part)) for part in (_TITLE, _CAPTION)}
-    salt = "c" + hashlib.sha256(text.encode()).hexdigest()[:10]
+    text = re.sub(r"(?<=>)[^<>]*\$[^<>]*(?=</text>)", lambda found: _lowered(found[0]), text)
+    # What is used in many places takes its colours from there: styles do not reach into it.
+    text = re.sub(r"(<defs>\s*<path [^>]*?)((?:fill|stroke): #[0-9a-f]{6};? ?)+", r"\1", text)
+    text = re.sub(r"'DejaVu Sans'(?:, (?:'[^']*'|[\w-]+))*", SANS, text)
+    if theme == "dark":
+        text = re.sub("#[0-9a-f]{6}", lambda found: _DARK.get(found[0], ("", found[0]))[1], text)
+    style = ""
+    if theme == "auto":
+        text, style = _followed(text)
+    words = {part: escaped(" ".join(_said(figure, part))) for part in (_TITLE, _CAPTION)}
+    salt = "p" + hashlib.sha256((text + words[_CAPTION]).encode()).hexdigest()[:10]
 
     def renamed(tag: re.Match[str]) -> str:
         return re.sub(r'(\bid="|href="#|url\(#)', lambda found: f"{found[1]}{salt}-", tag[0])
 
     text = re.sub(r"<[^>]*>", renamed, text)
-    start = text.index(">") + 1
-    opening = text[: start - 1] + f' role="img" aria-labelledby="{salt}-title {salt}-desc">'
-    said = f'\n <title id="{salt}-title">{_escaped(words[_TITLE])}</title>'
-    said += f'\n <desc id="{salt}-desc">{_escaped(words[_CAPTION])}</desc>'
-    return opening + said + text[start:]
+    start = text.index(">")
+    said = f'<title id="{salt}-title">{words[_TITLE]}</title>\n<desc id="{salt}-desc">{words[_CAPTION]}</desc>\n'
+    opening = f'{text[:start]} id="{salt}" role="img" aria-labelledby="{salt}-title {salt}-desc">\n'
+    return opening + said + style.replace("#_", f"#{salt}") + text[start + 1 :].lstrip("\n")
+
+
+def _drawn(figure: Figure) -> str:
+    """The figure as matplotlib writes it, with the marks of subscripts left in texts: set as formulas, their letters
+    would be placed one by one, for a font that the reader may not have."""
+    from matplotlib.text import Text
+
+    texts = [found for found in figure.findobj(Text) if found.get_parse_math()]
+    file = io.StringIO()
+    with styled() as matplotlib, matplotlib.rc_context({"text.parse_math": False}):
+        for found in texts:
+            found.set_parse_math(False)
+        try:
+            nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+            figure.savefig(file, format="svg", metadata=nothing, transparent=False)
+        finally:
+            for found in texts:
+                found.set_parse_math(True)
+    return file.getvalue()
+
+
+_MARKED = re.compile(r"\$([^$]*)_\{([^}]*)\}\$")
+
+
+def _lowered(text: str) -> str:
+    """A text whose subscripts are marked, with them set lower in SVG."""
+    how = '<tspan font-style="italic">{}</tspan><tspan dy="0.22em" font-size="72%">{}</tspan><tspan dy="-0.16em">{}'
+    parts = _MARKED.split(text)
+    found = parts[0]
+    for name, under, after in zip(parts[1::3], parts[2::3], parts[3::3]):
+        found += how.format(name, under, f"{after}</tspan>")
+    return found.replace("\\$", "$").replace("\\_", "_")
+
+
+_DARK: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        **{light: (f"s{k}", dark) for k, (light, dark) in enumerate(zip(shades(SHADES), shades(SHADES, dark=True)))},
+        **{LIGHT[name]: (name, DARK[name]) for name in reversed(COLOURS)},
+    }
+)
+"""Of each colour on light ground what it is called, and what it is on dark ground."""
+
+
+def _followed(text: str) -> tuple[str, str]:
+    """An SVG whose strokes and fills have classes beside their colours, and the style of these for dark and for light,
+    under the id `#_`. The colours stay, for readers without CSS."""
+    used: dict[tuple[str, str], None] = {}
+
+    def marked(tag: re.Match[str]) -> str:
+        names = []
+        for what, colour in re.findall(r'\b(fill|stroke)(?:: |=")(#[0-9a-f]{6})', tag[0]):
+            if colour in _DARK:
+                used[what, colour] = None
+                names.append(f"{what[0]}-{_DARK[colour][0]}")
+        return f'{tag[1]} class="{" ".join(names)}"{tag[2]}' if names else tag[0]
+
+    text = re.sub(r"(<[\w:]+)((?:\s[^>]*)?>)", marked, text)
+
+    def rules(dark: bool) -> Iterator[str]:
+        for what, colour in used:
+            name, other = _DARK[colour]
+            value = f"var(--catdiag-{name},{other if dark else colour})"
+            yield f"#_ .{what[0]}-{name}{{{what}:{value} !important}}"
+
+    lines = ["<style>", "#_{max-width:100%;height:auto}", *rules(False)]
+    lines += ["@media (prefers-color-scheme:dark){", *rules(True), "}", "</style>"]
+    return text, "\n".join(lines) + "\n"
 
 
 def _said(figure: Figure, part: str) -> list[str]:
     from matplotlib.text import Text
 
-    texts = [found for found in figure.findobj(Text) if found.get_gid() == part]
-    return [re.sub(r"\$([^$]*)_\{([^}]*)\}\$", r"\1_\2", found.get_text()).replace("\\", "") for found in texts]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    texts = [found.get_text() for found in figure.findobj(Text) if found.get_gid() == part]
+    return [_MARKED.sub(r"\1_\2", text).replace("\\", "") for text in texts]
 
 
 def _pdf(figure: Figure) -> bytes:
@@ -412,13 +498,14 @@ def _png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def save(figure: Figure, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path, theme: Theme = "auto") -> None:
     """Writes a figure to a file that ends in .svg, .pdf or .png; the same figure gives the same bytes.
 
-    Raises CatdiagError for another ending, OSError where the file cannot be written.
+    `theme` is of SVG, as `svg` has it. Raises CatdiagError for another ending, and OSError where the file cannot be
+    written.
     """
     writers: dict[str, Callable[[Figure], str | bytes]] = {
-        ".svg": lambda figure: '<?xml version="1.0" encoding="utf-8"?>\n' + svg(figure),
+        ".svg": lambda figure: '<?xml version="1.0" encoding="utf-8"?>\n' + svg(figure, theme),
         ".pdf": _pdf,
         ".png": _png,
     }

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.draw.plots.numbers import Dtype, at, name_of, source_of
+from catdiag.cost.chips.planned import several
+from catdiag.draw.plots.numbers import Dtype, at, chip_of, name_of, source_of
 from catdiag.draw.plots.style import (
     DASHES,
     HATCHES,
     INK,
     LEVELS,
+    MORE,
     PAPER,
     SIZE,
     SMALL,
@@ -25,6 +27,7 @@ from catdiag.draw.plots.style import (
     styled,
     written,
 )
+from catdiag.draw.plots.textbook import Moved, moved, outer, textbook
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -36,10 +39,12 @@ if TYPE_CHECKING:
     from catdiag.diagram import Diagram
     from catdiag.rewrite.derivation import Derivation
 
+_WHOLE = (
+    "Unfused: each box a kernel of its own, which moves each array that it reads or makes once, as if all of it fitted."
+)
 _ROW = 0.2
 """The height of a row in inches."""
 _HATCH = {"loads": "", "saves": HATCHES[0]}
-_MORE = "#f6d9c4"
 _ROWS = 16
 """How many arrays have a row of their own; the smallest others share one."""
 
@@ -121,10 +126,6 @@ def waterfall_of(
     if plan is None and chip is not None:
         dtype = "bf16" if dtype is None else dtype
         plan = derivation.fit(chip, sizes, dtype=dtype)
-    notes = [
-        "Unfused: each box a kernel of its own, which moves each array that it reads or makes once, "
-        "as if all of it fitted."
-    ]
     after = derivation.io(dtype=dtype)
     names = [str(s) for s in (*after.groups, *after.streams)]
     chosen = dict(tiles or {}) or (dict(plan.tiles) if plan is not None else {})
@@ -132,24 +133,51 @@ def waterfall_of(
         raise CatdiagError(
             f"no size was given for the tile {missing[0]!r}: give tiles= for {', '.join(names)}, or a plan=, or a chip="
         )
-    known = {**sizes, **chosen}
-    first = _textbook(source, dtype, sizes)
-    edges = [Edge("slow memory → on chip", _changes(first, _moved(after.traffic, known)))]
-    title = f"{name_of(derivation)}: {after.unit} moved, unfused and fused"
-    if plan is not None:
-        called = {level.name: level.called or level.name for level in plan.levels}
-        top = next(e for e in plan.edges if e.lower == "SMEM")
-        edges = [Edge(f"{called[top.upper]} → {called['SMEM']}", edges[0].changes)]
-        outer, why = _outer(derivation, plan, dtype, known, first, called)
-        edges = [*outer, *edges]
-        notes += why
+    fused = moved(after.traffic, {**sizes, **chosen})
+    edges: tuple[Edge, ...]
+    if plan is None or dtype is None:
+        edges = (Edge("slow memory → on chip", _changes(_counted(source, dtype, sizes), fused)),)
+        notes = [_WHOLE]
+    else:
+        edges, notes = _planned(derivation, source, plan, chip, dtype, fused)
     floor = int(at(source.lower_bound(dtype=dtype).compulsory, sizes))
     said = "values" if dtype is None else dtype if isinstance(dtype, str) else listed(dtype)
     subtitle = f"{listed(sizes)}; {said}; {listed(chosen)}" + (f"; {plan.hardware}" if plan is not None else "")
-    return Waterfall(title, subtitle, after.unit, tuple(edges), floor, tuple(notes))
+    title = f"{name_of(derivation)}: {after.unit} moved, unfused and fused"
+    return Waterfall(title, subtitle, after.unit, edges, floor, tuple(notes))
 
 
-def _textbook(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def _planned(
+    derivation: Any, source: Diagram, plan: Plan, chip: Hardware | str | None, dtype: Dtype, fused: Moved
+) -> tuple[tuple[Edge, ...], list[str]]:
+    """The edges of a plan: unfused with kernels that are planned too, or where these cannot be, as counted."""
+    hardware = chip_of(plan, chip)
+    called = {level.name: level.called or level.name for level in plan.levels}
+    top, last = plan.edges[0], next(e for e in plan.edges if e.lower == "SMEM")
+    inner_name, outer_name = (f"{called[e.upper]} → {called[e.lower]}" for e in (last, top))
+    notes: list[str] = []
+    try:
+        book = textbook(source, hardware, plan.sizes, dtype, getattr(derivation, "ask", None))
+    except CatdiagError as error:
+        whole = _counted(source, dtype, plan.sizes)
+        first: tuple[Moved | None, Moved] = whole, whole
+        notes += [_WHOLE, f"It is not planned: {error.message}."]
+    else:
+        first = book.outer, book.inner
+        count = several(len(book.stages), "stage")
+        notes.append(f"Unfused: {count} of the program, each a kernel of its own with the tiles planned for it.")
+    edges = [Edge(inner_name, _changes(first[1], fused))]
+    if top is not last:
+        there = outer(derivation, plan, hardware, dtype)
+        if there is None or first[0] is None:
+            notes.append(f"Left out: {outer_name}, of which arrays are not counted.")
+        else:
+            edges = [Edge(outer_name, _changes(first[0], there)), *edges]
+            notes.append(f"{outer_name}: what a wave of groups fetches is fetched once, in launch order.")
+    return tuple(edges), notes
+
+
+def _counted(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> Moved:
     """What each array moves where each box is a kernel of its own; arrays of one name are told apart by numbers."""
     from catdiag.cost.count.kernels import measure
 
@@ -159,7 +187,7 @@ def _textbook(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> dict[s
     for t in moved:
         if t.direction == "load" and t.wire not in wires.setdefault(t.array, []):
             wires[t.array].append(t.wire)
-    found: dict[str, dict[str, int]] = {}
+    found: Moved = {}
     saves: dict[str, int] = {}
     for t in moved:
         several = sorted(wires.get(t.array, []))
@@ -173,47 +201,13 @@ def _textbook(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> dict[s
     return found
 
 
-def _moved(traffic: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """What each array moves by direction."""
-    found: dict[str, dict[str, int]] = {}
-    for t in traffic:
-        there = found.setdefault(t.array, {"load": 0, "save": 0})
-        there[t.direction] += int(at(t.exact, sizes))
-    return found
-
-
-def _changes(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> tuple[Change, ...]:
+def _changes(before: Moved, after: Moved) -> tuple[Change, ...]:
     nothing = {"load": 0, "save": 0}
     found = []
     for name in dict.fromkeys((*before, *after)):
         one, two = before.get(name, nothing), after.get(name, nothing)
         found.append(Change(name, (one["load"], two["load"]), (one["save"], two["save"])))
     return tuple(found)
-
-
-def _outer(
-    derivation: Any,
-    plan: Plan,
-    dtype: Any,
-    known: Mapping[str, int],
-    first: Mapping[str, Any],
-    names: Mapping[str, str],
-) -> tuple[list[Edge], list[str]]:
-    """The edge out of slow memory, where there is a cache: what waves fetch, by array."""
-    from catdiag.cost import hardware
-
-    top = plan.edges[0]
-    if top.lower == "SMEM":
-        return [], []
-    chip = hardware.get(plan.hardware)
-    wave = plan.resident * chip.sms
-    try:
-        found = derivation.io(levels=chip.hierarchy.chain(top.upper, top.lower, "SMEM"), dtype=dtype, wave=wave)
-        after = _moved(found.edges[top.upper, top.lower].traffic, known)
-    except CatdiagError as error:
-        return [], [f"Left out: {names[top.upper]} → {names[top.lower]}; {error.message}."]
-    words = f"{names[top.upper]} → {names[top.lower]}: what waves of {wave} groups fetch, in launch order."
-    return [Edge(f"{names[top.upper]} → {names[top.lower]}", _changes(first, after))], [words]
 
 
 def waterfall(
@@ -227,8 +221,9 @@ def waterfall(
 ) -> Figure:
     """From what the textbook schedule moves to what the fused one does, array by array, for each edge.
 
-    Unfused is the source with a kernel for each box (`io(fused=False)`), fused the derivation at `tiles`, or those of
-    the `plan`, or of the plan that `fit` makes for the `chip`. Bars begin at the unfused total: what an array no longer
+    Unfused is the source with a kernel for each stage, planned on the chip of the plan, or where there is no plan, with
+    one for each box (`io(fused=False)`); fused the derivation at `tiles`, or those of the `plan`, or of the plan that
+    `fit` makes for the `chip`. Bars begin at the unfused total: what an array no longer
     moves is taken off, what it moves more (tiles that load it again) is put on. In values, or in bytes with `dtype`.
     With a plan there is a panel for each edge whose bytes are counted by array.
 
@@ -270,7 +265,7 @@ def _draw(ax: Axes, edge: Edge, rows: Sequence[Change], floor: int, unit: str) -
         for kind, (was, now) in (("loads", change.loads), ("saves", change.saves)):
             if was != now:
                 less = now < was
-                look = {"facecolor": PAPER if less else _MORE, "edgecolor": SOFT if less else LEVELS[1]}
+                look = {"facecolor": PAPER if less else MORE, "edgecolor": SOFT if less else LEVELS[1]}
                 _bar(ax, place, left, now - was, f"{change.array} {kind}", hatch=_HATCH[kind], **look)
                 left += now - was
         said = f"{'−' if change.more < 0 else '+'}{quantity(abs(change.more), unit)}"
@@ -313,7 +308,7 @@ def _key(ax: Axes) -> None:
     handles = [
         Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, label="loads"),
         Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, hatch=_HATCH["saves"], label="saves"),
-        Patch(facecolor=_MORE, edgecolor=LEVELS[1], lw=0.6, label="more than unfused"),
+        Patch(facecolor=MORE, edgecolor=LEVELS[1], lw=0.6, label="more than unfused"),
         Line2D([], [], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], label="each array once"),
     ]
     key(ax, handles, above=16, columns=4)

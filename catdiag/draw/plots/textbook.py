@@ -1,0 +1,176 @@
+"""The textbook schedule: each stage of a program, as its writer named them, a kernel of its own, planned on a chip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.draw.plots.numbers import Dtype, at
+from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.cost.chips.planned import Plan
+    from catdiag.cost.hardware import Hardware
+    from catdiag.diagram import Diagram
+    from catdiag.rewrite.schedules import Schedule
+    from catdiag.rewrite.segments import Row
+
+Moved = dict[str, dict[str, int]]
+"""Bytes by array and direction, "load" or "save"."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A kernel: how it runs, its plan, and what each array moves across the edge to shared memory, and across that out
+    of slow memory (None where it is not counted by array)."""
+
+    schedule: str
+    plan: Plan
+    inner: Moved
+    outer: Moved | None
+
+
+@dataclass(frozen=True)
+class Textbook:
+    """All kernels, one after the other."""
+
+    stages: tuple[Stage, ...]
+
+    @property
+    def time_s(self) -> float:
+        """Predicted seconds of all."""
+        return sum(stage.plan.time_s for stage in self.stages)
+
+    def crossing(self, upper: str, lower: str) -> int:
+        """Bytes of all that cross an edge."""
+        return sum(
+            e.bytes_moved for stage in self.stages for e in stage.plan.edges if (e.upper, e.lower) == (upper, lower)
+        )
+
+    @property
+    def inner(self) -> Moved:
+        """What each array moves across the edge to shared memory."""
+        return _together(stage.inner for stage in self.stages)
+
+    @property
+    def outer(self) -> Moved | None:
+        """What each array moves across the edge out of slow memory."""
+        found = [stage.outer for stage in self.stages if stage.outer is not None]
+        return _together(found) if len(found) == len(self.stages) else None
+
+
+def _together(parts: Any) -> Moved:
+    found: Moved = {}
+    for part in parts:
+        for name, amounts in part.items():
+            there = found.setdefault(name, {"load": 0, "save": 0})
+            for direction, amount in amounts.items():
+                there[direction] += amount
+    return found
+
+
+def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: Dtype, ask: Any = None) -> Textbook:
+    """The kernels of a diagram that is not derived, each with the schedule and tiles of least predicted time.
+
+    Schedules are those that `fusions` tries, each proved. Raises CatdiagError where a kernel has none that fits, and
+    for element types that are given by array, since arrays that are saved need theirs too.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.softmax(A, "x"), B))
+    >>> found = textbook(f, cd.hardware.get("H100"), {"q": 512, "x": 256, "d": 64}, "bf16")
+    >>> [stage.schedule for stage in found.stages], found.inner["softmax [q x]"]["save"]
+    (['group q', 'stream x, group q d'], 262144)
+    """
+    from catdiag.rewrite.segments import Row
+    from catdiag.solvers.z3 import Z3
+
+    if not isinstance(dtype, str):
+        raise CatdiagError("arrays that are saved need an element type too: expected one for all, such as 'bf16'")
+    row = Row(source)
+    if not row.stages:
+        raise CatdiagError(f"{source.title or 'the diagram'} has no box at work: there is no kernel")
+    labels = _labels(row)
+    with Z3() if ask is None else nullcontext(ask) as solver:
+        return Textbook(tuple(_stage(row, k, chip, sizes, dtype, labels, solver) for k in range(len(row.stages))))
+
+
+def _labels(row: Row) -> dict[int, str]:
+    """What wires are called: outputs as `io` calls them, and arrays of one name told apart by numbers."""
+    from catdiag.cost.count.kernels import output_names
+
+    found: dict[int, str] = {}
+    for name, w in zip(output_names(row.diagram), row.graph.outputs):
+        found[w] = found[row.root[w]] = name
+    seen: dict[str, int] = {}
+    for w in sorted({w for k in range(len(row.stages)) for w in _wires(row, k)}):
+        if w not in found:
+            name = row.names[w]
+            seen[name] = seen.get(name, 0) + 1
+            found[w] = name if seen[name] == 1 else f"{name} ({seen[name]})"
+    return found
+
+
+def _wires(row: Row, k: int) -> tuple[int, ...]:
+    segment = row.segment(k, k + 1)
+    return (*segment.reads, *segment.makes)
+
+
+def _stage(
+    row: Row, k: int, chip: Hardware, sizes: Mapping[str, int], dtype: str, labels: Mapping[int, str], ask: Any
+) -> Stage:
+    from catdiag.cost.count.kernels import measure, output_names
+    from catdiag.cost.plan import fit
+    from catdiag.rewrite.schedules import Kernel
+
+    segment = row.segment(k, k + 1)
+    piece = segment.diagram
+    best: tuple[Plan, Schedule] | None = None
+    refused: CatdiagError | None = None
+    for schedule in Kernel(k, k + 1, piece, {"dtype": dtype}, ask).schedules:
+        account = measure(schedule.draft)
+        needed = {name: sizes[name] for name in (*account.sizes, *account.scalars) if name in sizes}
+        try:
+            plan = fit(schedule.draft, chip, needed, dtype)
+        except CatdiagError as error:
+            refused = error
+            continue
+        if best is None or plan.time_s < best[0].time_s:
+            best = plan, schedule
+    if best is None:
+        why = refused.message.splitlines()[0] if refused is not None else "it has no schedule"
+        raise CatdiagError(f"{piece.title}: {why}")
+    plan, schedule = best
+    made = schedule.derivation
+    run = piece if made is None else made.diagram
+    names = dict(zip(piece.input_names, (labels[w] for w in segment.reads)))
+    names.update(zip(output_names(piece), (labels[w] for w in segment.makes)))
+    known = {**plan.sizes, **plan.tiles}
+    counted = run.io(dtype=dtype)
+    inner = moved(counted.traffic, known, names)
+    return Stage(str(schedule), plan, inner, outer(run, plan, chip, dtype, names))
+
+
+def moved(traffic: Any, sizes: Mapping[str, int], names: Mapping[str, str] | None = None) -> Moved:
+    """What each array moves by direction, at sizes."""
+    found: Moved = {}
+    for t in traffic:
+        there = found.setdefault((names or {}).get(t.array, t.array), {"load": 0, "save": 0})
+        there[t.direction] += int(at(t.exact, sizes))
+    return found
+
+
+def outer(run: Any, plan: Plan, chip: Hardware, dtype: Dtype, names: Mapping[str, str] | None = None) -> Moved | None:
+    """What each array moves out of slow memory, where there are caches below it: what waves of groups fetch, in launch
+    order. None where that is not counted, or there is no cache."""
+    top = plan.edges[0]
+    if top.lower == "SMEM":
+        return None
+    wave = plan.resident * chip.sms
+    try:
+        found = run.io(levels=chip.hierarchy.chain(top.upper, top.lower, "SMEM"), dtype=dtype, wave=wave)
+        traffic = found.edges[top.upper, top.lower].traffic
+        return moved(traffic, {**plan.sizes, **plan.tiles}, names)
+    except CatdiagError:
+        return None
