@@ -286,7 +286,8 @@ class Table:
             if row.loop < 0:
                 continue
             inside = [self.at[n] for n, line in enumerate(self.told.lines) if row.loop in line.loops]
-            deeper = max(len(self.told.lines[r.line].loops) for r in inside) - len(self.told.loops[row.loop].inside) - 1
+            ending = self.told.lines[inside[-1].line].loops  # loops that end at this line have their own edges there
+            deeper = len(ending) - len(self.told.loops[row.loop].inside) - 1
             bottom = inside[-1].top + inside[-1].height + 2 + 5.0 * deeper
             x = self._x(row.depth) - 6
             width = self.right + 4 + 4 * (most - row.depth - 1) - x

@@ -76,6 +76,9 @@ def program_picture(
     items: list[Item] = []
     title = f"{diagram.title}: " if diagram.title else ""
     width, y = 0.0, 8.0
+    if not any(told.lines for told in story.kernels):
+        items.append(Label(8, y + 12, "nothing is computed or moved: each result is an input", "note", "start"))
+        width, y = 280.0, y + 24
     for number, told in enumerate(story.kernels, 1):
         if len(story.kernels) > 1:
             items.append(Label(8, y + 10, f"kernel {number} of {len(story.kernels)}", "title", "start"))

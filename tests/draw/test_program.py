@@ -15,7 +15,7 @@ from catdiag.cost.count.places import two
 from catdiag.cost.io import io
 from catdiag.cost.levels import levels_io
 from catdiag.draw.program import program_picture
-from catdiag.draw.scene import Label, Scene, Shape
+from catdiag.draw.scene import Frame, Label, Scene, Shape
 from catdiag.draw.story import tell
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.rewrite.derivation import Derivation
@@ -171,6 +171,26 @@ def test_lines_are_those_of_the_program() -> None:
         "out = sum3/sum2",
         "save out",
     ]
+
+
+def test_nothing_to_draw_is_said() -> None:
+    scene = program_picture(cd.algorithm("q -> q")(lambda a: a))
+    assert [item.text for item in scene.items if isinstance(item, Label)] == [
+        "nothing is computed or moved: each result is an input"
+    ]
+    assert not list(clashes(scene))
+
+
+def test_loops_in_loops_are_frames_in_frames() -> None:
+    def scores(q: Any, w: Any, k: Any) -> Any:
+        return cd.sum(cd.exp(cd.einsum("q e, e d, x d -> q x", q, w, k)), "x")
+
+    nested = cd.algorithm("q e, e d, x d -> q")(scores).stream("x").stream("e")
+    scene = program_picture(nested)
+    outer, inner = (item for item in scene.items if isinstance(item, Frame))
+    assert outer.x < inner.x and outer.y < inner.y and inner.y + inner.height < outer.y + outer.height
+    assert inner.x + inner.width < outer.x + outer.width and not list(clashes(scene))
+    assert most(scene, "SMEM") == nested.io().memory
 
 
 def test_long_programs_are_folded_and_hold_as_much() -> None:
