@@ -14,13 +14,18 @@ Hypothesis is imported when a strategy is made: `pip install 'catdiag[test]'` in
 
 from __future__ import annotations
 
+from catdiag.testing.claims import assert_equivalent, assert_streams
 from catdiag.testing.counts import assert_counts_match
+from catdiag.testing.hard import hard_arrays_for, hard_sizes_for
 from catdiag.testing.implements import Mismatch, Tested, assert_implements
+from catdiag.testing.kinds import boxes, objects
+from catdiag.testing.machines import hierarchies
+from catdiag.testing.pairs import Pair, rewrites
 from catdiag.testing.programs import blocked, cascades, einsums
 from catdiag.testing.strategies import array_types, arrays_for, axes, diagrams, sizes_for, tiles_for
 
 __all__ = [
-    "Mismatch", "Tested", "array_types", "arrays_for", "assert_counts_match", "assert_implements", "axes", "blocked",
-    "cascades", "diagrams", "einsums",
-    "sizes_for", "tiles_for",
+    "Mismatch", "Pair", "Tested", "array_types", "arrays_for", "assert_counts_match", "assert_equivalent",
+    "assert_implements", "assert_streams", "axes", "blocked", "boxes", "cascades", "diagrams", "einsums",
+    "hard_arrays_for", "hard_sizes_for", "hierarchies", "objects", "rewrites", "sizes_for", "tiles_for",
 ]  # fmt: skip

@@ -45,7 +45,7 @@ def assert_counts_match(
     others are drawn, sizes up to `longest`, tiles and blocks up to what they cut, remainders included, and of a loop in
     parts a number that divides its axis. The same `seed` draws the same. `functions` are those of `cd.apply`. Raises
     AssertionError, naming the array and the sizes at which the two differ; CatdiagError where `io` does, SizeError for
-    sizes that no array can have.
+    sizes that no array can have, and for sizes and tiles that the diagram does not have.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
@@ -53,6 +53,7 @@ def assert_counts_match(
     >>> cd.testing.assert_counts_match(total, levels=("HBM", "SMEM", "registers"), placement={"operand": "SMEM"})
     """
     diagram: Diagram = form if isinstance(form, Diagram) else form.diagram
+    _known(diagram, sizes or {}, tiles or {})
     random = Random(seed)
     refused: SizeError | None = None
     done = 0
@@ -84,6 +85,22 @@ def assert_counts_match(
                 )
     if refused is not None and not done:
         raise refused
+
+
+def _known(diagram: Diagram, sizes: Mapping[str, int], tiles: Mapping[str, int]) -> None:
+    """Raises SizeError for sizes and tiles that are none of the diagram's."""
+    from catdiag.run.sizes import tile_bounds
+
+    local = [*tile_bounds(diagram)]
+    own: dict[str, None] = {}
+    for ty in diagram.graph.wire_types():
+        for axis in ty.axes:
+            own.update(dict.fromkeys(sorted(size_symbols(axis.size))))
+    for what, given, known in (("sizes", sizes, list(own)), ("tiles", tiles, local)):
+        for name in given:
+            if name not in known:
+                listed = ", ".join(sorted(known)) or "none"
+                raise SizeError(f"{what} names {name!r}: the diagram has {listed}")
 
 
 def _two_levels(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from catdiag.prove.refute import Counterexample
 
 _SHORT = 16
 """Elements up to which an array is written out even where a shorter expression gives it."""
@@ -52,6 +55,21 @@ def _number(x: Any) -> str:
     kind = np.asarray(x).dtype
     # The shortest decimal that is read back as this number, of its own type where NumPy has it.
     return repr(float(str(x))) if kind in (np.float16, np.float32) else repr(value)
+
+
+def counterexample(found: Counterexample) -> str:
+    """A counterexample of `cd.prove`: what the two sides give, and its arrays to paste, rounded to floats."""
+    lines = [found.verdict]
+    sizes = ", ".join(f"{s}={n}" for s, n in {**found.sizes, **found.blocks}.items())
+    lines.append(f"at {sizes}:" if sizes else "at:")
+    lines.append(assignments(found.numpy()))
+    lines += [f"    # {name} is {function}" for name, function in found.functions.items()]
+    lines += [f"    # {name} = {_exact(value)}" for name, value in found.arrays.items() if "/" in _exact(value)]
+    return "\n".join(line for line in lines if line)
+
+
+def _exact(value: Any) -> str:
+    return "[" + ", ".join(map(_exact, value)) + "]" if isinstance(value, list) else str(value)
 
 
 def assignments(arrays: Mapping[str, Any], indent: str = "    ") -> str:

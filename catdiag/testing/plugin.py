@@ -121,27 +121,13 @@ class Conditional(Exception):
 
 def refutation(claim: Claim, error: Any) -> str:
     """A refuted claim with its counterexample as statements that can be pasted, and what both sides give there."""
-    from catdiag.testing.paste import assignments
+    from catdiag.testing.paste import counterexample
 
     found: Counterexample = error.counterexample
-    lines = [f"{claim.name} is false: {found.verdict}"]
-    sizes = ", ".join(f"{s}={n}" for s, n in found.sizes.items())
-    lines.append(f"at {sizes or 'no sizes'}" + ("; its exact numbers, rounded to arrays:" if found.arrays else ""))
-    arrays = found.numpy()
-    names = ", ".join(arrays)
-    lines.append(assignments(arrays))
-    lines.append(f"    left, right = {claim.name}.sides()")
-    given = ", ".join(filter(None, [names, f"sizes={found.sizes!r}" if found.sizes else ""]))
-    blocks = f", tiles={found.blocks!r}" if found.blocks else ""
-    lines.append(f"    left.run({given}), right.run({given if not blocks else names}{blocks})")
-    lines += [f"    # with {name} as {function}" for name, function in found.functions.items()]
-    exact = {name: _text(value) for name, value in found.arrays.items()}
-    lines += [f"    # {name} = {text}" for name, text in exact.items() if "/" in text]
-    return "\n".join(line for line in lines if line)
-
-
-def _text(value: Any) -> str:
-    return "[" + ", ".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
+    given = ", ".join(filter(None, [*found.arrays, f"sizes={found.sizes!r}" if found.sizes else ""]))
+    blocks = ", ".join(filter(None, [*found.arrays, f"tiles={found.blocks!r}"])) if found.blocks else given
+    lines = [f"{claim.name} is false: {counterexample(found)}", f"    left, right = {claim.name}.sides()"]
+    return "\n".join([*lines, f"    left.run({given}), right.run({blocks})"])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -178,7 +178,7 @@ class Search:
         telling: list[str] = []
         for symbol in free:
             fails, holds = list[int](), list[int]()
-            for n in self.probes(symbol):
+            for n in sorted({sizes[symbol], *self.probes(symbol)}):
                 if self.calls <= 0:
                     break
                 other = {**sizes, symbol: n}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from catdiag import build, indexing, scalars, structure
@@ -10,7 +10,7 @@ from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.run.sizes import tile_bounds
 from catdiag.trace import Trace, Traced, building
-from catdiag.types import ArrayType, Axis, size_symbols, size_value
+from catdiag.types import ArrayType, Axis, Ty, size_symbols, size_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,33 +61,74 @@ def diagrams(
     max_outputs: int = 2,
     names: tuple[str, ...] = _NAMES,
     inputs: tuple[ArrayType, ...] | None = None,
+    *,
+    dom: Ty | ArrayType | Sequence[ArrayType] | None = None,
+    cod: Ty | ArrayType | Sequence[ArrayType] | None = None,
+    boxes: Collection[str] = (),
+    streamable: str | None = None,
 ) -> SearchStrategy[Diagram]:
     """Random programs of scalar functions, reductions, einsums, renamings, merged and concatenated axes, reads at
     index arithmetic, constants, positions and sizes.
 
     At the arrays of `arrays_for` every value is defined and at most a million, and no function is near an
-    edge of its domain, so that two ways of computing agree up to rounding. `inputs` fixes the input types.
+    edge of its domain, so that two ways of computing agree up to rounding. `dom` (or `inputs`, a tuple) fixes the input
+    types, `cod` the output types. All kinds of `boxes` that are named occur, of `catdiag.testing.kinds.KINDS`; those of
+    uninterpreted functions ("apply" f, "generic" g) are run only with values for them, and values may then be larger.
+    With `streamable`, an axis, the program is one that streams along it: made of reductions over the axis that have
+    repairs, with one output.
+
+    >>> from hypothesis import find
+    >>> q, x = Axis("q"), Axis("x")
+    >>> typed = diagrams(dom=[ArrayType((q, x))], cod=[ArrayType((x,)), ArrayType((q,), "bool")])
+    >>> print(find(typed, lambda f: len(f) > 3))
+    random: [q x] → [x] @ bool[q]
+
+    Raises CatdiagError for what is no object, unknown kinds of boxes, and a `streamable` axis that no input has.
     """
+    from catdiag.testing import typed
+    from catdiag.testing.kinds import checked_kinds
+
     st = strategies_of()
+    fixed = inputs if dom is None else tuple(typed.check_object(dom, "dom"))
+    result = None if cod is None else typed.check_object(cod, "cod")
+    wanted = checked_kinds(boxes)
+    if streamable is not None:
+        if result is not None or wanted:
+            raise CatdiagError("streamable programs have one output, made by reductions: leave out cod and boxes")
+        return typed.streamable_programs(streamable, fixed, array_types(names))
 
     def program(draw: Callable[[Any], Any]) -> Diagram:
-        dom = inputs
+        dom = fixed
         if dom is None:
             dom = tuple(draw(st.lists(array_types(names), min_size=1, max_size=max_inputs)))
-        trace = Trace(dom)
+        trace = Trace(dom, [a for ty in result or () for a in ty.axes])
         with building(trace):
             # Each array with a bound on its absolute values.
-            made = [(a, _LARGEST) for a in trace.inputs]
+            made = [(_finite(trace, a), _LARGEST) for a in trace.inputs] or [(trace.lift(1), 1.0)]
             for _ in range(draw(st.integers(1, max_boxes))):
                 step = draw(st.sampled_from(_STEPS))(draw, st, trace, made)
                 if step is not None and step[1] <= _BOUND:
                     made.append(step)
+            if wanted:
+                made.append((typed.forced(draw, st, trace, made[-1][0], wanted), _BOUND))
+            if result is not None:
+                last = [made[-1][0]] + [draw(st.sampled_from(made))[0] for _ in range(len(result) - 1)]
+                outputs = [typed.as_type(trace, a, ty) for a, ty in zip(last, result, strict=bool(result))]
+                return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(dom))), "random")
             count = draw(st.integers(1, max_outputs))
             # The later an array was made, the more of the program it is likely to need.
             outputs = [made[-1][0]] + [draw(st.sampled_from(made))[0] for _ in range(count - 1)]
             return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(dom))), "random")
 
     return st.composite(program)()  # type: ignore[no-any-return]
+
+
+def _finite(trace: Trace, a: Traced) -> Traced:
+    """An input as real numbers: truth values as 0 and 1, what may be minus infinity by its exponential."""
+    if a.type.element == "extended":
+        bounded: Traced = scalars.exp(scalars.minimum(a, 1))
+        return bounded
+    return trace.numeric(a)
 
 
 _Made = list[tuple[Traced, float]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +20,7 @@ get = cd.library.get
 rms = SUBJECTS["rms norm"]
 
 
+@cache
 def found(subject: str, mistake: str, seed: int = 0, trials: int = 100) -> Mismatch:
     of = SUBJECTS[subject]
     with pytest.raises(Mismatch) as caught:
@@ -38,6 +40,7 @@ SMALLEST: list[tuple[str, str, dict[str, int], str]] = [
     ("grouped heads", "first head for all", {"k": 2, "r": 1, "q": 1, "d": 1, "x": 1}, "k >= 2"),
     ("grouped heads", "head h % k", {"k": 2, "r": 2, "q": 1, "d": 1, "x": 1}, "k >= 2"),
     ("softmax", "sum in float16", {"q": 1, "x": 2}, ""),
+    ("layer norm", "variance of a sample", {"t": 1, "d": 2}, "d >= 2"),
     ("layer norm", "last block dropped", {"t": 1, "d": B + 1}, "d > 8 and d % 8 != 0"),
     ("rms norm", "divided by the padded size", {"t": 1, "d": 1}, "d % 8 != 0"),
     ("cross entropy", "label off by one", {"t": 1, "v": 2}, "v >= 2"),
@@ -51,7 +54,10 @@ SLOW = ("whole blocks of queries only", "head h % k", "divided by the padded siz
 
 @pytest.mark.parametrize(
     ("subject", "mistake", "sizes", "common"),
-    [pytest.param(*case, marks=[pytest.mark.slow] if case[1] in SLOW else []) for case in SMALLEST],
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case[1] in SLOW or case[0] == "layer norm" else [])
+        for case in SMALLEST
+    ],
 )
 def test_a_mistake_is_found_at_the_smallest_sizes_that_show_it(
     subject: str, mistake: str, sizes: dict[str, int], common: str
@@ -126,7 +132,8 @@ def test_the_report_can_be_pasted_and_fails_again() -> None:
 
 
 def test_the_same_seed_gives_the_same_report() -> None:
-    assert str(found("softmax", "sum not rescaled", 3)) == str(found("softmax", "sum not rescaled", 3))
+    first = found("matmul", "accumulator is never set", 3)
+    assert str(first) == str(found.__wrapped__("matmul", "accumulator is never set", 3))
 
 
 def test_what_is_found_is_made_simple() -> None:

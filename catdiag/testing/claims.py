@@ -1,0 +1,79 @@
+"""Assertions about programs that are proved: `assert_equivalent` and `assert_streams`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+    from catdiag.prove.api import Theorem
+    from catdiag.rewrite.derivation import Derivation
+
+
+def assert_equivalent(
+    f: Diagram, g: Diagram, assume: Sequence[str] = (), *, limit: float | None = 10.0, conditional: bool = False
+) -> Theorem:
+    """Proves that two diagrams mean the same, for all sizes and arrays, and returns the theorem.
+
+    `assume` are assumptions about sizes, `limit` is in seconds. Raises AssertionError where it is refuted, with sizes
+    and arrays that can be pasted; where it is undecided, with the goal at which the proof stopped, or interrupted; and
+    where `g` needs more to be defined than `f`, unless `conditional` allows it. Wrong use raises as `cd.prove` does.
+
+    >>> import catdiag as cd
+    >>> twice = cd.algorithm("x -> x", name="twice")(lambda A: A + A)
+    >>> square = cd.algorithm("x -> x", name="square")(lambda A: A * A)
+    >>> cd.testing.assert_equivalent(twice, cd.algorithm("x -> x")(lambda A: 2 * A)).conditional
+    False
+    >>> cd.testing.assert_equivalent(twice, square)
+    Traceback (most recent call last):
+    ...
+    AssertionError: twice = square is false: left gives 2, right gives 1 at x=0
+    at x=1:
+        A = np.array([1.0])
+    """
+    from catdiag.prove import Interrupted, Refuted, Undecided, prove
+    from catdiag.testing.paste import counterexample
+
+    title = f"{f.title or 'left'} = {g.title or 'right'}"
+    try:
+        theorem = prove(f, g, assume, limit)
+    except Refuted as error:
+        raise AssertionError(f"{title} is false: {counterexample(error.counterexample)}") from None
+    except (Undecided, Interrupted) as error:
+        raise AssertionError(error.message) from None
+    if theorem.conditional and not conditional:
+        raise AssertionError(
+            f"{title} holds only where {'; '.join(theorem.conditions)}: "
+            "allow that with conditional=True, or say by assume= what sizes there are"
+        )
+    return theorem
+
+
+def assert_streams(diagram: Diagram, axis: str, *, passes: int = 1) -> Derivation:
+    """Proves that a diagram can run in a loop over blocks of an axis, and returns the derivation.
+
+    In one loop, or up to `passes` that follow each other. Raises AssertionError, naming the reduction that has no
+    repair and the user's line, where no loop is found; AxisError for an axis that the diagram does not have.
+
+    >>> import catdiag as cd
+    >>> mean = cd.algorithm("q x -> q", name="mean")(lambda A: cd.mean(A, "x"))
+    >>> cd.testing.assert_streams(mean, "x").theorem.conditional
+    False
+    >>> cubes = cd.algorithm("q x -> q x", name="cubes")(lambda A: A**3 / cd.sum(A, "x"))
+    >>> cd.testing.assert_streams(cubes, "x")
+    Traceback (most recent call last):
+    ...
+    AssertionError: cubes does not stream along 'x': ...
+    """
+    from catdiag.errors import NotStreamable
+
+    try:
+        derived = diagram.stream(axis, passes=passes)
+    except NotStreamable as error:
+        reason = error.message + (f"\n  at {error.line}" if error.line else "")
+        raise AssertionError(f"{diagram.title or 'the diagram'} does not stream along {axis!r}: {reason}") from None
+    if derived.theorem.conditional:
+        conditions = "; ".join(derived.theorem.conditions)
+        raise AssertionError(f"{diagram.title or 'the diagram'} streams along {axis!r} only where {conditions}")
+    return derived

@@ -1,0 +1,167 @@
+"""Random programs of a wanted type, with wanted kinds of boxes, or streamable along an axis by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from catdiag import build, functions, indexing, scalars, structure
+from catdiag.diagram import Diagram, box
+from catdiag.errors import CatdiagError
+from catdiag.testing.kinds import checked_kinds
+from catdiag.trace import Trace, Traced, building
+from catdiag.types import ArrayType, Axis, Ty
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+
+def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
+    """An array made of `a` by a box of that kind, with others around it where it needs them."""
+    if not a.axes and kind in ("reduce", "reindex", "view", "index", "fold", "group", "size"):
+        a = trace.rename(a, {}, (Axis("q"),))
+    axis = draw(st.sampled_from(a.axes)) if a.axes else ""
+    programs: dict[str, Callable[[], Any]] = {
+        "map": lambda: scalars.tanh(a),
+        "apply": lambda: scalars.apply("f", a),
+        "cast": lambda: scalars.cast(a, draw(st.sampled_from(["bf16", "fp16"]))),
+        "reduce": lambda: build.max(a, axis),
+        "einsum": lambda: trace.einsum([a, a], tuple(n for n in a.axes if n != axis)),
+        "rename": lambda: trace.rename(a, {}, draw(st.permutations([*a.type.axes, _new(a)]))),
+        "reindex": lambda: structure.concat([a, a.rename(**{axis: _new(a).name})], f"{axis}+{_new(a).name}"),
+        "view": lambda: indexing.reverse(a, axis),
+        "index": lambda: scalars.tanh(a) + build.index(axis),
+        "size": lambda: scalars.tanh(a) / build.size(axis),
+        "const": lambda: scalars.tanh(a) * draw(st.fractions(1, 4, max_denominator=4)),
+        "call": lambda: functions.relu(a),
+        "generic": lambda: box("g", a.type, a.type)(a),
+        "fold": lambda: _streamed(a, axis)(a),
+        "group": lambda: _grouped(a, axis)(a),
+    }
+    made: Traced = programs[kind]()
+    return made
+
+
+def _new(a: Traced) -> Axis:
+    """An axis that the array does not have."""
+    return Axis(next(name for name in ("n", "n_2", "n_3", "n_4", "n_5", "n_6", "n_7") if name not in a.axes))
+
+
+def _streamed(a: Traced, axis: str) -> Diagram:
+    from catdiag.rewrite import stream
+
+    return stream.find(build.program([a.type], lambda v: build.sum(scalars.tanh(v), axis)), axis).diagram
+
+
+def _grouped(a: Traced, axis: str) -> Diagram:
+    from catdiag.rewrite import group
+
+    return group.find(build.program([a.type], scalars.tanh), [axis])
+
+
+def as_type(trace: Trace, a: Traced, ty: ArrayType) -> Traced:
+    """An array as one of a wanted type: summed over further axes, repeated along those that it lacks.
+
+    Where its axes of the same names have other sizes they are summed too.
+    """
+    wanted = {axis.name: axis.size for axis in ty.axes}
+    if a.type.element == "bool":
+        a = scalars.where(a, trace.lift(1), trace.lift(0))
+    for axis in a.type.axes:
+        if wanted.get(axis.name) != axis.size:
+            a = build.mean(a, axis.name)
+    if ty.element == "bool":
+        a = a > 0
+    elif ty.element == "int" and a.type.element != "int":
+        a = scalars.where(a > 0, trace.lift(1, element="int"), trace.lift(0, element="int"))
+    elif ty.element == "extended":
+        a = scalars.where(a > 0, a, -float("inf"))
+    elif ty.element == "real" and a.type.element != "real":
+        a = scalars.tanh(a)
+    return trace.rename(a, {}, ty.axes)
+
+
+def streamable_programs(
+    axis: str, inputs: Sequence[ArrayType] | None, kinds: Any, max_steps: int = 3
+) -> SearchStrategy[Diagram]:
+    """Programs whose results depend on an axis only through cascades of reductions that have repairs."""
+    from catdiag.testing.strategies import strategies_of
+
+    st = strategies_of()
+    if inputs is not None and not any(ty.axis(axis) for ty in inputs):
+        raise CatdiagError(f"no input has axis {axis!r}: a program of these is not streamed along it")
+
+    def program(draw: Callable[[Any], Any]) -> Diagram:
+        given = list(inputs) if inputs is not None else _with_axis(draw, st, axis, kinds)
+        trace = Trace(given)
+        with building(trace):
+            along = [a for a in trace.inputs if axis in a.axes]
+            beside = [a for a in trace.inputs if axis not in a.axes]
+            found: list[Traced] = []
+            for _ in range(draw(st.integers(1, max_steps))):
+                element = draw(st.sampled_from(along))
+                if beside and draw(st.booleans()):
+                    element = element * scalars.tanh(draw(st.sampled_from(beside)))
+                if draw(st.booleans()):
+                    element = draw(st.sampled_from([scalars.tanh, scalars.sigmoid, abs]))(element)
+                if draw(st.integers(0, 3)) == 0:
+                    along.append(element)
+                found.append(_reduction(draw, st, trace, element, draw(st.sampled_from(along)), axis))
+            last = found[-1]
+            for other in found[:-1]:
+                last = draw(st.sampled_from([lambda a, b: a + b, lambda a, b: a * scalars.tanh(b)]))(last, other)
+            if draw(st.booleans()):
+                last = scalars.sqrt(1 + last * last)
+            return trace.diagram([last], tuple(f"a{k}" for k in range(len(given))), "streamable")
+
+    return st.composite(program)()  # type: ignore[no-any-return]
+
+
+def _with_axis(draw: Any, st: Any, axis: str, kinds: Any) -> list[ArrayType]:
+    """Input types, the first of which has the axis."""
+    given = list(draw(st.lists(kinds, min_size=1, max_size=3)))
+    first = given[0]
+    if first.axis(axis) is None:
+        given[0] = ArrayType((*first.axes, Axis(axis)), first.element)
+    return given
+
+
+def _reduction(draw: Any, st: Any, trace: Trace, a: Traced, weights: Traced, axis: str) -> Traced:
+    """One that is streamed: a sum, an extremum, a contraction, or one weighted by shifted exponentials."""
+    shared = tuple(n for n in dict.fromkeys((*a.axes, *weights.axes)) if n != axis)
+
+    def weighted() -> Any:
+        e = scalars.exp(weights - build.max(weights, axis))
+        return trace.einsum([e, a], shared) / build.sum(e, axis)
+
+    programs: dict[str, Callable[[], Any]] = {
+        "sum": lambda: build.sum(a, axis),
+        "max": lambda: build.max(a, axis),
+        "min": lambda: build.min(a, axis),
+        "mean": lambda: build.mean(a, axis),
+        "contraction": lambda: trace.einsum([a, weights], shared),
+        "weighted": weighted,
+    }
+    made: Traced = programs[draw(st.sampled_from(list(programs)))]()
+    return made
+
+
+def forced(draw: Any, st: Any, trace: Trace, a: Traced, kinds: Collection[str]) -> Traced:
+    """An array made of `a` by boxes of all the wanted kinds, one after the other."""
+    for kind in draw(st.permutations(sorted(set(checked_kinds(kinds))))):
+        a = with_kind(draw, st, trace, a, kind)
+        if a.type.element != "real":
+            a = scalars.tanh(a)
+    return a
+
+
+def check_object(ty: Any, what: str) -> Ty:
+    """An object, given as one or as several array types. Raises CatdiagError for anything else."""
+    if isinstance(ty, Ty):
+        return ty
+    if isinstance(ty, ArrayType):
+        return Ty(ty)
+    found = tuple(ty) if isinstance(ty, (tuple, list)) else (ty,)
+    if not all(isinstance(array, ArrayType) for array in found):
+        raise CatdiagError(f"{what} is {ty!r}: expected an object, cd.Ty, or array types")
+    return Ty(*found)
