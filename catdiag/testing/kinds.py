@@ -212,7 +212,7 @@ def _generic(draw: Any, st: Any) -> Diagram:
 _STREAMED: dict[str, Callable[[Any, str], Any]] = {
     "sum": lambda a, x: build.sum(a, x),
     "maximum": lambda a, x: build.max(a, x),
-    "normalised": lambda a, x: build.sum(build.softmax(a, x) * a, x),
+    "normalised": lambda a, x: build.sum(scalars.exp(a - build.max(a, x)) * a, x),
     "mean": lambda a, x: build.mean(a * a, x),
 }
 
