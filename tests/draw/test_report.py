@@ -247,6 +247,40 @@ def test_nothing_derived_is_an_error_and_shown_in_notebooks():
 HOSTILE = "</title></style><script>alert(1)</script>\0\ud800\"'&amp;<!--"
 
 
+def test_browsers_are_told_to_fetch_nothing(page):
+    rules = [v for v in Read(page).values("content") if "default-src" in v]
+    assert rules == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("attention", lambda f: f.stream("x").group("q")),
+        ("causal_attention", lambda f: f.stream("x").group("q").skip("x")),
+        ("decoding_attention", lambda f: f.stream("x").group("b k r").split("x")),
+        ("layer_norm", lambda f: f.stream("d", passes=2).group("t")),
+        ("conv2d", lambda f: f.stream("c").group("n y x o")),
+        ("im2col", lambda f: f.stream("(k c)").group("n y o")),
+        ("rotary_attention", lambda f: f.stream("x").group("q")),
+        ("gated_mlp", lambda f: f.stream("f").group("t")),
+    ],
+)
+def test_pages_of_the_library(name, made):
+    derivation = made(cd.library.get(name))
+    written = derivation.html()
+    assert len(written.encode()) < 3_000_000
+    read = Read(written)
+    assert_alone(written)
+    ids = read.values("id")
+    assert len(ids) == len(set(ids))
+    for loop in derivation.formulas().loops:
+        for c in loop.components:
+            for text in (c.unit, c.element, c.step, c.merge, *([c.repair] if c.repair else [])):
+                texts.read(text)
+    assert read.names.count("svg") >= len(derivation.steps) + 2
+
+
 def test_hostile_titles_are_text(mean):
     from dataclasses import replace
 

@@ -44,6 +44,8 @@ def page(facts: Facts, times: bool = False) -> str:
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        # Browsers are told to fetch and run nothing, whatever gets into the page.
+        tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{title}: a derivation"),
         tag("style", of_pages()),
