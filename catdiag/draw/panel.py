@@ -110,7 +110,14 @@ class Table:
     """The layout of one kernel; `peaks` are the totals of each place that are the most of the whole program."""
 
     def __init__(
-        self, told: Told, wording: Wording, looks: Looks, head: str, peaks: Mapping[str, Sequence[Amount]], top: float
+        self,
+        told: Told,
+        wording: Wording,
+        looks: Looks,
+        head: str,
+        peaks: Mapping[str, Sequence[Amount]],
+        top: float,
+        totals: bool = True,
     ) -> None:
         self.told, self.wording, self.looks, self.head, self.peaks = told, wording, looks, head, peaks
         self.behind: list[Item] = []
@@ -119,7 +126,7 @@ class Table:
         self.columns = self._columns()
         self.heads = self._heads()
         self.rows = self._rows()
-        self.totals = {place: self._totals(place) for place in self.shown}
+        self.totals = {place: self._totals(place) for place in self.shown if totals}
         self.at: dict[int, _Row] = {row.line: row for row in self.rows if row.line >= 0}
         self.first = top + HEAD * len(self.heads) + 15
         self.end = self._down()
@@ -262,7 +269,8 @@ class Table:
         foot = self._bars()
         right = self.right + 2 * _GAP + 6
         for place in self.shown:
-            right = self._held(place, right) + _GAP
+            self._most(place, right - 5)
+            right = self._held(place, right) + _GAP if place in self.totals else right + 7
         return Panel((*self.behind, *self.items), right, foot)
 
     def _above(self) -> None:
@@ -380,8 +388,21 @@ class Table:
             if far:
                 self.behind.append(Curve(_straight((start, row.middle), (far, row.middle)), "thin"))
 
+    def _most(self, place: str, x: float) -> None:
+        """Marks the lines at which a place holds the most."""
+        wording, level = self.wording, self.looks.places[place]
+        totals = [line.total(place) for line in self.told.lines]
+        full: list[object] = list(self.peaks[place])
+        held: list[object] = list(totals)
+        if wording.values is not None:
+            full = [max((wording.value(total, place) for total in self.peaks[place]), default=0)]
+            held = [wording.value(total, place) for total in totals]
+        for first, last in _runs([n for n, total in enumerate(held) if total in full]):
+            way = _straight((x, self.at[first].top + 2), (x, self._under(last) - 0.5))
+            self.items.append(Curve(way, "axis", level, title=f"the most that {place} holds"))
+
     def _held(self, place: str, x: float) -> float:
-        """How much is held at a place, by line, with the most of it marked."""
+        """How much is held at a place, by line."""
         level = self.looks.places[place]
         found, values = self.totals[place], self.wording.values
         widest = max(_widest(texts, "number" if values else "note") for texts in found.values())
@@ -390,15 +411,6 @@ class Table:
         most = max((self.wording.value(a, place) for a in self.peaks[place]), default=0) if values else 0
         width = max(widest + (_CHART + 6 if values else 0) + 8, text_width(caption, "level"))
         self.items.append(Label(x, self.top + HEAD * len(self.heads) - 3, caption, "level", "start", level))
-        peaks = [
-            n
-            for n, line in enumerate(self.told.lines)
-            if (numbers[n] == most if values else line.total(place) in self.peaks[place])
-        ]
-        for first, last in _runs(peaks):
-            top, bottom = self.at[first].top, self.at[last].top + self.at[last].height
-            way = _straight((x - 5, top + 2), (x - 5, bottom - 2))
-            self.items.append(Curve(way, "axis", level, title=f"the most that {place} holds"))
         for n, texts in found.items():
             row = self.at[n]
             if values is None:

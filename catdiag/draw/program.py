@@ -23,7 +23,7 @@ from catdiag.cost.levels import Names, chain_of, places_of
 from catdiag.diagram import Diagram
 from catdiag.draw.folded import folded
 from catdiag.draw.levels import placement as looks_of
-from catdiag.draw.panel import Looks, Table
+from catdiag.draw.panel import Looks, Table, wrapped
 from catdiag.draw.scene import Item, Label, Scene
 from catdiag.draw.sizes import Wording, shown
 from catdiag.draw.story import tell
@@ -46,13 +46,15 @@ def program_picture(
     stages: int | Mapping[str, int] = 1,
     fused: bool = True,
     lines: int | None = 60,
+    totals: bool = True,
 ) -> Scene:
     """The program of a diagram or derivation as a table of lines and variables, kernel under kernel.
 
     `dtype`, `levels`, `placement`, `stages` and `fused` are those of `io`; a last level "tensor cores" holds what has
     the axes of the result of a contraction. With `sizes` of the axes and `tiles` (`{"g_q": 128, "s_x": 64}`; of a
     further level, those of the level above where left out) amounts are numbers, else formulas; in values, or in bytes
-    with a dtype. A kernel of more than so many `lines` is folded (`catdiag.draw.folded`); None folds none.
+    with a dtype. A kernel of more than so many `lines` is folded (`catdiag.draw.folded`); None folds none. Without
+    `totals`, for narrow pages, only the most that each level holds is said, under the picture.
     Raises CatdiagError as `io` does, and for sizes that are missing or unknown.
 
     >>> import catdiag as cd
@@ -84,9 +86,15 @@ def program_picture(
             items.append(Label(8, y + 10, f"kernel {number} of {len(story.kernels)}", "title", "start"))
             y += 14
         short = told if lines is None else folded(told, places, lines)
-        panel = Table(short, wording, seen, _head(story, told.kernel), peaks, y).panel()
+        panel = Table(short, wording, seen, _head(story, told.kernel), peaks, y, totals).panel()
         items += panel.items
         width, y = max(width, panel.right), panel.bottom + 14
+    if not totals:
+        for place, most in _most(story, wording, peaks):
+            for k, text in enumerate(wrapped(most, width - 30, "level")):
+                items.append(Label(16 if k else 8, y + 4, text, "level", "start", seen.places[place]))
+                y += 13
+        y += 6
     return Scene(
         width,
         y - 6,
@@ -120,9 +128,19 @@ def _described(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amou
             said += [told.loops[loop].head for loop in line.loops if loop not in opened]
             opened.update(line.loops)
             said.append(line.text + ";")
-    for place, totals in peaks.items():
-        if totals:
-            said.append(
-                f"{place} holds at most {' or '.join(wording.amount(t, place) for t in totals)} {wording.unit}."
-            )
+    said += [f"{text}." for _, text in _most(story, wording, peaks)]
     return " ".join(said)
+
+
+def _most(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> list[tuple[str, str]]:
+    """The most that each level holds, in words."""
+    said: list[tuple[str, str]] = []
+    for place in story.places.names:
+        if peaks[place]:
+            formulas = " or ".join(wording.amount(total, place) for total in peaks[place])
+            verb = "hold" if place.endswith("s") else "holds"
+            number = ""
+            if wording.values is not None:
+                number = f": {wording.number(max(wording.value(total, place) for total in peaks[place]))}"
+            said.append((place, f"{place} {verb} at most {formulas} {wording.unit}{number}"))
+    return said

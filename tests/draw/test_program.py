@@ -73,7 +73,7 @@ def read(formula: str) -> sympy.Expr:
 
 def most(scene: Scene, place: str) -> sympy.Expr:
     """The most that a picture says is held at a place."""
-    found = re.search(rf"{place} holds at most ([^.]*?) (?:values|bytes)\.", scene.description)
+    found = re.search(rf"{place} holds? at most ([^.]*?) (?:values|bytes)\.", scene.description)
     return sympy.Max(*map(read, found[1].split(" or "))) if found else sympy.S.Zero
 
 
@@ -171,6 +171,15 @@ def test_lines_are_those_of_the_program() -> None:
         "out = sum3/sum2",
         "save out",
     ]
+
+
+def test_without_totals_the_most_is_said_below() -> None:
+    online = streamed("attention", "x", "q")
+    wide, narrow = (program_picture(online, levels=THREE, totals=t) for t in (True, False))
+    assert narrow.width < wide.width - 200 and not list(clashes(narrow))
+    assert most(narrow, "SMEM") == most(wide, "SMEM")
+    words = [item.text for item in narrow.items if isinstance(item, Label) and item.role == "level"]
+    assert any(text.startswith("registers hold at most") for text in words)
 
 
 def test_nothing_to_draw_is_said() -> None:

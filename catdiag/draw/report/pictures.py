@@ -78,7 +78,7 @@ class Pictures:
         if boxes_in(derivation.diagram) > MOST:
             return Html("")
         try:
-            scene = program_picture(derivation, levels=LEVELS)
+            scene = program_picture(derivation, levels=LEVELS, totals=False)
         except CatdiagError as error:
             return tag("p", f"What is held is not drawn: {error.message}", class_="soft")
         caption = (
