@@ -335,7 +335,7 @@ def test_style_of_pieces_stays_within_them():
 def test_names(name):
     read = Read(maths.name(name))
     assert set(read.names) <= CORE
-    said = "".join(read.text).replace("(", "").replace(")", "").replace(",", "").replace("ρ", "rho")
+    said = "".join(read.text).replace("(", "").replace(")", "").replace(",", "").replace("ρ", "rho").replace("_", "")
     assert Counter(said) == Counter(name.replace("_", ""))
 
 

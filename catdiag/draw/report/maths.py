@@ -47,6 +47,8 @@ def fenced(body: str, left: str = "(", right: str = ")") -> Html:
 def name(text: str) -> Html:
     """An identifier: letters, with a number after them, what follows `_`, and primes as scripts.
 
+    After more than a letter, `_` is a letter of the name, as in pictures.
+
     >>> name("q"), name("max1′")
     ('<mi>q</mi>', '<msubsup><mi>max</mi><mn>1</mn><mo>′</mo></msubsup>')
     >>> name("g_q"), name("g2_q")
@@ -56,6 +58,8 @@ def name(text: str) -> Html:
     if found is None:
         return tag("mi", text, class_="w" if len(text) > 1 else None)
     base, number, below, primes = found.groups()
+    if below and len(base) > 1 and base not in _UPRIGHT and base not in GREEK:
+        base, number, below = base + number + below, "", ""
     head, sub, above = _word(base), [], [sign(primes)] if primes else []
     if number and below and base in _TILES:  # tiles of further levels: the number is that of the level
         above.insert(0, tag("mrow", sign("("), tag("mn", number), sign(")")))
