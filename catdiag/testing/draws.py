@@ -28,7 +28,7 @@ _LONG = 300
 _BLOCKS = (64, 128, 32, 128, 64, 16, 256)
 """Lengths that blocks of a kernel often have."""
 _SMALL = (1, 2, 3, 4, 5, 7)
-_WIDE = (2, 3, 5, 8, 9, 17, 33, 65, 129, 7, 13, 16, 31, 32, 37, 63, 64, 100, 127, 128)
+_WIDE = (2, 3, 5, 9, 17, 33, 65, 129, 257, 8, 16, 64, 128, 1025, 7, 13, 31, 37, 63, 32, 100, 127, 513)
 
 
 # -- sizes -------------------------------------------------------------------------------------------
@@ -422,8 +422,8 @@ def arrays_at(
             value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
             made.append(held(value, form))
             continue
-        # Few different ones in an array, as the numbers of documents; any length for one number.
-        lengths = [1, 2, 3] if ty.axes else sorted(set(sizes.values()) | {2})
+        # Mostly few different ones in an array, as the numbers of documents; any length for one number.
+        lengths = [0, 1, 2, 0, 1, max(sizes.values(), default=2)] if ty.axes else sorted(set(sizes.values()) | {2})
         end = ends.get(k, int(rng.choice(lengths)) + 1)
         made.append(array(kind, rng, ty, sizes, form, (0, end)))
         if ty.element in ("real", "extended"):
