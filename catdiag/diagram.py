@@ -365,7 +365,7 @@ def _mismatch(cod: Ty, dom: Ty) -> None:
 
 
 def _boundaries(diagram: Diagram) -> tuple[Ty, Ty]:
-    """The domain and the codomain of diagrams side by side, from those that are known; one object where they are one."""
+    """The domain and the codomain of diagrams side by side, from those known; one object where they are one."""
     left, right = diagram._left, diagram._right
     if left._dom is None or right._dom is None:
         return _joined(diagram)
