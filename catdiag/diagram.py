@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.boxes import Box, Call, Generic, Group, bodies, check_box
-from catdiag.errors import AxisError, TypeMismatch
+from catdiag.errors import AxisError, TypeMismatch, require
 from catdiag.types import ArrayType, Axis, Ty
 
 if TYPE_CHECKING:
@@ -419,6 +419,7 @@ def _extent(diagram: Diagram) -> tuple[int, int, int]:
 
 
 def _ty(ty: Ty | ArrayType) -> Ty:
+    require(isinstance(ty, (Ty, ArrayType)), "the type", ty, "a Ty or an ArrayType")
     return Ty(ty) if isinstance(ty, ArrayType) else ty
 
 
@@ -467,9 +468,14 @@ def swap(left: Ty | ArrayType, right: Ty | ArrayType) -> Diagram:
     return wiring(left @ right, [*range(n, n + m), *range(n)])
 
 
+_MOST_COPIES = 1_000_000
+
+
 def copy(ty: Ty | ArrayType, times: int = 2) -> Diagram:
     """`ty → ty @ … @ ty`, the comultiplication (`times` = 2) of the comonoid, or its iterate."""
     ty = _ty(ty)
+    whole = hasattr(times, "__index__") and not isinstance(times, bool) and not hasattr(times, "shape")
+    require(whole and 0 <= times <= _MOST_COPIES, "times", times, f"how many copies, 0 to {_MOST_COPIES}")
     return wiring(ty, [*range(len(ty))] * times)
 
 
@@ -551,7 +557,8 @@ def live(graph: Graph) -> Graph:
 
 
 def check_axis_free(diagram: Diagram, axis: Axis) -> None:
-    """Raises AxisError if a wire of the diagram has an axis of that name."""
+    """Raises AxisError if a wire of the diagram has an axis of that name, TypeMismatch for what is no axis."""
+    require(isinstance(axis, Axis), "the axis", axis, "an Axis, such as Axis('b')")
     seen: set[int] = set()
     for ty in diagram.graph.wire_types():
         if builtins.id(ty) not in seen:

@@ -63,6 +63,21 @@ class TypeMismatch(CatdiagError, TypeError):
     """Two diagrams, or a box and its inputs, whose types do not fit."""
 
 
+def require(holds: bool, what: str, value: object, expected: str) -> None:
+    """Raises TypeMismatch, with what was given and what is expected, unless it holds.
+
+    >>> try:
+    ...     require(isinstance(3, str), "axis", 3, "a name, such as 'x'")
+    ... except TypeMismatch as error:
+    ...     print(error.message)
+    axis is 3: expected a name, such as 'x'
+    """
+    if not holds:
+        text = repr(value)
+        shown = text if len(text) <= 80 and text.isprintable() else f"of type {type(value).__name__}"
+        raise TypeMismatch(f"{what} is {shown}: expected {expected}")
+
+
 class AxisError(CatdiagError, ValueError):
     """An axis that is unknown, repeated, or of two sizes."""
 

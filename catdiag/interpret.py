@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from catdiag.boxes import Box, Fold, Group, Rename, bodies, with_bodies
 from catdiag.diagram import Diagram, Graph, Node, check_axis_free, of_graph
-from catdiag.errors import AxisError, TypeMismatch
+from catdiag.errors import AxisError, TypeMismatch, require
 from catdiag.types import ArrayType, Axis, Ty, size_symbols
 
 V = TypeVar("V")
@@ -159,7 +159,9 @@ def _positions(diagram: Diagram, inputs: Iterable[int | str] | str | None) -> li
     if inputs is None:
         return list(range(len(names)))
     chosen: list[int] = []
+    require(isinstance(inputs, Iterable), "inputs", inputs, "names or numbers of inputs, such as 'K V' or [1, 2]")
     for item in inputs.split() if isinstance(inputs, str) else inputs:
+        require(isinstance(item, str) or type(item) is int, "an input", item, "its name, or its number from 0")
         if isinstance(item, str) and item not in names:
             raise AxisError(f"cannot weave input {item!r}: the inputs are {', '.join(names) or 'none'}")
         place = names.index(item) if isinstance(item, str) else item

@@ -21,7 +21,10 @@ def _scalar(fn: str, plain: Callable[..., float] | None, *operands: Operand) -> 
     if plain is not None and not is_building() and not _some(operands):
         for operand in operands:
             number(operand)
-        return plain(*operands)
+        try:
+            return plain(*operands)
+        except (ValueError, OverflowError) as error:
+            raise TypeMismatch(f"{fn} of {', '.join(map(str, operands))[:80]} is no number: {error}") from error
     return running().arithmetic(fn, *operands)
 
 
@@ -121,7 +124,7 @@ def cast(a: Operand, dtype: str) -> Traced:
 
     Raises TypeMismatch for an unknown type.
     """
-    if dtype not in BYTES:
+    if not isinstance(dtype, str) or dtype not in BYTES:
         raise TypeMismatch(f"unknown type {dtype!r}: expected one of {', '.join(BYTES)}")
     return running().arithmetic(f"cast:{dtype}", a)
 

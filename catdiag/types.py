@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, overload
 
-from catdiag.errors import AxisError, SizeError
+from catdiag.errors import AxisError, SizeError, require
 
 R = TypeVar("R")
 Size: TypeAlias = "int | str | tuple[str, Size, Size]"
@@ -129,6 +129,10 @@ class Axis:
     parts: tuple[Axis, ...] = ()
 
     def __post_init__(self) -> None:
+        require(isinstance(self.name, str), "the name of an axis", self.name, "an identifier, such as 'q'")
+        require(isinstance(self.kind, str), "the kind of an axis", self.kind, "'name', 'product' or 'coproduct'")
+        sized = isinstance(self.size, (str, int, tuple)) and not isinstance(self.size, bool)
+        require(sized, f"the size of axis {self.name}", self.size, "a name, a number, or a sum or product of them")
         if self.size == "":
             object.__setattr__(self, "size", self.name)
         if self.kind not in ("name", "product", "coproduct"):
@@ -209,6 +213,9 @@ class ArrayType:
     element: str = "real"
 
     def __post_init__(self) -> None:
+        listed = isinstance(self.axes, tuple) and all(isinstance(a, Axis) for a in self.axes)
+        require(listed, "axes", self.axes, "a tuple of Axis, such as (Axis('q'), Axis('x'))")
+        require(isinstance(self.element, str), "the element type", self.element, f"one of {', '.join(ELEMENTS)}")
         names = [a.name for a in self.axes]
         if len(set(names)) != len(names):
             twice = next(n for n in names if names.count(n) > 1)

@@ -43,10 +43,6 @@ def fuzz(name: str, seconds: int, seed: int) -> None:
     except ImportError:
         raise SystemExit("the fuzzer is atheris, which is not installed: pip install '.[fuzz]'") from None
 
-    with atheris.instrument_imports(include=["catdiag"]):
-        import catdiag  # noqa: F401
-
-        run = target(name)
     grown, crashes = FOUND / name / "corpus", FOUND / name / "crashes"
     for folder in (grown, crashes):
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,8 +52,10 @@ def fuzz(name: str, seconds: int, seed: int) -> None:
     words = CORPUS / f"{name}.dict"
     if words.exists():
         command.append(f"-dict={words}")
-    atheris.Setup(command, collecting(run, crashes))
-    atheris.Fuzz()
+    # To the end: much is imported when it is called.
+    with atheris.instrument_imports(include=["catdiag"]):
+        atheris.Setup(command, collecting(target(name), crashes))
+        atheris.Fuzz()
 
 
 def collecting(run: Callable[[bytes], None], folder: Path) -> Callable[[bytes], None]:

@@ -35,6 +35,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.count.live import LEVEL
+from catdiag.cost.given import formula
 from catdiag.cost.optima.least import tile_sizes
 from catdiag.errors import CatdiagError, SizeError
 
@@ -168,7 +169,7 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
     terms = _filled(form, sizes or {})
     moving = [(alpha, beta) for alpha, beta in terms if beta]
     constant = sympy.Add(*(alpha for alpha, beta in terms if not beta))
-    limit = sympy.Rational(ratio.numerator, ratio.denominator) if isinstance(ratio, Fraction) else sympy.sympify(ratio)
+    limit = formula(ratio, "the ratio")
     left = limit - constant
     if left.is_nonpositive:
         raise CatdiagError(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.boxes import Map
 from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.kernels import Dtype, output_names, widths_of
+from catdiag.cost.given import formula, numbers
 from catdiag.cost.lower.flow import flow_of
 from catdiag.cost.lower.lifetimes import Lifetime, check_lifetime, lifetimes, live_bound
 from catdiag.cost.lower.needed import Needed, needed
@@ -87,6 +88,8 @@ class LowerBound:
     recompute: bool
     sizes: Mapping[str, int] = field(default_factory=dict)
     limit: Fraction | None = field(default=None, repr=False)
+    axes: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    """All sizes of the diagram, in the bound or not."""
 
     @property
     def certificate(self) -> tuple[Case | Lifetime, ...]:
@@ -103,7 +106,14 @@ class LowerBound:
 
         Raises SizeError for a size, or the capacity, that is missing or negative.
         """
+        numbers(sizes or {})
+        if capacity is not None:
+            numbers({str(self.capacity): capacity}, "the capacity")
         given = {**self.sizes, **(sizes or {})}
+        for name in sizes or {}:
+            if name not in self.axes:
+                listed = ", ".join(self.axes) or "none"
+                raise SizeError(f"size {name!r} is given, and the diagram has no such axis: its sizes are {listed}")
         limit = self.limit if capacity is None else Fraction(capacity)
         for name, number in [*given.items(), (str(self.capacity), limit or 0)]:
             if number < 0:
@@ -134,6 +144,11 @@ class LowerBound:
                 f"the optimum is in {unit} and the bound in {self.unit}: ask for both with the same dtype, or without"
             )
         found = getattr(above, "leading", above)
+        numbers(sizes or {})
+        if found is not None:
+            found = formula(found, "what is compared with the bound")
+        elif not hasattr(above, "leading"):
+            formula(above, "what is compared with the bound")
         if found is None:
             found = above.exact
         if found is None:
@@ -223,7 +238,7 @@ def lower_bound(
     names = output_names(diagram)
     arrays = needed(flow, widths.inputs, widths.outputs, names)
     compulsory = sympy.Add(*(n.elements.expr() * n.width for n in arrays))
-    limit = _capacity(flow_sizes(flow)) if capacity is None else sympy.sympify(capacity)
+    limit = _capacity(flow_sizes(flow)) if capacity is None else formula(capacity, "the capacity")
     exact = sympy.nsimplify(limit, rational=True)
     known_limit = Fraction(int(exact.p), int(exact.q)) if exact.is_Rational else None
     reader = Reader(flow, widths, names)
@@ -247,7 +262,15 @@ def lower_bound(
     masks = any(isinstance(act.box.op, Map) and act.box.op.fn == "where" for act in flow.acts if act.sure)
     words = assumptions(recompute, masks, not all(act.sure for act in flow.acts))
     return LowerBound(bound, compulsory, terms, arrays, conditions, words, kind, unit, limit, recompute,
-                      dict(sizes or {}), known_limit)  # fmt: skip
+                      dict(sizes or {}), known_limit, _axes(diagram, flow))  # fmt: skip
+
+
+def _axes(diagram: Diagram, flow: Any) -> tuple[str, ...]:
+    """The sizes of a diagram's wires, and its inputs that may be lengths."""
+    types = (*diagram.dom, *diagram.cod, *inline(diagram).graph.wire_types())
+    found = {s for ty in dict.fromkeys(types) for axis in ty.axes for s in size_symbols(axis.size)}
+    lengths = {n for n, ty in zip(diagram.input_names, diagram.dom, strict=True) if ty.element == "int" and not ty.axes}
+    return tuple(sorted(found | lengths | flow_sizes(flow)))
 
 
 def flow_sizes(flow: Any) -> set[str]:

@@ -26,10 +26,11 @@ from typing import Any
 import sympy
 from sympy import Expr, Symbol
 
+from catdiag.cost.given import formula
 from catdiag.cost.optima.posynomial import power
 from catdiag.cost.optima.powerform import power_form
 from catdiag.cost.optima.signs import Signs
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 
 _DIGITS = 60
 _HALVINGS = 30
@@ -125,7 +126,8 @@ def crossover(first: Expr, second: Expr, capacity: Symbol, long: Collection[Symb
     >>> crossover(n * (d + 1) / M, n, M).capacities
     (d + 1,)
     """
-    first, second = sympy.sympify(first), sympy.sympify(second)
+    first, second = formula(first, "the first formula"), formula(second, "the second formula")
+    require(isinstance(capacity, Symbol), "the capacity", capacity, "a symbol of sympy")
     for s in sorted((first.free_symbols | second.free_symbols) - {capacity}, key=str):
         if not s.is_positive:
             raise CatdiagError(f"{s} must be declared positive: Symbol({s.name!r}, positive=True)")

@@ -45,8 +45,9 @@ from catdiag.boxes import Fold, Group
 from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.kernels import Account, Dtype, measure, output_names, widths_of
 from catdiag.cost.count.live import is_view
+from catdiag.cost.given import formula
 from catdiag.diagram import Diagram, Graph, inline
-from catdiag.errors import AxisError, CatdiagError
+from catdiag.errors import AxisError, CatdiagError, require
 from catdiag.types import ArrayType
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class Spread:
         """
         import sympy
 
-        return sympy.Ge(self.intensity, sympy.sympify(flops_per_s) / sympy.sympify(bytes_per_s))
+        return sympy.Ge(self.intensity, formula(flops_per_s, "flops_per_s") / formula(bytes_per_s, "bytes_per_s"))
 
     def on(
         self, hierarchy: Hierarchy, upper: str, lower: str, sizes: Mapping[str, int], flops_per_s: float | None = None
@@ -216,6 +217,7 @@ def spread(diagram: Diagram, over: Mapping[str, int | str], *, held: Held | None
     """
     import sympy
 
+    require(isinstance(over, Mapping), "over", over, "a number of devices for each axis, such as {'q': 8}")
     counts: dict[str, Expr] = {}
     for axis, count in over.items():
         if isinstance(count, bool) or not isinstance(count, (int, str)) or (isinstance(count, int) and count < 1):

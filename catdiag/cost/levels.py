@@ -127,7 +127,8 @@ def chain_of(levels: Sequence[str] | Hierarchy) -> tuple[Level, ...]:
             )
         found = levels.levels
     else:
-        if isinstance(levels, str) or not all(isinstance(name, str) and name for name in levels):
+        sequence = isinstance(levels, Sequence) and not isinstance(levels, (str, bytes))
+        if not sequence or not all(isinstance(name, str) and name for name in levels):
             raise CatdiagError(f"levels is {levels!r}: expected names, as in levels=('HBM', 'SMEM', 'registers')")
         if len(set(levels)) != len(levels):
             raise CatdiagError(f"levels is {', '.join(levels)}: expected each level once")

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.given import formula
 from catdiag.cost.hierarchy import Hierarchy
 from catdiag.errors import CatdiagError
 
@@ -56,14 +57,13 @@ class Tier:
     cost: Number
 
     def __post_init__(self) -> None:
-        import sympy
 
-        if sympy.sympify(self.memory).is_positive is not True:
+        if formula(self.memory, "the memory of a tier").is_positive is not True:
             raise CatdiagError(
                 f"tier {self.name!r} has memory {self.memory!r}: expected a positive number of values or bytes, or a "
                 "sympy symbol declared positive"
             )
-        if sympy.sympify(self.cost).is_negative:
+        if formula(self.cost, "the cost of a tier").is_negative:
             raise CatdiagError(f"tier {self.name!r} has cost {self.cost!r} a unit: expected 0 or more")
 
 
@@ -184,7 +184,7 @@ class Model:
         """
         import sympy
 
-        children, memory = sympy.sympify(children), sympy.sympify(memory)
+        children, memory = formula(children, "children"), formula(memory, "the memory")
         whole, capacity = children * memory, self.form.capacity
         needed = sympy.S.One
         for size in self.tiles.values():

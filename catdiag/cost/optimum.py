@@ -26,6 +26,7 @@ import sympy
 from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
+from catdiag.cost.given import formula, numbers
 from catdiag.cost.optima.closed import by_root, by_shift, by_weights, exponents_of, nothing_left
 from catdiag.cost.optima.posynomial import (
     Absorb,
@@ -123,6 +124,7 @@ class Optimum:
 
         if self.program is None:
             raise ValueError("no program was kept to solve")
+        numbers(sizes)
         names = {str(s): s for s in self.program.symbols}
         return certify(self.program, {names.get(v, v) if isinstance(v, str) else v: n for v, n in sizes.items()})
 
@@ -206,8 +208,9 @@ def minimise(
     if not isinstance(transfers, Expr | int):
         transfers = sympy.Add(*(sympy.sympify(weight) * sympy.sympify(moved) for weight, moved in transfers))
     pairs = [(memory, capacity)] if isinstance(memory, Expr | int) else list(memory)
-    transfers, capacity = sympy.sympify(transfers), sympy.sympify(pairs[0][1] if pairs else capacity)
-    held = [(sympy.sympify(amount), sympy.sympify(limit)) for amount, limit in pairs]
+    capacity = formula(pairs[0][1] if pairs else capacity, "the capacity")
+    transfers = formula(transfers, "what is moved")
+    held = [(formula(amount, "what is held"), formula(limit, "the capacity")) for amount, limit in pairs]
     limits = {v: sympy.sympify(bound) for v, bound in bounds.items()}
     _checked(transfers, held, groups, streams, limits)
     inner = {v: bound for v, bound in limits.items() if bound.free_symbols & set(groups)}

@@ -35,7 +35,7 @@ from catdiag.cost.count.kernels import Account, measure, widest, width
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Moment
 from catdiag.cost.count.places import check_stages, two
 from catdiag.cost.hardware import Hardware
-from catdiag.errors import CatdiagError, SizeError
+from catdiag.errors import CatdiagError, SizeError, require
 from catdiag.partial import joined
 
 if TYPE_CHECKING:
@@ -199,6 +199,7 @@ def _unsplit(diagram: Diagram, account: Account, dtype: str | Mapping[str, str])
 
 def _checked(account: Account, sizes: Mapping[str, int]) -> dict[str, int]:
     needed = tuple(sorted({*account.sizes, *account.scalars}))
+    require(isinstance(sizes, Mapping), "sizes", sizes, "a length for each axis, such as {'q': 8192}")
     listed = ", ".join(needed) or "none"
     for name in sizes:
         if name not in needed:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 from catdiag.prove.alike import require_one_type
 from catdiag.prove.vacuity import AssumptionError
 
@@ -301,6 +301,7 @@ def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), lim
     """`prove` with a solver that is running already."""
     from catdiag.prove.cut import has_generators
 
+    check_given(f, g, assume)
     title = title_of(f, g)
     if not has_generators(f) and not has_generators(g):
         return in_time(limit, title, lambda: _replaying(f, g, lambda: decide(ask, statement_of(f, g, assume), title)))
@@ -349,6 +350,16 @@ def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
         raise
 
 
+def check_given(f: object, g: object, assume: object) -> None:
+    """Raises TypeMismatch unless two diagrams and a list of assumptions are given."""
+    from catdiag.diagram import Diagram
+
+    for side, diagram in (("the left side", f), ("the right side", g)):
+        require(isinstance(diagram, Diagram), side, diagram, "a diagram; of a derivation, its .diagram")
+    listed = isinstance(assume, (list, tuple)) and all(isinstance(a, str) for a in assume)
+    require(listed, "assume", assume, "a list of conditions on sizes, such as ['n >= 2']")
+
+
 def title_of(f: Diagram, g: Diagram) -> str:
     """An equation as its two names."""
     return f"{f.title or 'left'} = {g.title or 'right'}"
@@ -359,6 +370,8 @@ def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
     from catdiag.solvers.limit import OutOfTime, within
     from catdiag.solvers.process import SolverInterrupted
 
+    number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+    require(limit is None or number, "limit", limit, "a number of seconds above 0, or None for no limit")
     if limit is not None and not limit > 0:
         raise ValueError(f"the limit is {limit}: expected a number of seconds above 0, or None for no limit")
     try:

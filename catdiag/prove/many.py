@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 from catdiag.prove.api import (
     AssumptionError,
     Interrupted,
     Refuted,
     Theorem,
     Undecided,
+    check_given,
     decide,
     in_time,
     prove_with,
@@ -68,7 +69,12 @@ def prove_all(
     >>> [type(outcome).__name__ for outcome in outcomes]
     ['Theorem', 'Theorem']
     """
-    goals = [_Goal(*pair) for pair in pairs]
+    given = list(pairs) if isinstance(pairs, Iterable) else None
+    for pair in given or ():
+        listed = isinstance(pair, (tuple, list)) and len(pair) in (2, 3)
+        require(listed, "a pair", pair, "two diagrams, or two diagrams and a list of assumptions")
+    require(given is not None, "pairs", pairs, "pairs of diagrams, such as [(f, g)]")
+    goals = [_Goal(*pair) for pair in given or ()]
     from catdiag.solvers.z3 import Z3
 
     away = [goal for goal in goals if executor is not None and not goal.cut]
@@ -87,6 +93,7 @@ class _Goal:
     """An equation to be proved: its statement, made here, and its title."""
 
     def __init__(self, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> None:
+        check_given(f, g, assume)
         self.f, self.g, self.assume, self.title = f, g, assume, title_of(f, g)
         # Where uninterpreted boxes are cut is found while the proof is: there is no statement before.
         self.cut = has_generators(f) or has_generators(g)

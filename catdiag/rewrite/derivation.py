@@ -102,7 +102,7 @@ class Derivation:
         """
         from catdiag.rewrite.passes import forms, plainer
 
-        if isinstance(passes, bool) or not hasattr(passes, "__index__"):
+        if isinstance(passes, (bool, type)) or not hasattr(passes, "__index__") or hasattr(passes, "shape"):
             raise NotStreamable(f"passes over axis {axis!r} is {passes!r}: expected a whole number of loops, 1 or more")
         if by is not None:
             if passes != 1:

@@ -19,7 +19,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram, inline, of_graph
-from catdiag.errors import CatdiagError, NotFusable
+from catdiag.errors import CatdiagError, NotFusable, require
 from catdiag.rewrite.derivation import Derivation, Step
 from catdiag.rewrite.schedules import REFUSED, Kernel, Schedule, at_large, proved
 from catdiag.rewrite.segments import Row, spans
@@ -219,6 +219,8 @@ class Fusions:
         """
         from catdiag.cost.crossover import crossover
 
+        for way in (first, second):
+            require(way is None or isinstance(way, Way), "what is compared", way, "one of .ways()")
         first = self.fused if first is None else first
         second = self.rival if second is None else second
         if second is None:
@@ -241,6 +243,8 @@ class Fusions:
 
         from catdiag.cost.optima.cases import cases, together
 
+        for way in (first, second):
+            require(way is None or isinstance(way, Way), "what is compared", way, "one of .ways()")
         first = self.fused if first is None else first
         second = self.rival if second is None else second
         if second is None or first.leading is None or second.leading is None:
@@ -272,6 +276,11 @@ class Fusions:
         way that wins are proved; one that is not is left out, and the rest compared again. Raises CatdiagError for
         sizes that are missing.
         """
+        from catdiag.cost.given import finite, numbers
+
+        numbers(sizes)
+        require(finite(capacity), "the memory", capacity, "a number of values or bytes")
+        require(kernels is None or type(kernels) is int, "kernels", kernels, "how many kernels at most, 1 or more")
         count = len(self.row.stages)
         limit = count if kernels is None else min(kernels, count)
         needed = {s for ty in self.row.types for axis in ty.axes for s in size_symbols(axis.size)}

@@ -27,7 +27,7 @@ from catdiag.boxes import (
     with_bodies,
 )
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.errors import AxisError, NotGroupable
+from catdiag.errors import AxisError, NotGroupable, require
 from catdiag.rewrite.stream import local_size, sizes_in
 from catdiag.rewrite.windows import placed
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
@@ -47,6 +47,7 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     structural map of a grouped axis that only inputs go into. Raises NotGroupable, naming the box, its line and the
     reason; AxisError for an axis that is unknown or named twice.
     """
+    require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
     flat = inline(diagram)
     known = _axes(flat)
     for k, name in enumerate(axes):

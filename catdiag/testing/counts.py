@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram
-from catdiag.errors import CatdiagError, SizeError
+from catdiag.errors import CatdiagError, SizeError, require
 from catdiag.types import size_symbols, size_value
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def assert_counts_match(
     >>> cd.testing.assert_counts_match(total, dtype="bf16")
     >>> cd.testing.assert_counts_match(total, levels=("HBM", "SMEM", "registers"), placement={"operand": "SMEM"})
     """
-    diagram: Diagram = form if isinstance(form, Diagram) else form.diagram
+    made = form if isinstance(form, Diagram) else getattr(form, "diagram", None)
+    require(isinstance(made, Diagram), "what is counted", form, "a diagram, or a derivation")
+    diagram: Diagram = made  # type: ignore[assignment]
     _known(diagram, sizes or {}, tiles or {})
     random = Random(seed)
     refused: SizeError | None = None
@@ -175,7 +177,8 @@ class _Draw:
 
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
         """Of the axes."""
-        return {name: self.random.randint(1, self.longest) for name in names} | dict(self.given)
+        drawn = {name: self.random.randint(1, self.longest) for name in names}
+        return drawn | dict(self.given)
 
     def lengths(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Of tiles and blocks, and of parts their number."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import sympy
 from sympy import Expr, Symbol
 
-from catdiag.errors import SizeError
+from catdiag.cost.given import finite, numbers
+from catdiag.errors import SizeError, require
 
 if TYPE_CHECKING:
     from catdiag.cost.io import IO
@@ -117,6 +118,9 @@ def whole_of(
     io: IO, sizes: Mapping[str, int], capacity: int, multiples: Mapping[str, int] | None = None, divisors: bool = False
 ) -> Whole | None:
     """`whole` for the transfers and memory of an `IO`, its tiles and stream blocks, by name, beside real tiles."""
+    numbers(sizes)
+    numbers(multiples or {}, "multiples")
+    require(finite(capacity), "the capacity", capacity, "a number of values or bytes")
     axes = {
         str(v): v for e in (io.transfers, io.memory, *io.groups.values(), *io.streams.values()) for v in e.free_symbols
     }

@@ -1,0 +1,67 @@
+"""Numbers and formulas that users give: read as they are, never as text, which sympy would run as a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from catdiag.errors import SizeError, TypeMismatch, require
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+_EXPECTED = 'expected a number or a formula of sympy, Symbol("M", positive=True) say'
+
+
+def formula(value: Any, what: str) -> Expr:
+    """A number or a formula of sympy. Raises TypeMismatch for text, for what is no number, and for infinities.
+
+    >>> formula(8192, "the capacity")
+    8192
+    >>> try:
+    ...     formula("M", "the capacity")
+    ... except TypeMismatch as error:
+    ...     print(error.message)
+    the capacity is of type str: expected a number or a formula of sympy, Symbol("M", positive=True) say
+    """
+    import sympy
+    from sympy import Expr
+
+    try:
+        found = sympy.sympify(value, strict=True)
+    except (sympy.SympifyError, TypeError, ValueError, AttributeError):
+        found = None
+    if not isinstance(found, Expr):
+        raise TypeMismatch(f"{what} is of type {type(value).__name__}: {_EXPECTED}")
+    if found.is_number and (found is sympy.nan or found.is_finite is False or found.is_extended_real is False):
+        raise TypeMismatch(f"{what} is {found}: {_EXPECTED}")
+    return found
+
+
+def numbers(sizes: Any, what: str = "sizes") -> None:
+    """Raises TypeMismatch or SizeError unless sizes are finite numbers by name, or by symbol.
+
+    >>> numbers({"q": 8})
+    >>> try:
+    ...     numbers({"q": "8"})
+    ... except SizeError as error:
+    ...     print(error.message)
+    sizes gives 'q' as '8': expected a number
+    """
+    import sympy
+
+    require(isinstance(sizes, Mapping), what, sizes, "numbers by name, such as {'q': 8}")
+    for name, number in sizes.items():
+        require(isinstance(name, (str, sympy.Symbol)), f"a name in {what}", name, "the name of a size, such as 'q'")
+        if not finite(number):
+            raise SizeError(f"{what} gives {str(name)!r} as {number!r}: expected a number")
+
+
+def finite(number: Any) -> bool:
+    """Whether it is a finite real number."""
+    from sympy import Expr
+
+    if isinstance(number, bool) or not (isinstance(number, (int, float, Fraction)) or hasattr(number, "__index__")):
+        return isinstance(number, Expr) and bool(number.is_number and number.is_finite and number.is_real)
+    return bool(number == number and abs(number) != float("inf"))
