@@ -199,16 +199,17 @@ def _joined(checked: Checked) -> Iterator[str]:
             elif ports[name] != place:
                 yield f"a wire ({wire.title}) ends at {place}, and its port {name!r} is at {ports[name]}"
             used.add(place)
-    texts: dict[float, list[Area]] = defaultdict(list)
+    texts: dict[int, list[Area]] = defaultdict(list)
     for area in checked.texts:
-        texts[round((area.x + area.right) / 2, 3)].append(area)
+        texts[math.floor(area.x + area.right)].append(area)
     for name, place in ports.items():
         if place not in used:
             yield f"the port {name!r} at {place} has no wire"
         if name.endswith("<"):  # a gap of a wire, for its text
             to = ports.get(name[:-1] + ">", (-1.0, -1.0))
-            here = texts[round((place[0] + to[0]) / 2, 3)]
-            if to[1] != place[1] or not any(t.y < place[1] < t.low for t in here):
+            twice = place[0] + to[0]
+            here = [t for k in (-1, 0, 1) for t in texts.get(math.floor(twice) + k, ())]
+            if to[1] != place[1] or not any(abs(t.x + t.right - twice) < 0.01 and t.y < place[1] < t.low for t in here):
                 yield f"the gap of {name!r} at {place} has no text"
 
 
