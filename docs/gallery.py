@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
+import catdiag as cd
 from catdiag import library
-from catdiag.draw import Scene, program_picture, svg
+from catdiag.cost.chips.planned import Plan
+from catdiag.cost.warpgroups.configuration import Configuration, configure
+from catdiag.draw import Scene, pipeline_picture, program_picture, svg
 from catdiag.draw.api import scene_of
-from catdiag.draw.pipeline import pipeline_picture
 from catdiag.files import write_whole
+from catdiag.rewrite.derivation import Derivation
 
 CHIP = ("HBM", "SMEM", "registers", "tensor cores")
 
@@ -64,9 +68,33 @@ def main_section() -> Section:
                 lambda: scene_of(derived, levels=CHIP, join=True), True, colour=False,
             ),
             Picture("flash-program", "line by line", lambda: program_picture(flash), True),
-            Picture("flash-turns", "two turns of its loop on an H100", lambda: pipeline_picture(plan), True),
+            Picture("flash-bytes", "what a plan for an H100 holds", lambda: _held(flash, plan), True),
+            Picture("flash-turns", "two turns of its loop in that plan", lambda: pipeline_picture(plan), True),
+            Picture("flash-warpgroups", "at the sizes of the paper", lambda: pipeline_picture(_paper()), True),
         ),
     )  # fmt: skip
+
+
+def _held(derivation: Derivation, plan: Plan) -> Scene:
+    """The program of a plan, with what is held in bytes."""
+    there = {"operand": "SMEM", "streamed": "SMEM"}
+    return program_picture(
+        derivation, sizes=plan.sizes, tiles=plan.tiles, dtype=plan.dtype, stages=plan.stages,
+        levels=("HBM", "SMEM", "registers"), placement=there,
+    )  # fmt: skip
+
+
+def _paper() -> Configuration:
+    """The configuration of section 5.6 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025)."""
+
+    @cd.algorithm("q d, x d, x d -> q d")
+    def program(Q: Any, K: Any, V: Any) -> Any:
+        S = cd.cast(cd.einsum("q d, x d -> q x", Q, K) / cd.sqrt(cd.size("d")), "fp16")
+        return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
+
+    values = {"w_q": 128, "s_x": 64, "u_x": 64, "u_d": 32, "v_d": 8, "d": 128}
+    types = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"}
+    return configure(program.stream("x").group("q"), "H100", values, types, arithmetic="fp16")
 
 
 DERIVED = (
@@ -93,6 +121,7 @@ def derived_section(name: str, stream: str, group: str) -> Section:
             Picture(
                 f"{name}-derived", caption, lambda: scene_of(derivation.diagram, levels=CHIP[:3], join=True), True
             ),
+            Picture(f"{name}-program", "line by line", lambda: program_picture(derivation), True),
         ),
     )  # fmt: skip
 
