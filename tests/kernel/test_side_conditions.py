@@ -1,0 +1,152 @@
+"""Side conditions of the kernel, each with what is refused for its sake and what is accepted just beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kernel_oracle import ask
+from kernel_programs import Json, apply, array, program
+
+from catdiag.kernel import axioms
+from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.defined import Obligation, nonzero, owes
+from catdiag.kernel.judge import Judge
+from catdiag.kernel.meaning import evaluate, inputs_of
+from catdiag.kernel.polynomial import to_poly, vanishes
+from catdiag.kernel.terms import (
+    MINUS,
+    ONE,
+    TRUE,
+    ZERO,
+    KernelError,
+    Term,
+    add,
+    big,
+    bound,
+    fn,
+    idx,
+    mul,
+    num,
+    read,
+    size,
+    sub,
+    term_data,
+)
+
+A, B, C = read("A"), read("B"), read("C")
+N, HERE = size("n"), bound(0)
+ELEMENTS = {"A": "real", "B": "real", "C": "real", "E": "extended", "X": "real"}
+
+
+def knows(*conditions: Term, **ranges: Term) -> Context:
+    return Context(ask, ranges, tuple(Fact((), (), c) for c in conditions), ELEMENTS)
+
+
+def refused(t: Term, rule: str, *args: Any, ctx: Context | None = None) -> None:
+    with pytest.raises(KernelError):
+        axioms.apply(ctx or knows(), t, rule, [], list(args))
+
+
+def test_only_a_floor_is_divided() -> None:
+    args = [term_data(ONE), term_data(num(2))]
+    assert axioms.apply(knows(), fn("div", num(6), num(4)), "divide", [], args) == ONE
+    refused(mul(num(6), num(4)), "divide", *args)
+    refused(add(num(6), num(4)), "divide", *args)
+
+
+def test_a_telescope_needs_a_natural_range() -> None:
+    """Over −1 indices a sum is 0, and ½·n·(n − 1) is 1."""
+    closed = term_data(mul(fn("inv", num(2)), HERE, add(HERE, MINUS)))
+    assert axioms.apply(knows(), big("sum", N, HERE), "telescope", [], [closed])
+    refused(big("sum", add(N, MINUS), HERE), "telescope", closed)
+
+
+@pytest.mark.parametrize("op", ["le", "lt", "eq"])
+def test_comparisons_are_multiples_of_each_other_by_their_differences(op: str) -> None:
+    ctx = knows()
+    t = fn(op, ZERO, sub(A, B))
+    assert axioms.apply(ctx, t, "same", [], [term_data(fn(op, B, A))]) == fn(op, B, A)
+    half = fn(op, ZERO, mul(num(2), sub(A, B)))
+    assert axioms.apply(ctx, t, "same", [], [term_data(half)]) == half
+    refused(t, "same", term_data(fn(op, ZERO, A)), ctx=ctx)
+    refused(t, "same", term_data(fn(op, ZERO, add(A, B))), ctx=ctx)
+    if op != "eq":
+        refused(t, "same", term_data(fn(op, A, B)), ctx=ctx)
+
+
+def test_less_by_one_is_said_of_integers_only() -> None:
+    combined = [[term_data(fn("lt", A, B)), "1"]]
+    refused(fn("le", add(A, ONE), B), "decide", combined, ctx=knows(fn("lt", A, B)))
+    known = fn("lt", idx("i"), N)
+    ctx = knows(known, i=N)
+    assert axioms.apply(ctx, fn("le", add(idx("i"), ONE), N), "decide", [], [[[term_data(known), "1"]]]) == TRUE
+
+
+def test_a_demand_is_met_by_one_of_its_kind() -> None:
+    judge = Judge(ask)
+    for known, asked in (
+        (fn("le", ZERO, A), fn("lt", ZERO, A)),
+        (fn("lt", ZERO, A), fn("eq", ZERO, A)),
+        (fn("or", fn("lt", ZERO, A), fn("lt", ZERO, B)), fn("or", fn("lt", ZERO, A), fn("lt", ZERO, B))),
+    ):
+        with pytest.raises(KernelError, match="of another kind"):
+            judge.same_as(knows(), asked, Obligation((), (), known), {})
+    for kept in (fn("le", ZERO, A), fn("lt", ZERO, A), nonzero(A)):
+        judge.same_as(knows(), kept, Obligation((), (), kept), {})
+
+
+def test_each_branch_owes_what_it_owes_under_its_condition() -> None:
+    c = fn("lt", ZERO, C)
+    t = fn("ite", c, fn("inv", A), fn("inv", B))
+    owed = owes(knows(), t)
+    assert Obligation((), (c,), nonzero(A)) in owed
+    assert Obligation((), (fn("le", C, ZERO),), nonzero(B)) in owed
+    inside = fn("ite", fn("lt", ZERO, fn("inv", A)), B, C)
+    assert Obligation((), (), nonzero(A)) in owes(knows(), inside)
+    # What a condition rules out is not owed.
+    assert owes(knows(), fn("ite", fn("eq", A, ZERO), ZERO, fn("inv", A))) == []
+
+
+def test_an_order_with_a_maximum_says_that_an_index_exists() -> None:
+    ctx, top = knows(), big("max", N, read("X", HERE))
+
+    def some(op: str) -> Term:
+        return fn("lt", ZERO, big("max", N, fn("ite", fn(op, A, read("X", HERE)), ONE, ZERO)))
+
+    assert axioms.apply(ctx, fn("lt", A, top), "order", []) == some("lt")
+    assert axioms.apply(ctx, fn("le", A, top), "order", []) == some("le")
+    assert axioms.apply(ctx, fn("le", top, A), "order", []) == fn("not", some("lt"))
+    assert axioms.apply(ctx, fn("lt", top, A), "order", []) == fn("not", some("le"))
+    # −∞ ≤ max over nothing, at no index.
+    refused(fn("le", read("E"), top), "order", ctx=ctx)
+    refused(fn("lt", top, read("E")), "order", ctx=ctx)
+    assert axioms.apply(ctx, fn("lt", read("E"), top), "order", [])
+
+
+def test_a_logarithm_of_an_even_power_of_a_negative_number() -> None:
+    ctx = knows(fn("lt", ZERO, mul(MINUS, A)))
+    opposite = fn("log", mul(MINUS, A))
+    assert vanishes(to_poly(sub(fn("log", mul(A, A)), mul(num(2), opposite)), ctx), ctx)
+    assert not vanishes(to_poly(sub(fn("log", mul(A, A, A)), mul(num(3), opposite)), ctx), ctx)
+
+
+def term_of(made: Json) -> Term:
+    (wire,) = evaluate(made, inputs_of(made, {}), {}, lambda *_: None)
+    return wire.term
+
+
+def test_a_number_is_a_truth_value_where_it_is_not_zero() -> None:
+    made = program([array("A"), array("B"), array("C")], [apply("where", 0, 1, 2)], 3)
+    assert term_of(made) == fn("ite", nonzero(A), B, C)
+
+
+def test_truth_values_read_in_parts_are_those_of_the_parts() -> None:
+    """Below 2 those of the first, from there on those of the second."""
+    inputs = [array("P", "x", element="bool"), array("Q", "x", element="bool")]
+    reads = [{"at": {}, "where": [["lt", ["i", "x"], 2]]}, {"at": {}, "where": []}]
+    made = program(inputs, [{"op": "view", "args": [0, 1], "axes": [["x", "x"]], "reads": reads}], 2)
+    found = term_of(made)
+    parts = [term_of(program([given], [apply("not", 0)], 1)).args[0] for given in inputs]
+    here = fn("lt", idx("x"), num(2))
+    assert found == fn("or", fn("and", here, parts[0]), fn("and", fn("not", here), parts[1]))
