@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LEVELS = ("HBM", "SMEM", "registers")
 """The levels that costs are given at where no chip is."""
 
+_PATIENCE = 2.0
+"""Seconds for the proof that one exponential does not overflow, where nobody asks for more."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -90,7 +93,7 @@ def gathered(
         optimum=optimum_of(io),
         bound=bound_of(counted, io),
         levels=levels_of(counted, chip, dtype),
-        stability=derivation.stability(),
+        stability=derivation.stability(_PATIENCE),
         verdicts=derivation.verdicts() if theorems else {},
         plan=plan,
         hardware=chip,
