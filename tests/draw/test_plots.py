@@ -293,7 +293,9 @@ def test_svg_is_whole_the_same_and_all_text(name: str, tmp_path: Path) -> None:
     assert [child.tag.rpartition("}")[2] for child in root][:2] == ["title", "desc"]
     assert "<metadata" not in text
     assert "<text" in text
-    known = set(re.findall(r'\bid="([^"]*)"', text))
+    names = re.findall(r'\bid="([^"]*)"', text)
+    known = set(names)
+    assert len(known) == len(names)
     used = re.findall(r'(?:url\(#|href="#)([^")]*)', text)
     assert used
     assert set(used) <= known

@@ -392,6 +392,8 @@ def svg(figure: Figure, theme: Theme = "auto") -> str:
     # What is used in many places takes its colours from there: styles do not reach into it.
     text = re.sub(r"(<defs>\s*<path [^>]*?)((?:fill|stroke): #[0-9a-f]{6};? ?)+", r"\1", text)
     text = re.sub(r"'DejaVu Sans'(?:, (?:'[^']*'|[\w-]+))*", SANS, text)
+    used = set(re.findall(r'(?:href="|url\()#([^")]*)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
     if theme == "dark":
         text = re.sub("#[0-9a-f]{6}", lambda found: _DARK.get(found[0], ("", found[0]))[1], text)
     style = ""
