@@ -65,7 +65,8 @@ def run_plot(asked: Asked, output: Path | None) -> None:
     if asked.stages is not None and asked.stages < 1:
         raise UsageError(f"stages is {asked.stages}: expected a whole number of buffers, 1 or more")
     check_writable(output)
-    from catdiag.draw.plots.style import load, save, svg
+    from catdiag.draw.plots.output import save, svg
+    from catdiag.draw.plots.style import load
     from catdiag.solvers.z3 import Z3
 
     load()

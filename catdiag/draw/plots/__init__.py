@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from catdiag.draw.plots.capacities import capacities, transfers
 from catdiag.draw.plots.landscapes import landscape, landscape_of
+from catdiag.draw.plots.output import save, svg
 from catdiag.draw.plots.rooflines import roofline, roofline_of
-from catdiag.draw.plots.style import save, svg
 from catdiag.draw.plots.waterfalls import waterfall, waterfall_of
 
 __all__ = [

@@ -7,21 +7,16 @@ same on every machine. matplotlib is imported when it is needed; pyplot and glob
 
 from __future__ import annotations
 
-import hashlib
-import io
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.scene import spans
-from catdiag.draw.svg import SANS, escaped
-from catdiag.draw.theme import COLOURS, DARK, LEVEL_COLOURS, LIGHT, Theme
+from catdiag.draw.theme import LEVEL_COLOURS, LIGHT
 from catdiag.errors import CatdiagError
-from catdiag.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +63,8 @@ _SETTINGS = MappingProxyType(
         "savefig.dpi": 200,
     }
 )
-_TITLE, _CAPTION = "catdiag-title", "catdiag-caption"
+TITLE, CAPTION = "catdiag-title", "catdiag-caption"
+"""What the texts of titles and captions are called."""
 
 
 def load() -> Any:
@@ -89,6 +85,18 @@ def styled() -> Iterator[Any]:
     matplotlib = load()
     with matplotlib.rc_context({**_SETTINGS}):
         yield matplotlib
+
+
+def shades(count: int, dark: bool = False) -> list[str]:
+    """Colours from the most to the least, through one hue, so that they are told apart in print and by everyone: on
+    light ground the most is dark, on dark ground it is light.
+
+    >>> shades(3), shades(3, dark=True)
+    (['#1f486e', '#98abbc', '#f1f4f6'], ['#a9d0f5', '#596c7f', '#1d2228'])
+    """
+    most, least = ((169, 208, 245), (29, 34, 40)) if dark else ((31, 72, 110), (241, 244, 246))
+    parts = [(k / (count - 1)) ** 0.8 for k in range(count)]
+    return ["#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(most, least)) for part in parts]
 
 
 # -- words and numbers ---------------------------------------------------------------------------------------------
@@ -211,7 +219,7 @@ def finish(
     In axes of the user's own (not `alone`) the title is theirs, and the caption is left out.
     """
     if not alone:
-        axes[0].set_title(written(title), loc="left", fontsize=LARGE, gid=_TITLE)
+        axes[0].set_title(written(title), loc="left", fontsize=LARGE, gid=TITLE)
         return figure
     inch = figure.dpi
     sides = [_overhang(ax) for ax in axes]
@@ -219,7 +227,8 @@ def finish(
     wide = WIDTH - left - right - 2 * _PAD
     lines = [line for text in caption for line in wrapped(text, SMALL, (WIDTH - 2 * _PAD) * 72)]
     under = wrapped(subtitle, SIZE, (WIDTH - 2 * _PAD) * 72) if subtitle else []
-    head = (LARGE * 1.5 + SIZE * 1.4 * len(under) + 3) / 72
+    titles = wrapped(title, LARGE * 1.15, (WIDTH - 2 * _PAD) * 72)  # bold letters are wider by about so much
+    head = (LARGE * 1.3 * len(titles) + LARGE * 0.35 + SIZE * 1.4 * len(under) + 3) / 72
     foot = (SMALL * 1.42 * len(lines) + (6 if lines else 0)) / 72
     total = 2 * _PAD + head + foot + sum(heights) + sum(side[1] + side[3] for side in sides) / inch
     total += 0.12 * (len(axes) - 1)
@@ -229,15 +238,18 @@ def finish(
         top -= side[3] / inch + height
         ax.set_position(((left + _PAD) / WIDTH, top / total, wide / WIDTH, height / total))
         top -= side[1] / inch + 0.12
-    at = total - _PAD - LARGE * 1.05 / 72
-    figure.text(_PAD / WIDTH, at / total, written(title), fontsize=LARGE, fontweight="bold", gid=_TITLE)
+    at = total - _PAD + LARGE * 0.25 / 72
+    for line in titles:
+        at -= LARGE * 1.3 / 72
+        figure.text(_PAD / WIDTH, at / total, written(line), fontsize=LARGE, fontweight="bold", gid=TITLE)
+    at -= LARGE * 0.15 / 72
     for line in under:
         at -= SIZE * 1.4 / 72
-        figure.text(_PAD / WIDTH, at / total, written(line), fontsize=SIZE, color=SOFT, gid=_CAPTION)
+        figure.text(_PAD / WIDTH, at / total, written(line), fontsize=SIZE, color=SOFT, gid=CAPTION)
     at = _PAD + foot - 6 / 72
     for line in lines:
         at -= SMALL * 1.42 / 72
-        figure.text(_PAD / WIDTH, (at + 0.03) / total, written(line), fontsize=SMALL, color=SOFT, gid=_CAPTION)
+        figure.text(_PAD / WIDTH, (at + 0.03) / total, written(line), fontsize=SMALL, color=SOFT, gid=CAPTION)
     return figure
 
 
@@ -349,169 +361,30 @@ def text_width(text: str, size: float) -> float:
     return float(width)
 
 
+def _pieces(word: str, size: float, width: float) -> list[str]:
+    """A word, cut where it is wider than a line."""
+    if len(word) < 40 or text_width(word, size) <= width:
+        return [word]
+    return [word[k : k + 40] for k in range(0, len(word), 40)]
+
+
+def shortened(text: str, letters: int = 30) -> str:
+    """A name without its end where it is long.
+
+    >>> shortened("einsum [q x]"), shortened("abcdefgh", 5)
+    ('einsum [q x]', 'abcd…')
+    """
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
 def wrapped(text: str, size: float, width: float) -> list[str]:
     """A text in lines of at most a width in points, broken between words."""
     lines: list[str] = []
     line = ""
-    for word in text.split(" "):
+    for word in (part for whole in text.split(" ") for part in _pieces(whole, size, width)):
         longer = f"{line} {word}" if line else word
         if line and text_width(longer, size) > width:
             lines.append(line)
             longer = word
         line = longer
     return [*lines, line] if line else lines
-
-
-# -- files ---------------------------------------------------------------------------------------------------------
-
-
-def shades(count: int, dark: bool = False) -> list[str]:
-    """Colours from the most to the least, through one hue, so that they are told apart in print and by everyone: on
-    light ground the most is dark, on dark ground it is light.
-
-    >>> shades(3), shades(3, dark=True)
-    (['#1f486e', '#98abbc', '#f1f4f6'], ['#a9d0f5', '#596c7f', '#1d2228'])
-    """
-    most, least = ((169, 208, 245), (29, 34, 40)) if dark else ((31, 72, 110), (241, 244, 246))
-    parts = [(k / (count - 1)) ** 0.8 for k in range(count)]
-    return ["#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(most, least)) for part in parts]
-
-
-def svg(figure: Figure, theme: Theme = "auto") -> str:
-    """A figure as an SVG element, with text as text, a title and a description.
-
-    The same figure gives the same text. All its names (`id`) begin with a digest of what it shows, so that several
-    plots may stand in one page. With the theme "auto" a style follows the reader's preference for dark, and the
-    properties `--catdiag-ink`, … of the page, as pictures of diagrams do. Raises CatdiagError for another theme.
-    """
-    if theme not in get_args(Theme):
-        raise CatdiagError(f"there is no theme {theme!r}: expected one of {', '.join(get_args(Theme))}")
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", _drawn(figure), flags=re.DOTALL)
-    text = text[text.index("<svg") :].rstrip() + "\n"
-    text = re.sub(r"(?<=>)[^<>]*\$[^<>]*(?=</text>)", lambda found: _lowered(found[0]), text)
-    # What is used in many places takes its colours from there: styles do not reach into it.
-    text = re.sub(r"(<defs>\s*<path [^>]*?)((?:fill|stroke): #[0-9a-f]{6};? ?)+", r"\1", text)
-    text = re.sub(r"'DejaVu Sans'(?:, (?:'[^']*'|[\w-]+))*", SANS, text)
-    used = set(re.findall(r'(?:href="|url\()#([^")]*)', text))
-    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
-    if theme == "dark":
-        text = re.sub("#[0-9a-f]{6}", lambda found: _DARK.get(found[0], ("", found[0]))[1], text)
-    style = ""
-    if theme == "auto":
-        text, style = _followed(text)
-    words = {part: escaped(" ".join(_said(figure, part))) for part in (_TITLE, _CAPTION)}
-    salt = "p" + hashlib.sha256((text + words[_CAPTION]).encode()).hexdigest()[:10]
-
-    def renamed(tag: re.Match[str]) -> str:
-        return re.sub(r'(\bid="|href="#|url\(#)', lambda found: f"{found[1]}{salt}-", tag[0])
-
-    text = re.sub(r"<[^>]*>", renamed, text)
-    start = text.index(">")
-    said = f'<title id="{salt}-title">{words[_TITLE]}</title>\n<desc id="{salt}-desc">{words[_CAPTION]}</desc>\n'
-    opening = f'{text[:start]} id="{salt}" role="img" aria-labelledby="{salt}-title {salt}-desc">\n'
-    return opening + said + style.replace("#_", f"#{salt}") + text[start + 1 :].lstrip("\n")
-
-
-def _drawn(figure: Figure) -> str:
-    """The figure as matplotlib writes it, with the marks of subscripts left in texts: set as formulas, their letters
-    would be placed one by one, for a font that the reader may not have."""
-    from matplotlib.text import Text
-
-    texts = [found for found in figure.findobj(Text) if found.get_parse_math()]
-    file = io.StringIO()
-    with styled() as matplotlib, matplotlib.rc_context({"text.parse_math": False}):
-        for found in texts:
-            found.set_parse_math(False)
-        try:
-            nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-            figure.savefig(file, format="svg", metadata=nothing, transparent=False)
-        finally:
-            for found in texts:
-                found.set_parse_math(True)
-    return file.getvalue()
-
-
-_MARKED = re.compile(r"\$([^$]*)_\{([^}]*)\}\$")
-
-
-def _lowered(text: str) -> str:
-    """A text whose subscripts are marked, with them set lower in SVG."""
-    how = '<tspan font-style="italic">{}</tspan><tspan dy="0.22em" font-size="72%">{}</tspan><tspan dy="-0.16em">{}'
-    parts = _MARKED.split(text)
-    found = parts[0]
-    for name, under, after in zip(parts[1::3], parts[2::3], parts[3::3]):
-        found += how.format(name, under, f"{after}</tspan>")
-    return found.replace("\\$", "$").replace("\\_", "_")
-
-
-_DARK: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        **{light: (f"s{k}", dark) for k, (light, dark) in enumerate(zip(shades(SHADES), shades(SHADES, dark=True)))},
-        **{LIGHT[name]: (name, DARK[name]) for name in reversed(COLOURS)},
-    }
-)
-"""Of each colour on light ground what it is called, and what it is on dark ground."""
-
-
-def _followed(text: str) -> tuple[str, str]:
-    """An SVG whose strokes and fills have classes beside their colours, and the style of these for dark and for light,
-    under the id `#_`. The colours stay, for readers without CSS."""
-    used: dict[tuple[str, str], None] = {}
-
-    def marked(tag: re.Match[str]) -> str:
-        names = []
-        for what, colour in re.findall(r'\b(fill|stroke)(?:: |=")(#[0-9a-f]{6})', tag[0]):
-            if colour in _DARK:
-                used[what, colour] = None
-                names.append(f"{what[0]}-{_DARK[colour][0]}")
-        return f'{tag[1]} class="{" ".join(names)}"{tag[2]}' if names else tag[0]
-
-    text = re.sub(r"(<[\w:]+)((?:\s[^>]*)?>)", marked, text)
-
-    def rules(dark: bool) -> Iterator[str]:
-        for what, colour in used:
-            name, other = _DARK[colour]
-            value = f"var(--catdiag-{name},{other if dark else colour})"
-            yield f"#_ .{what[0]}-{name}{{{what}:{value} !important}}"
-
-    lines = ["<style>", "#_{max-width:100%;height:auto}", *rules(False)]
-    lines += ["@media (prefers-color-scheme:dark){", *rules(True), "}", "</style>"]
-    return text, "\n".join(lines) + "\n"
-
-
-def _said(figure: Figure, part: str) -> list[str]:
-    from matplotlib.text import Text
-
-    texts = [found.get_text() for found in figure.findobj(Text) if found.get_gid() == part]
-    return [_MARKED.sub(r"\1_\2", text).replace("\\", "") for text in texts]
-
-
-def _pdf(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    with styled():
-        figure.savefig(file, format="pdf", metadata={"CreationDate": None, "Producer": None, "Creator": "catdiag"})
-    return file.getvalue()
-
-
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    with styled():
-        figure.savefig(file, format="png", metadata={"Software": None}, dpi=200)
-    return file.getvalue()
-
-
-def save(figure: Figure, path: str | Path, theme: Theme = "auto") -> None:
-    """Writes a figure to a file that ends in .svg, .pdf or .png; the same figure gives the same bytes.
-
-    `theme` is of SVG, as `svg` has it. Raises CatdiagError for another ending, and OSError where the file cannot be
-    written.
-    """
-    writers: dict[str, Callable[[Figure], str | bytes]] = {
-        ".svg": lambda figure: '<?xml version="1.0" encoding="utf-8"?>\n' + svg(figure, theme),
-        ".pdf": _pdf,
-        ".png": _png,
-    }
-    ending = Path(path).suffix.lower()
-    if ending not in writers:
-        raise CatdiagError(f"cannot write a plot to {str(path)!r}: expected a name that ends in {', '.join(writers)}")
-    write_whole(path, writers[ending](figure))

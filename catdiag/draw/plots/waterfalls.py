@@ -24,6 +24,7 @@ from catdiag.draw.plots.style import (
     listed,
     panels,
     quantity,
+    shortened,
     styled,
     written,
 )
@@ -278,7 +279,7 @@ def _draw(ax: Axes, edge: Edge, rows: Sequence[Change], floor: int, unit: str) -
     times = "as much" if ratio == 1 else f"{ratio:.3g} times less" if ratio > 1 else f"{1 / ratio:.3g} times as much"
     _beside(ax, edge.after, count - 1, f"{quantity(edge.after, unit)}, {times}", INK)
     ax.plot([floor] * 2, [-0.6, count - 0.5], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], gid="floor", zorder=4)
-    ax.set_yticks(range(count), ["unfused", *(written(c.array) for c in rows), "fused"])
+    ax.set_yticks(range(count), ["unfused", *(written(shortened(c.array)) for c in rows), "fused"])
     ax.set_ylim(count - 0.5, -0.6)
     ax.set_xlim(0, max(edge.before, edge.after) * 1.02)
     ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
