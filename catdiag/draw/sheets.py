@@ -7,7 +7,7 @@ that uses them; named diagrams are one cell or, where asked, a sheet of their ow
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -27,7 +27,8 @@ from catdiag.boxes import (
     SizeOf,
     View,
 )
-from catdiag.diagram import Diagram
+from catdiag.cost.count.lives import is_view, only_streamed
+from catdiag.diagram import Diagram, Graph
 from catdiag.draw.levels import Placement
 from catdiag.draw.scene import FrameKind, ShapeKind, plain
 from catdiag.draw.weaved import Weaved
@@ -167,7 +168,8 @@ class _Maker:
             for ty, level, text, name in zip(graph.dom, inside.levels, inside.texts, inside.names, strict=True)
         ]
         sheet = Sheet(wires, [], list(range(len(wires))), list(graph.outputs), _labels(inside.local), inside.states)
-        self._streamed(inside, wires)
+        if inside.group:
+            self._streamed(inside.diagram.graph, wires)
         hidden: dict[int, tuple[Box, Address]] = {}
         waiting: list[tuple[Cell, _Inside]] = []
         for place, node in enumerate(graph.nodes):
@@ -184,8 +186,7 @@ class _Maker:
                 continue
             cell = self._cell(sheet, box, node.inputs, address, inside, hidden)
             cell.outputs = list(range(at, at + len(box.cod)))
-            level = self._made_at(box, inside)
-            wires.extend(Wire(ty, level, len(sheet.cells)) for ty in box.cod)
+            wires.extend(Wire(ty, cell.level, len(sheet.cells)) for ty in box.cod)
             sheet.cells.append(cell)
             if cell.frame is not None:
                 waiting.append((cell, self._inside(cell, box, address, inside, wires)))
@@ -198,23 +199,25 @@ class _Maker:
                 wires[w].readers.append((number, k))
         return sheet, waiting
 
-    def _streamed(self, inside: _Inside, wires: list[Wire]) -> None:
-        """Inputs of a group that only loops read, block by block, stay in slow memory up to the loops."""
-        if not inside.group:
-            return
-        others: set[int] = set(inside.diagram.graph.outputs)
-        for node in inside.diagram.graph.nodes:
-            op = node.box.op
-            for k, w in enumerate(node.inputs):
-                if not (isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None):
-                    others.add(w)
-        for w, wire in enumerate(wires):
-            if w not in others:
+    def _streamed(self, graph: Graph, wires: list[Wire]) -> None:
+        """Inputs of a group that only loops read, block by block, stay in slow memory up to the loops.
+
+        Views are the same arrays, as `io` counts them.
+        """
+        root = list(range(len(wires)))
+        for node in graph.nodes:
+            for _ in node.box.cod:
+                root.append(root[node.inputs[0]] if is_view(node.box) else len(root))
+        for wire, only in zip(wires, only_streamed(graph, root, wires), strict=True):
+            if only:
                 wire.level = self.place.slow
 
-    def _made_at(self, box: Box, inside: _Inside) -> int:
+    def _made_at(self, box: Box, inside: _Inside, levels: Sequence[int]) -> int:
+        """The level in which a box makes its results, given those of what it reads."""
         if inside.result == self.place.slow:
             return self.place.slow
+        if is_view(box):
+            return levels[0]
         return self.place.matrix if _contracts(box) else self.place.temporary
 
     def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[Box, Address]], inside: _Inside) -> None:
@@ -223,6 +226,7 @@ class _Maker:
         if not wire.ghost or wire.text is None:
             return
         wire.ghost = False
+        wire.level = inside.result
         # The text of an input of a loop or group is said inside of it.
         box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
         wire.maker = len(sheet.cells)
@@ -233,7 +237,7 @@ class _Maker:
         hidden: Mapping[int, tuple[Box, Address]],
     ) -> Cell:  # fmt: skip
         op, wires, given = box.op, sheet.wires, list(inputs)
-        level = self._made_at(box, inside)
+        level = self._made_at(box, inside, [wires[w].level for w in given])
         weaved = self.weaved.axes(box)
         framed = isinstance(op, (Fold, Group)) or (isinstance(op, Call) and self.opened(box))
         if not framed and not isinstance(op, Map):

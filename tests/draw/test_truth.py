@@ -1,0 +1,72 @@
+"""Pictures say what is counted: an array is drawn in the memory in which `io` has it."""
+
+from __future__ import annotations
+
+import pytest
+
+import catdiag as cd
+from catdiag.diagram import Diagram
+from catdiag.draw.levels import placement
+from catdiag.draw.sheets import Sheet, sheet_of
+from catdiag.rewrite.group import find as grouped
+from catdiag.rewrite.stream import find as streamed
+
+CHAIN = ("HBM", "SMEM", "registers", "tensor cores")
+
+
+@cd.algorithm("m (b k), (b k) n, m b -> m n")
+def scaled_blocks(A, B, s):
+    """A product by blocks of an axis, each with a scale: arrays are split before the loop."""
+    blocks = cd.rearrange(A, "m (b k) -> m b k")
+    return cd.einsum(
+        "m b n, m b -> m n", cd.einsum("m b k, b k n -> m b n", blocks, cd.rearrange(B, "(b k) n -> b k n")), s
+    )
+
+
+@cd.algorithm("q d, d x -> q")
+def flipped(Q, K):
+    """An array is transposed before the loop that reads it."""
+    return cd.max(cd.einsum("q d, x d -> q x", Q, cd.rearrange(K, "d x -> x d")), "x")
+
+
+@cd.algorithm("q x, x -> q")
+def twice(A, b):
+    """What one loop reads, another box reads too, so that all of it is held."""
+    return cd.einsum("q x, x -> q", A, b) / cd.sum(b * b, "x")
+
+
+def kernel(diagram: Diagram) -> Sheet:
+    """The sheet of the one group of a diagram, as it is drawn, with the names of what comes in."""
+    sheet = sheet_of(diagram, lambda _: False, placement(CHAIN))
+    (cell,) = [cell for cell in sheet.cells if cell.frame == "group"]
+    assert cell.inner is not None
+    for k, w in cell.feeds:
+        cell.inner.wires[w].name = sheet.wires[cell.inputs[k]].name
+    return cell.inner
+
+
+@pytest.mark.parametrize(
+    ("diagram", "axis", "tiles"),
+    [(scaled_blocks, "k", "m n"), (flipped, "x", "q"), (cd.library.get("attention"), "x", "q"), (twice, "x", "q")],
+    ids=["split", "transposed", "plain", "held"],
+)
+def test_arrays_that_come_in_blocks_are_in_slow_memory_up_to_their_loop(diagram, axis, tiles):
+    found = grouped(streamed(diagram, axis).diagram, tiles.split())
+    (counted,) = found.io().account.kernels
+    roles = {t.array: t.role for t in counted.transfers if t.direction == "load"}
+    sheet = kernel(found)
+    drawn = {w.name: "operand" if w.level else "streamed" for w in sheet.wires if w.name}
+    assert drawn == roles
+    # And views of them are, which are the same arrays.
+    for cell in sheet.cells:
+        if cell.frame is None and cell.kind in ("reindex", None):
+            assert {sheet.wires[w].level for w in (*cell.inputs, *cell.outputs)} == {cell.level}
+
+
+def test_positions_are_at_the_level_of_what_reads_them():
+    found = grouped(cd.library.get("conv1d"), ["y"])
+    sheet = kernel(found)
+    sources = [cell for cell in sheet.cells if cell.kind == "source"]
+    assert len(sources) == 2
+    for cell in sources:
+        assert [sheet.wires[w].level for w in cell.outputs] == [cell.level]
