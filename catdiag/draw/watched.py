@@ -218,7 +218,8 @@ class Watched(Walk):
         if loop is not None and loop.stage == "start":
             self._begin(loop)
         elif loop is not None and loop.stage == "end":
-            states = [loop.states[loop.op.components.index(b.name)] for b in extra]
+            called = [*loop.op.components, *(f"state {k}" for k in range(len(loop.op.components), len(loop.states)))]
+            states = [loop.states[called.index(b.name)] for b in extra]
             self._carried(loop).held = self._snapshot(list(zip(extra, states, strict=True)))
         elif self.frames:
             self._let(self.frames[-1])
