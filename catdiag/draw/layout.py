@@ -146,23 +146,26 @@ class _Sheet:
                 thread = self.threads[w, row]
                 at = y + rows(ty)[row]
                 if row and w in self.plan.labelled[number]:
-                    text = label_of(self.sheet, ty, row)
-                    half = text_width(text) / 2 + 1.5
-                    middle = start + width / 2
-                    thread.to(middle - half, at)
-                    name = f"{self.prefix}w{w}.{row}@{number}"
-                    self.pen.finish(thread, self.pen.port(name + "<", middle - half, at))
-                    self.pen.label(Label(middle, at + 3.4, text, "axis", "middle", thread.level, title=thread.title))
-                    thread = self._thread(w, row, self.pen.port(name + ">", middle + half, at))
+                    thread = self._labelled(thread, w, row, start + width / 2, at, f"{self.prefix}w{w}.{row}@{number}")
                     self.threads[w, row] = thread
                 thread.to(start + width, at)
         if width > 14:
-            for (w, y), (v, z) in pairwise(held):
+            leaving = [(w, self.y + y) for slot in column if slot.output >= 0 for w, y in self.plan.held(slot)]
+            for (w, y), (v, z) in pairwise(held or leaving):
                 low, high = (
                     y + max(rows(self.sheet.wires[w].ty).values()),
                     z + min(rows(self.sheet.wires[v].ty).values()),
                 )
                 self.pen.rule(Rule(start, (low + high) / 2, start + width, (low + high) / 2))
+
+    def _labelled(self, thread: Thread, w: int, row: str, middle: float, at: float, name: str) -> Thread:
+        """The wire of an axis, with its label in a gap."""
+        text = label_of(self.sheet, self.sheet.wires[w].ty, row)
+        half = text_width(text) / 2 + 1.5
+        thread.to(middle - half, at)
+        self.pen.finish(thread, self.pen.port(name + "<", middle - half, at))
+        self.pen.label(Label(middle, at + 3.4, text, "axis", "middle", thread.level, title=thread.title))
+        return self._thread(w, row, self.pen.port(name + ">", middle + half, at), thread.level)
 
     def _cross(self, number: int) -> None:
         """From a column of data to the functions of the next one, and through them."""
@@ -209,6 +212,10 @@ class _Sheet:
                     branch.to(ax, ay)
                     self.pen.finish(branch, port)
                 elif slot.output >= 0:
+                    start, width = self.plan.data[-1]
+                    if row and w in self.plan.labelled[-1]:
+                        port = f"{self.prefix}w{w}.{row}@{slot.output}out"
+                        branch = self._labelled(branch, w, row, self.x + start + width / 2, ay, port)
                     branch.to(self.x + self.plan.width, ay)
                     self.pen.finish(branch, self.pen.port(f"{self.prefix}out{slot.output}.{row}", *branch.at))
                 else:

@@ -108,7 +108,7 @@ def _plan(sheet: Sheet, outer: bool, items: bool, done: dict[int, SheetPlan]) ->
     plan = SheetPlan(sheet, columns, shapes)
     _heights(plan)
     _sort_inputs(plan, items)
-    _widths(plan)
+    _widths(plan, outer)
     return plan
 
 
@@ -217,9 +217,13 @@ def _sort_inputs(plan: SheetPlan, items: bool) -> None:
             plan.shapes[slot.cell] = leaf_of(cell, plan.sheet, items)
 
 
-def _widths(plan: SheetPlan) -> None:
-    """The columns from left to right: functions, then the labels of what they made, then room to cross over."""
+def _widths(plan: SheetPlan, outer: bool) -> None:
+    """The columns from left to right: functions, then the labels of what they made, then room to cross over.
+
+    Results of the whole picture have labels: before they leave, or, where they move on the way out, after that.
+    """
     x = 0.0
+    moved = outer and any(abs(_moves(plan, slot)) > 0.5 for slot in plan.columns.columns[-1])
     said: dict[int, int] = {}
     columns = plan.columns.columns
     for number, column in enumerate(columns):
@@ -237,15 +241,22 @@ def _widths(plan: SheetPlan) -> None:
         new = {w for s in column if s.cell >= 0 or number == 0 for w, _ in plan.held(s) if not last}
         if new or any(s.wire >= 0 and number - said.get(s.wire, number) >= 2 * _AGAIN for s in column):
             new |= {s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _AGAIN and not last}
+        if outer and number == len(columns) - (1 if moved else 2):
+            new |= {w for w in plan.sheet.outputs if plan.sheet.wires[w].ty.axes}
         texts = [label_of(plan.sheet, plan.sheet.wires[w].ty, n) for w in new for n in plan.sheet.wires[w].ty.names]
         width = max((text_width(t) for t in texts), default=-4.0) + 10
-        if last:
+        if last and not new:
             width = 0.0
         said.update(dict.fromkeys(new, number))
         plan.labelled.append(new)
         plan.data.append((x, width))
         x += width
     plan.width = x
+
+
+def _moves(plan: SheetPlan, slot: Slot) -> float:
+    """How far an array moves up or down to leave."""
+    return max((plan.heights[id(slot)] - plan.held(m)[out][1] for m, out, _ in slot.joins()), key=abs, default=0.0)
 
 
 def _room(plan: SheetPlan, column: list[Slot]) -> float:

@@ -6,7 +6,9 @@ import pytest
 
 import catdiag as cd
 from catdiag.diagram import Diagram
+from catdiag.draw.layout import layout
 from catdiag.draw.levels import placement
+from catdiag.draw.scene import Label
 from catdiag.draw.sheets import Sheet, sheet_of
 from catdiag.rewrite.group import find as grouped
 from catdiag.rewrite.stream import find as streamed
@@ -70,3 +72,28 @@ def test_positions_are_at_the_level_of_what_reads_them():
     assert len(sources) == 2
     for cell in sources:
         assert [sheet.wires[w].level for w in cell.outputs] == [cell.level]
+
+
+XY, Y = cd.ArrayType((cd.Axis("x"), cd.Axis("y"))), cd.ArrayType((cd.Axis("y"),))
+
+
+@cd.algorithm("q x -> q, q")
+def mean_and_spread(A):
+    """The first result is made long before the second."""
+    mean = cd.mean(A, "x")
+    return mean, cd.sqrt(cd.mean((A - mean) ** 2, "x"))
+
+
+@pytest.mark.parametrize(
+    "diagram",
+    [mean_and_spread, cd.copy(XY), cd.swap(XY, Y), cd.copy(XY) >> cd.box("f", XY, Y) @ cd.id(XY), cd.id(XY)],
+    ids=["early", "copied", "swapped", "passed", "only"],
+)
+def test_results_are_labelled_where_they_leave(diagram):
+    scene = layout(diagram)
+    said = [(item.x, item.y - 3.4) for item in scene.items if isinstance(item, Label) and item.role == "axis"]
+    ends = [(f"out{k}.{name}") for k, ty in enumerate(diagram.cod) for name in ty.names]
+    assert ends
+    for end in ends:
+        x, y = scene.ports[end]
+        assert any(x - 20 < a < x and abs(b - y) < 0.01 for a, b in said), end
