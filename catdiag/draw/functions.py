@@ -15,12 +15,12 @@ from catdiag.types import ArrayType
 
 PAD = 7.0
 """The room at both sides of a box."""
-BODY = 10.5
+BODY = 9.5
 """Half of the least height of a box."""
 GAP = 16.0
 """The least distance of bands and functions of one column."""
-_PORT = 8.5
-_CLEAR = 4.5
+_PORT = 8.0
+_CLEAR = 3.5
 
 
 @dataclass

@@ -9,12 +9,14 @@ are joined to, as far as their neighbours let them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from catdiag.draw.columns import Slot
 
 _ROUNDS = 12
+_KINK = 4.0
+"""A bend of a wire that is lower than this looks like a mistake."""
 
 
 def heights_of(
@@ -74,7 +76,33 @@ def heights_of(
             least = max((y[a] + d for a, d in above[b].items()), default=wanted)
             most = min((y[c] - d for c, d in below[b].items()), default=wanted)
             y[b] = min(max(wanted, least), most) if least <= most else y[b]
+    _straighten(y, pulls, above, below)
     return {id(s): y[of[id(s)]] + offset[id(s)] for s in slots}
+
+
+def _straighten(
+    y: list[float],
+    pulls: Sequence[Sequence[tuple[int, float, float]]],
+    above: Sequence[Mapping[int, float]],
+    below: Sequence[Mapping[int, float]],
+) -> None:
+    """Moves blocks that are nearly in line with one that they are joined to into line, where there is room, in place.
+
+    The nearest come first; what another is in line with stays.
+    """
+    near = sorted(
+        (abs(y[a] + shift - y[b]), b, a, shift)
+        for b, of_block in enumerate(pulls)
+        for a, shift, _ in of_block
+        if 1e-9 < abs(y[a] + shift - y[b]) < _KINK
+    )
+    kept = {b for b, of_block in enumerate(pulls) for a, shift, _ in of_block if abs(y[a] + shift - y[b]) <= 1e-9}
+    for _, b, a, shift in near:
+        at = y[a] + shift
+        free = all(y[c] + d <= at for c, d in above[b].items()) and all(at <= y[c] - d for c, d in below[b].items())
+        if b not in kept and free:
+            y[b] = at
+            kept |= {a, b}
 
 
 def _align(

@@ -300,6 +300,16 @@ def _within(checked: Checked) -> Iterator[str]:
             yield f"wires reach from ({x:.1f}, {y:.1f}) to ({right:.1f}, {low:.1f}), out of the picture"
 
 
+def kinks(scene: Scene, low: float = 4.0) -> list[str]:
+    """The bends of wires that are so low that they look like mistakes."""
+    return [
+        f"a wire ({wire.title}) goes from {a} to {d}"
+        for _, wire in Checked(scene).wires
+        for a, _, _, d in pieces(wire)
+        if 0.01 < abs(a[1] - d[1]) < low
+    ]
+
+
 def crossings(scene: Scene) -> int:
     """How often wires cross that do not meet."""
     segments = []

@@ -22,7 +22,7 @@ from catdiag.draw.scene import Curve, Frame, Label, Scene, Shape
 from catdiag.errors import CatdiagError
 from catdiag.testing import blocked, cascades, diagrams, einsums
 from catdiag.types import size_symbols
-from tests.draw.checker import crossings, faults
+from tests.draw.checker import crossings, faults, kinks
 from tests.draw.pictured import ODD, anyhow, around, array, beside, bricks, chain, series_parallel
 
 FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
@@ -164,6 +164,7 @@ def test_the_library(name):
     diagram = cd.library.get(name)
     closed, opened = drawn(diagram), drawn(diagram, open=True)
     assert closed.width <= opened.width + 1e-6
+    assert kinks(closed) == kinks(opened) == []
 
 
 @pytest.mark.parametrize("name", ODD)
