@@ -399,6 +399,20 @@ def _short(ty: Ty) -> str:
     return str(ty) if len(ty) <= 8 else f"{ty[:3]} @ … ({len(ty)} wires)"
 
 
+def nested_beyond(diagram: Diagram, most: int) -> bool:
+    """Whether named boxes that stand for diagrams are more than so many deep in each other."""
+    seen: dict[int, int] = {}
+    stack = [(diagram, 0)]
+    while stack:
+        item, depth = stack.pop()
+        if depth > most:
+            return True
+        if seen.get(builtins.id(item), -1) < depth:
+            seen[builtins.id(item)] = depth
+            stack += [(body, depth + 1) for b in item.boxes for body in bodies(b.op)]
+    return False
+
+
 def _extent(diagram: Diagram) -> tuple[int, int, int]:
     """Boxes, wires and depth of nesting, bodies included; counting stops where `repr` has its answer."""
     boxes, wires, nesting = 0, 0, 0

@@ -23,6 +23,7 @@ True
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, overload
@@ -141,6 +142,10 @@ class Axis:
         local = self.size != self.name and (isinstance(self.size, int) or str(self.size).isidentifier())
         if self.kind == "name" and not (self.name.isidentifier() or by_size or local):
             raise AxisError(f"{self.name!r} cannot name an axis: expected an identifier, such as 'q' or 'head_dim'")
+        if self.name != unicodedata.normalize("NFKC", self.name):
+            # Python's own names are normalised: two axes would be one where names are keywords.
+            read = unicodedata.normalize("NFKC", self.name)
+            raise AxisError(f"{self.name!r} cannot name an axis: Python reads it as {read!r}, write that")
         if isinstance(self.size, int) and self.size < 0:
             raise AxisError(f"axis {self.name!r} has size {self.size}: expected a natural number")
 

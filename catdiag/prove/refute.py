@@ -139,6 +139,10 @@ def refute(
     return found
 
 
+MOST_CELLS, _MOST_AXES = 100_000, 31
+"""The most numbers in the arrays of one input, and the most axes of an array, with which programs are tried."""
+
+
 @dataclass(frozen=True)
 class Examined:
     """A few inputs on which both programs are defined; that one alone on which they differ, if there is any."""
@@ -213,6 +217,8 @@ class Search:
         batch: Batch | None = None
         try:
             for k, sizes in enumerate(shapes):
+                if self.cells(sizes) > MOST_CELLS:
+                    continue
                 batch = self.drawer.draw(sizes, self._blocks(k), count)
                 apart, half, whole = self.differing(batch)
                 found = self.suspect(batch, (apart, half, whole))
@@ -254,13 +260,15 @@ class Search:
         found += [s for s in meeting(self.symbols, self.assume, least=1, count=60) if max(s.values(), default=0) > 3][
             :6
         ]
-        unique = {tuple(sizes.values()): sizes for sizes in found if self._cells(sizes) <= 4096}
+        unique = {tuple(sizes.values()): sizes for sizes in found if self.cells(sizes) <= 4096}
         return list(unique.values())
 
-    def _cells(self, sizes: Mapping[str, int]) -> int:
+    def cells(self, sizes: Mapping[str, int]) -> int:
+        """The numbers in the inputs at these sizes."""
         total = 0
         for d in self.declared:
-            cells = 1
+            # NumPy's arrays have no more axes than so, one of them being that of the batch.
+            cells = 1 if len(d["axes"]) <= _MOST_AXES else MOST_CELLS + 1
             for _, s in d["axes"]:
                 cells *= exact.size_value(s, sizes)
             total += cells

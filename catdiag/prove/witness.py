@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.kernel.exact import met, satisfied
 from catdiag.kernel.terms import Term, leaves
-from catdiag.prove.refute import Search, nested
+from catdiag.prove.refute import MOST_CELLS, Search, nested
 from catdiag.prove.vacuity import holds, meeting
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ def _shapes(search: Search, hypotheses: Sequence[Obligation]) -> list[dict[str, 
     chosen = [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
     # Where an axis may be empty, that is looked at too.
     least = meeting(search.symbols, search.assume, count=1)
+    # Sizes of two are many numbers where axes are many.
+    if all(search.cells(sizes) > MOST_CELLS for sizes in chosen):
+        chosen = least
     return chosen + [sizes for sizes in least if 0 in sizes.values()]
 
 

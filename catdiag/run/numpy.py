@@ -33,7 +33,7 @@ from catdiag.boxes import (
     SizeOf,
     View,
 )
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, inline, nested_beyond
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.interpret import interpret
 from catdiag.run.named import Named, contract
@@ -43,6 +43,9 @@ from catdiag.types import ArrayType, Size, show_size, size_symbols, size_value
 
 Array = NDArray[Any]
 Functions = Mapping[str, Callable[..., Any]]
+
+# Named boxes in each other are run by calls in each other, so many at most; deeper ones are opened first.
+_DEEPEST = 50
 
 
 def run(
@@ -73,6 +76,8 @@ def run(
     for array in arrays:
         if hasattr(array, "_call_diagram"):  # arrays of an algorithm being built: no values, one more box
             return array._call_diagram(diagram, arrays)
+    if nested_beyond(diagram, _DEEPEST):
+        diagram = inline(diagram)
     names = diagram.input_names
     if len(arrays) != len(names):
         raise TypeMismatch(f"expected {len(names)} arrays ({', '.join(names)}), {len(arrays)} were given")

@@ -14,6 +14,20 @@ import signal
 import sys
 from typing import Any
 
+MEMORY = 8 * 2**30
+"""Bytes of address space that a solver may have: a goal may be anybody's, and the machine is somebody else's too."""
+
+
+def _bounded(most: int) -> None:
+    """A lower limit that is there already stays."""
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    lower = [n for n in (most, soft, hard) if n != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(lower), hard))
+
 
 def main(name: str) -> None:
     """Answers goals by the solver of that name until the input ends."""
@@ -22,6 +36,7 @@ def main(name: str) -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    _bounded(MEMORY)
     answer = importlib.import_module(f"catdiag.solvers.{name}_goals").answer
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
@@ -34,6 +49,8 @@ def main(name: str) -> None:
             reply["error"] = str(error)
         except RecursionError:
             reply["answer"] = "unknown"
+        except MemoryError:
+            reply["error"] = "out of memory"
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps(reply), file=replies, flush=True)
 
