@@ -3,12 +3,18 @@ font of its own."""
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 
 from catdiag.errors import CatdiagError
 
 LARGEST = 16_000
 """The longest side of a PNG, in pixels."""
+
+# The converter sets a whole text in another font where its own lacks one of the letters, as it does these two.
+_LIKE = {"∧": '<tspan font-size="0.8em">Λ</tspan>', "∨": '<tspan font-size="0.8em">V</tspan>'}
+_TEXT = re.compile(r"<text\b.*?</text>", re.DOTALL)
+_WORDS = re.compile(r"(?<=>)[^<>]*[∧∨][^<>]*(?=<)")
 
 
 def pdf(svg: str) -> bytes:
@@ -18,7 +24,7 @@ def pdf(svg: str) -> bytes:
     """
     converter = _converter()
     try:
-        written: bytes = converter.svg_to_pdf(svg)
+        written: bytes = converter.svg_to_pdf(_readable(svg))
     except ValueError as error:
         raise CatdiagError(f"the SVG cannot be converted to PDF: {error}") from None
     return written
@@ -41,10 +47,23 @@ def png(svg: str, scale: float = 2.0) -> bytes:
         )
     converter = _converter()
     try:
-        written: bytes = converter.svg_to_png(svg, scale=scale)
+        written: bytes = converter.svg_to_png(_readable(svg), scale=scale)
     except ValueError as error:
         raise CatdiagError(f"the SVG cannot be converted to PNG: {error}") from None
     return written
+
+
+def _readable(svg: str) -> str:
+    """The SVG with letters that the converter's font has.
+
+    >>> _readable('<text x="1">a ∧ b</text>')
+    '<text x="1">a <tspan font-size="0.8em">Λ</tspan> b</text>'
+    """
+
+    def words(found: re.Match[str]) -> str:
+        return "".join(_LIKE.get(letter, letter) for letter in found[0])
+
+    return _TEXT.sub(lambda found: _WORDS.sub(words, found[0]), svg)
 
 
 def _converter() -> ModuleType:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 
 import pytest
 
-from catdiag.draw import svg
+from catdiag.draw import Label, Scene, svg
 from catdiag.draw.convert import pdf, png
 from catdiag.errors import CatdiagError
 from tests.draw.scenes import everything
@@ -42,3 +43,12 @@ def test_sizes_of_what_is_converted():
         )
     page = pdf(text)
     assert page.startswith(b"%PDF") and b"/MediaBox" in page
+
+
+@pytest.mark.slow
+def test_texts_are_in_one_font():
+    pytest.importorskip("vl_convert", reason="pip install 'catdiag[draw]'")
+    texts = ("a ∧ (b_x ∨ c)", "−∞ ≤ a′ ≠ √x·2", "Σ_k a/b²", "where(a ∧ b, i_x, 0)")
+    scene = Scene(200, 100, tuple(Label(10, 20 * k, text, "body", "start") for k, text in enumerate(texts, 1)))
+    fonts = set(re.findall(rb"/BaseFont ?/\w+\+([A-Za-z]+)", pdf(svg(scene, theme="light"))))
+    assert len(fonts) == 1
