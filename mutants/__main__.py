@@ -20,6 +20,7 @@ import time
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ def main() -> int:
         found = found[: options.sample]
     known = read(options.results)
     if options.report:
-        report(options.report, found, known)
+        report(options.report, found, known, first(options.results))
         return 0
     found = [m for m in found if wanted(known.get(m.key), options.again)]
     if options.list:
@@ -100,25 +101,33 @@ def main() -> int:
     return 0
 
 
-def wanted(record: dict[str, object] | None, again: bool) -> bool:
+def wanted(record: dict[str, Any] | None, again: bool) -> bool:
     """Whether a mutant is to be run: one of which nothing is known, or, again, one that was not killed."""
     if record is None:
         return not again
     return again and not str(record["outcome"]).startswith("killed")
 
 
-def read(path: Path) -> dict[str, dict[str, object]]:
+def read(path: Path) -> dict[str, dict[str, Any]]:
     """What is known of mutants from earlier runs, by their names: once killed, a mutant stays killed."""
     if not path.exists():
         return {}
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        if not str(found.get(record["key"], {}).get("outcome", "")).startswith("killed"):
+        before = found.get(record["key"])
+        better = before is None or record["outcome"].startswith("killed") or record["ran"] > before["ran"]
+        if better and (before is None or not before["outcome"].startswith("killed")):
             found[record["key"]] = record
     return found
 
 
-def report(path: Path, every: list[Mutant], known: dict[str, dict[str, object]]) -> None:
+def first(path: Path) -> dict[str, str]:
+    """What became of each mutant when it was run first."""
+    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return {record["key"]: record["outcome"] for record in reversed(list(records))}
+
+
+def report(path: Path, every: list[Mutant], known: dict[str, dict[str, Any]], at_first: dict[str, str]) -> None:
     """Writes the page: the score by module, and each survivor with what is said of it in `argued.toml`."""
     said = tomllib.loads((Path(__file__).parent / "argued.toml").read_text(encoding="utf-8"))
     argued: dict[str, str] = {item["mutant"]: item["because"] for item in said.get("survivor", [])}
@@ -140,7 +149,8 @@ def report(path: Path, every: list[Mutant], known: dict[str, dict[str, object]])
         f"**{len(killed):,} of the {len(run):,} were killed**"
         f" ({100 * len(killed) / max(1, len(run)):.0f} %), {len(left)} were not:",
         f"{sum(m.key in argued for m in left)} of these are argued for below,",
-        f"{sum(m.key not in argued for m in left)} are open.",
+        f"{sum(m.key not in argued for m in left)} are open. When they were first run, before the tests that were",
+        f"written for survivors, {sum(at_first[m.key].startswith('killed') for m in run):,} were killed.",
         "",
         "| module | mutants | run | killed | not killed |",
         "| --- | --- | --- | --- | --- |",

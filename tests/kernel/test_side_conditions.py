@@ -150,3 +150,24 @@ def test_truth_values_read_in_parts_are_those_of_the_parts() -> None:
     parts = [term_of(program([given], [apply("not", 0)], 1)).args[0] for given in inputs]
     here = fn("lt", idx("x"), num(2))
     assert found == fn("or", fn("and", here, parts[0]), fn("and", fn("not", here), parts[1]))
+
+
+def test_all_parts_of_a_condition_are_asked_for() -> None:
+    parts = [fn("lt", ZERO, A), fn("lt", ZERO, B)]
+    assert knows(*parts).entails(fn("and", *parts))
+    for part in parts:
+        assert not knows(part).entails(fn("and", *parts))
+        assert knows(part).entails(fn("or", *parts))
+    assert not knows().entails(fn("or", *parts))
+
+
+def test_a_sum_has_the_sign_of_its_terms_in_its_range() -> None:
+    ctx = Context(ask, {}, (Fact((("v", N),), (), fn("le", ZERO, read("X", idx("v")))),), ELEMENTS)
+    assert ctx.nonnegative(big("sum", N, read("X", HERE)))
+    assert not ctx.nonnegative(big("sum", add(N, ONE), read("X", HERE)))
+
+
+def test_a_root_squared_is_its_argument_for_the_solver_too() -> None:
+    root = fn("sqrt", A)
+    assert knows(fn("le", ZERO, A), fn("le", A, num(4))).entails(fn("le", root, num(2)))
+    assert not knows(fn("le", A, num(4))).entails(fn("lt", root, num(2)))
