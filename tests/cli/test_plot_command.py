@@ -24,6 +24,7 @@ def test_without_a_file_svg_is_printed(run, kind, options, words):
     assert all(word in done.out for word in words)
 
 
+@pytest.mark.slow
 def test_a_file_is_written_by_its_suffix(run, tmp_path):
     file = tmp_path / "a.png"
     done = run("plot", "transfers", "softmax", *SIZE, "-o", file)

@@ -22,6 +22,7 @@ from catdiag.draw.plots.textbook import textbook
 from catdiag.errors import CatdiagError, SizeError
 
 SIZES = {"q": 2048, "x": 2048, "d": 64}
+TILES = {"g_q": 64, "s_x": 32}
 HIGH = {"a": 512, "b": 512, "c": 512}
 
 
@@ -53,13 +54,28 @@ def plan() -> Any:
 
 
 @cache
+def drawn_roofs() -> Any:
+    return plots.roofline_of(plan(), attention())
+
+
+@cache
+def book() -> Any:
+    return textbook(attention().source, cd.hardware.H100, SIZES, "bf16", attention().ask)
+
+
+@cache
+def land() -> Any:
+    return plots.landscape_of(attention(), "H100", SIZES)
+
+
+@cache
 def figure(name: str) -> Any:
     made = {
         "roofline": lambda: plots.roofline(plan(), attention()),
         "transfers": lambda: plots.transfers(vector(), {"q": 512, "x": 256}, chip="A100"),
         "landscape": lambda: plots.landscape(attention(), "H100", SIZES),
         "lines": lambda: plots.landscape(rows(), "MI300X", {"q": 512, "x": 256}),
-        "waterfall": lambda: plots.waterfall(attention(), SIZES, plan=plan(), dtype="bf16"),
+        "waterfall": lambda: plots.waterfall(attention(), SIZES, tiles=TILES),
     }
     return made[name]()
 
@@ -78,7 +94,7 @@ def line(drawn: Any, name: str) -> list[tuple[float, float]]:
 
 
 def test_a_roofline_has_the_numbers_of_its_plan_under_every_roof() -> None:
-    shown = plots.roofline_of(plan(), attention())
+    shown = drawn_roofs()
     assert [(r.upper, r.lower, r.bytes_per_s) for r in shown.roofs] == [
         (e.upper, e.lower, e.bytes_per_s) for e in plan().edges
     ]
@@ -98,7 +114,7 @@ def test_a_roofline_has_the_numbers_of_its_plan_under_every_roof() -> None:
 
 
 def test_a_roofline_draws_these_numbers() -> None:
-    shown, drawn = plots.roofline_of(plan(), attention()), figure("roofline")
+    shown, drawn = drawn_roofs(), figure("roofline")
     for row in shown.rows:
         for edge, intensity in row.intensity.items():
             assert line(drawn, f"{row.name} at {edge}") == [(intensity, row.rate)]
@@ -107,19 +123,18 @@ def test_a_roofline_draws_these_numbers() -> None:
 
 
 def test_unfused_each_stage_is_planned() -> None:
-    row = plots.roofline_of(plan(), attention()).rows[-1]
-    book = textbook(attention().source, cd.hardware.H100, SIZES, "bf16", attention().ask)
-    assert [stage.schedule for stage in book.stages] == ["stream d, group q x", "group q", "stream x, group q d"]
-    assert row.rate == plan().flops / sum(stage.plan.time_s for stage in book.stages)
-    for stage in book.stages:
+    row = drawn_roofs().rows[-1]
+    assert [stage.schedule for stage in book().stages] == ["stream d, group q x", "group q", "stream x, group q d"]
+    assert row.rate == plan().flops / sum(stage.plan.time_s for stage in book().stages)
+    for stage in book().stages:
         assert sum(sum(m.values()) for m in stage.inner.values()) == stage.plan.bytes_moved
         assert stage.outer is not None
         assert sum(sum(m.values()) for m in stage.outer.values()) == stage.plan.hbm_bytes
-    total = sum(stage.plan.hbm_bytes for stage in book.stages)
+    total = sum(stage.plan.hbm_bytes for stage in book().stages)
     assert row.intensity["HBM → L2"] == plan().flops / total
     pairs = 2 * 2048 * 2048
-    assert book.inner["softmax [q x]"]["save"] == pairs
-    assert set(book.inner) == {"Q", "K", "V", "div [q x]", "softmax [q x]", "out"}
+    assert book().inner["softmax [q x]"]["save"] == pairs
+    assert set(book().inner) == {"Q", "K", "V", "div [q x]", "softmax [q x]", "out"}
 
 
 def test_what_cannot_be_planned_is_counted_at_best() -> None:
@@ -152,9 +167,13 @@ def test_a_roofline_is_of_the_chip_of_its_plan() -> None:
     assert plots.roofline_of(attention().fit(other, SIZES), chip=other).roofs[0].bytes_per_s == 896e9
 
 
-@pytest.mark.parametrize("which", ["one tile", pytest.param("two tiles", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "which", ["vector", *(pytest.param(name, marks=pytest.mark.slow) for name in ("attention", "product"))]
+)
 def test_transfers_are_the_optimum_the_whole_tiles_and_the_bound(which: str) -> None:
-    made, sizes = (attention(), SIZES) if which == "one tile" else (product(), HIGH)
+    vectors = {"q": 512, "x": 256}
+    cases = {"vector": (vector, vectors), "attention": (attention, SIZES), "product": (product, HIGH)}
+    made, sizes = cases[which][0](), cases[which][1]
     shown, io, bound = plots.capacities(made, sizes), made.io(), made.lower_bound()
     regimes, block = io.optimum().regimes, {str(s): 1 for s in io.streams}
     assert [band.binding for band in shown.bands][:2] == ["nothing fits", "memory full"]
@@ -197,7 +216,7 @@ def test_transfers_say_what_is_missing() -> None:
 
 
 def test_a_landscape_is_of_what_fit_predicts() -> None:
-    shown = plots.landscape_of(attention(), "H100", SIZES)
+    shown = land()
     assert shown.tiles == ("g_q", "s_x")
     place = tuple(values.index(tile) for values, tile in zip(shown.values, shown.chosen))
     assert dict(zip(shown.tiles, shown.chosen)) == plan().tiles
@@ -214,7 +233,7 @@ def test_a_landscape_is_of_what_fit_predicts() -> None:
 
 
 def test_what_does_not_fit_is_said_by_its_memory() -> None:
-    shown = plots.landscape_of(attention(), "H100", SIZES)
+    shown = land()
     seen = set(shown.exceeded.ravel().tolist())
     assert {"", "SMEM", "registers", "SMEM and registers"} == seen
     for k, g in enumerate(shown.values[0]):
@@ -237,9 +256,8 @@ def test_one_tile_is_a_line_and_none_is_refused() -> None:
 def test_a_waterfall_ends_at_what_io_counts() -> None:
     shown = plots.waterfall_of(attention(), SIZES, "bf16", plan=plan())
     outer, inner = shown.edges
-    book = textbook(attention().source, cd.hardware.H100, SIZES, "bf16", attention().ask)
-    assert inner.before == book.crossing("L2", "SMEM")
-    assert outer.before == book.crossing("HBM", "L2")
+    assert inner.before == book().crossing("L2", "SMEM")
+    assert outer.before == book().crossing("HBM", "L2")
     assert inner.after == plan().bytes_moved
     assert outer.after == plan().hbm_bytes
     assert shown.floor == 2 * 4 * 2048 * 64
@@ -247,15 +265,14 @@ def test_a_waterfall_ends_at_what_io_counts() -> None:
 
 
 def test_without_a_chip_a_waterfall_begins_at_a_kernel_for_each_box() -> None:
-    tiles = {"g_q": 64, "s_x": 32}
-    (edge,) = plots.waterfall_of(attention(), SIZES, tiles=tiles).edges
+    (edge,) = plots.waterfall_of(attention(), SIZES, tiles=TILES).edges
     assert edge.before == number(attention().source.io(fused=False).transfers, SIZES)
-    assert edge.after == number(attention().io().transfers, {**SIZES, **tiles})
+    assert edge.after == number(attention().io().transfers, {**SIZES, **TILES})
     assert [c.array for c in edge.changes if "div" in c.array] == ["div [q x]", "div [q x] (2)"]
 
 
 def test_bars_of_a_waterfall_meet() -> None:
-    shown = plots.waterfall_of(attention(), SIZES, "bf16", plan=plan())
+    shown = plots.waterfall_of(attention(), SIZES, tiles=TILES)
     for ax, edge in zip(figure("waterfall").axes, shown.edges):
         bars = [(p.get_gid(), p.get_x(), p.get_width()) for p in ax.patches]
         assert bars[0] == ("unfused", 0, edge.before)
