@@ -90,16 +90,17 @@ def _figure(asked: Asked, ask: Z3) -> Any:
     from catdiag.cost.count.kernels import width
 
     diagram = operator(asked.op)
-    sizes = parse_sizes(asked.size)
-    scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
-    lengths = check_sizes(diagram, sizes)
+    given = parse_sizes(asked.size)
+    scalars = {n: given.pop(n) for n in integers_of(diagram) if n in given}
+    lengths = check_sizes(diagram, given)
     if asked.dtype is not None:
         width(asked.dtype)
     if asked.on is None:
         return _transfers(_derived(diagram, ask, asked, None)[0], None, asked, {**lengths, **scalars})
     target = Target(hardware.get(asked.on), lengths, asked.dtype or "bf16", asked.stages, scalars)
     derivation, plan = _derived(diagram, ask, asked, target)
-    return _KINDS[asked.kind](derivation, plan, asked, {**lengths, **scalars})
+    sizes = {**lengths, **scalars} if plan is None else dict(plan.sizes)
+    return _KINDS[asked.kind](derivation, plan, asked, sizes)
 
 
 def _derived(diagram: Diagram, ask: Z3, asked: Asked, target: Target | None) -> tuple[Derivation, Plan | None]:
@@ -146,7 +147,9 @@ def _landscape(derivation: Derivation, plan: Plan | None, asked: Asked, sizes: d
     from catdiag.draw.plots import landscape
 
     names = None if asked.tiles is None else tuple(name.strip() for name in asked.tiles.split(","))
-    return landscape(derivation, asked.on or "", sizes, asked.dtype or "bf16", tiles=names, stages=asked.stages)
+    return landscape(
+        derivation, asked.on or "", sizes, asked.dtype or "bf16", tiles=names, plan=plan, stages=asked.stages
+    )
 
 
 def _waterfall(derivation: Derivation, plan: Plan | None, asked: Asked, sizes: dict[str, int]) -> Any:

@@ -242,6 +242,13 @@ def test_what_does_not_fit_is_said_by_its_memory() -> None:
                 assert 2 * 64 * g + 4 * 64 * s > cd.hardware.H100.smem_per_block
 
 
+def test_a_landscape_takes_a_plan_of_its_own_only() -> None:
+    again = plots.landscape_of(attention(), "H100", SIZES, plan=plan())
+    assert (again.seconds == land().seconds).all()
+    with pytest.raises(CatdiagError, match="the plan is for H100"):
+        plots.landscape_of(attention(), "A100", SIZES, plan=plan())
+
+
 def test_one_tile_is_a_line_and_none_is_refused() -> None:
     assert plots.landscape_of(attention(), "H100", SIZES, tiles="g_q").tiles == ("g_q",)
     assert [ax.get_ylabel() for ax in figure("lines").axes] == ["predicted time", "bytes to shared memory"]

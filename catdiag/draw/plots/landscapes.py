@@ -79,6 +79,7 @@ def landscape_of(
     dtype: str | Mapping[str, str] = "bf16",
     *,
     tiles: Sequence[str] | None = None,
+    plan: Plan | None = None,
     **options: Any,
 ) -> Landscape:
     """The numbers of `landscape`, without drawing them."""
@@ -87,7 +88,12 @@ def landscape_of(
     from catdiag.cost.plan import searching
 
     search = searching(derivation, chip, sizes, dtype, **options)
-    plan = search.plan()
+    plan = search.plan() if plan is None else plan
+    if plan.hardware != search.chip.name or dict(plan.sizes) != search.sizes:
+        raise CatdiagError(
+            f"the plan is for {plan.hardware} at {listed(plan.sizes)}, and the landscape for {search.chip.name} at "
+            f"{listed(search.sizes)}: give the plan of these, or none"
+        )
     all_options = search.options()
     for name, values in all_options.items():
         all_options[name] = sorted({*values, plan.tiles[name], plan.least_traffic.tiles[name]})
@@ -235,6 +241,7 @@ def landscape(
     dtype: str | Mapping[str, str] = "bf16",
     *,
     tiles: Sequence[str] | None = None,
+    plan: Plan | None = None,
     ax: Axes | None = None,
     **options: Any,
 ) -> Figure:
@@ -242,12 +249,12 @@ def landscape(
 
     `tiles` names one or two tiles or blocks (`("g_q", "s_x")`); left out, the first two of which there is a choice. For
     each point the best choice of the rest is taken. What fits with no such choice is hatched, by the memory that is too
-    small. The plan's choice and that of least traffic are marked. Other `options` are those of `fit`. With one tile:
-    time and bytes as lines.
+    small. The plan's choice and that of least traffic are marked: of `plan`, if `fit` has made it already with the same
+    `options`, which are its own. With one tile: time and bytes as lines.
 
     Raises as `fit` does, and CatdiagError for tiles that there are not.
     """
-    shown = landscape_of(derivation, chip, sizes, dtype, tiles=tiles, **options)
+    shown = landscape_of(derivation, chip, sizes, dtype, tiles=tiles, plan=plan, **options)
     heights = [_HEIGHT] if len(shown.tiles) == 2 else [_LOW, _LOW]
     with styled():
         figure, axes = panels(ax, heights)

@@ -33,7 +33,7 @@ def of_plan(facts: Facts, plan: Plan) -> Html:
     sizes = dict(facts.sizes)
 
     def tiles() -> Figure:
-        return plots.landscape(counted, chip, sizes, dtype, **facts.options)
+        return plots.landscape(counted, chip, sizes, dtype, plan=plan, **facts.options)
 
     return joined(
         [
