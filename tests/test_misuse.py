@@ -72,6 +72,11 @@ WRONG: dict[str, Callable[[], Any]] = {
     "spread over text": lambda: F.group("q").spread("q"),  # type: ignore[arg-type]
     "spread over nothing": lambda: F.group("q").spread(None),  # type: ignore[arg-type]
     "spread over a list": lambda: F.group("q").spread({"q": [2]}),  # type: ignore[dict-item]
+    "a library of lists": lambda: cd.library.get([]),  # type: ignore[arg-type]
+    "a chip of nothing": lambda: cd.hardware.load(None),  # type: ignore[arg-type]
+    "a chip of bytes": lambda: cd.hardware.loads(b"x"),  # type: ignore[arg-type]
+    "nothing written": lambda: cd.hardware.dumps(None),  # type: ignore[arg-type]
+    "a memory of a type": lambda: F.lower_bound().at(SIZES, int),  # type: ignore[arg-type]
     "counts of a number": lambda: cd.testing.assert_counts_match(3),  # type: ignore[arg-type]
     "counts at an unknown size": lambda: cd.testing.assert_counts_match(F.group("q"), sizes={"typo": 3}),
 }

@@ -151,6 +151,9 @@ class Spread:
 
         Raises CatdiagError where the counts differ, sizes are missing, or no dtype was given.
         """
+        from catdiag.cost.hierarchy import Hierarchy
+
+        require(isinstance(hierarchy, Hierarchy), "the hierarchy", hierarchy, "a catdiag.cost.hierarchy.Hierarchy")
         level, edge = hierarchy.level(lower), hierarchy.edge(upper, lower)
         if self.unit != "bytes":
             raise CatdiagError("levels are in bytes: spread the diagram with a dtype, such as dtype='bf16'")

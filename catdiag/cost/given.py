@@ -62,6 +62,8 @@ def finite(number: Any) -> bool:
     """Whether it is a finite real number."""
     from sympy import Expr
 
-    if isinstance(number, bool) or not (isinstance(number, (int, float, Fraction)) or hasattr(number, "__index__")):
+    if isinstance(number, (bool, type)) or not (
+        isinstance(number, (int, float, Fraction)) or hasattr(number, "__index__")
+    ):
         return isinstance(number, Expr) and bool(number.is_number and number.is_finite and number.is_real)
     return bool(number == number and abs(number) != float("inf"))

@@ -23,7 +23,7 @@ from typing import Any
 
 from catdiag.cost.chips.chipfile import dump, mismatch, read
 from catdiag.cost.hierarchy import CACHE, Edge, Hierarchy, Level
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 from catdiag.files import read_whole
 
 _BY_NAME = ("tensor", "sustained", "words", "energy_pj_per_byte")
@@ -236,6 +236,7 @@ def load(path: str | Path) -> Hardware:
     with the file and the key, for a file that cannot be read, keys that are unknown or missing, and values of a wrong
     type, in a wrong unit, or negative.
     """
+    require(isinstance(path, (str, Path)), "the hardware file", path, "a path to a TOML file")
     place = Path(path)
     try:
         text = read_whole(place, _LARGEST).decode("utf-8")
@@ -251,6 +252,7 @@ def loads(text: str, file: str = "the text") -> Hardware:
     >>> mine.hbm_bytes_per_s, mine.sms, mine.sources["sms"] == H100.sources["sms"], "hbm_bytes_per_s" in mine.sources
     (2000000000000.0, 132, True, False)
     """
+    require(isinstance(text, str), "the description of a chip", text, "a text of TOML")
     given = read(text, file, Hardware)
     base = given.pop("base", None)
     plain: dict[str, Any] = {}
@@ -287,6 +289,7 @@ def dumps(hardware: Hardware) -> str:
     >>> loads(dumps(A100)) == A100
     True
     """
+    require(isinstance(hardware, Hardware), "what is written", hardware, "a Hardware")
     return dump({n: v for n, v in hardware.as_dict().items() if n not in _DEFAULTS or v != _DEFAULTS[n]})
 
 

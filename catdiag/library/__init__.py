@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from catdiag.diagram import Diagram
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 
 _MODULES = (
     "attention",
@@ -59,6 +59,7 @@ def describe(name: str) -> str:
 def _entry(name: str) -> tuple[Diagram, str]:
     from difflib import get_close_matches
 
+    require(isinstance(name, str), "the name of a diagram", name, "a text, such as 'matmul'")
     entries = _entries()
     if name not in entries:
         close = get_close_matches(name, entries, 1)
