@@ -206,6 +206,14 @@ def test_transfers_are_drawn() -> None:
         plots.capacities(product().io(), HIGH, chip="A100")
 
 
+def test_transfers_say_what_the_bound_rests_on() -> None:
+    masked = cd.algorithm("q x, x -> q", name="masked")(
+        lambda A, v: cd.einsum("q x, x -> q", cd.where(cd.index("x") <= cd.index("q"), A, 0), v)
+    ).group("q")
+    said = plots.capacities(masked, {"q": 64, "x": 64}).caption
+    assert any(words.startswith("Operations that a mask empties count too") for words in said)
+
+
 def test_transfers_say_what_is_missing() -> None:
     with pytest.raises(CatdiagError, match="group it first"):
         plots.capacities(product().source, HIGH)

@@ -140,12 +140,24 @@ def capacities(
     floor = None if bound is None else float(at(bound.compulsory, sizes))
     if marks and counted.accumulators == "level":
         notes.append("A group's memory is all that it holds, accumulators too, in one place.")
+    notes += [_sentence(words) for words in (*counted.assumptions, *_assumed(bound))]
     said = "values" if dtype is None else dtype if isinstance(dtype, str) else listed(dtype)
     where = "" if chip is None else f"; marks of {_chip(chip).name}"
     subtitle = f"{listed(sizes)}; {said}{where}"
     name = "transfers" if derivation is counted else name_of(derivation)
     title = f"{name}: transfers against memory" if derivation is not counted else "Transfers against memory"
     return Capacities(title, subtitle, counted.unit, curve, bracketed, bands, whole, below, floor, marks, tuple(notes))
+
+
+def _assumed(bound: LowerBound | None) -> list[str]:
+    """What a bound rests on beside what a schedule is: of masks, and of loops that leave blocks out."""
+    from catdiag.cost.bounds import assumptions
+
+    return [] if bound is None else [a for a in bound.assumptions if a not in assumptions(bound.recompute)]
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _chip(chip: Hardware | str) -> Hardware:
@@ -337,7 +349,7 @@ def _draw(ax: Axes, shown: Capacities) -> None:
             color=SOFT,
             lw=0.9,
             linestyle=DASHES[4],
-            label="each array once",
+            label="moved once at least",
             gid="floor",
         )
     for proved, name in ((True, "best whole tiles"), (False, "whole tiles found")):

@@ -310,6 +310,6 @@ def _key(ax: Axes) -> None:
         Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, label="loads"),
         Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, hatch=_HATCH["saves"], label="saves"),
         Patch(facecolor=MORE, edgecolor=LEVELS[1], lw=0.6, label="more than unfused"),
-        Line2D([], [], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], label="each array once"),
+        Line2D([], [], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], label="moved once at least"),
     ]
     key(ax, handles, above=16, columns=4)
