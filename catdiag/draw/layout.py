@@ -160,7 +160,7 @@ class _Sheet:
 
     def _labelled(self, thread: Thread, w: int, row: str, middle: float, at: float, name: str) -> Thread:
         """The wire of an axis, with its label in a gap."""
-        text = label_of(self.sheet, self.sheet.wires[w].ty, row)
+        text = label_of(self.sheet, w, row)
         half = text_width(text) / 2 + 1.5
         thread.to(middle - half, at)
         self.pen.finish(thread, self.pen.port(name + "<", middle - half, at))

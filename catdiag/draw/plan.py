@@ -9,8 +9,7 @@ from catdiag.draw.columns import Columns, Slot, columns_of
 from catdiag.draw.functions import GAP, Leaf, leaf_of
 from catdiag.draw.heights import heights_of
 from catdiag.draw.measure import text_width
-from catdiag.draw.sheets import Cell, Sheet, worded
-from catdiag.types import ArrayType
+from catdiag.draw.sheets import Cell, Sheet, typeset, worded
 
 TITLE = 17.0
 """The height of a frame's title."""
@@ -91,9 +90,12 @@ def plan_of(top: Sheet, items: bool) -> SheetPlan:
     return done[id(top)]
 
 
-def label_of(sheet: Sheet, ty: ArrayType, name: str) -> str:
-    """What a wire is labelled with."""
-    axis = ty.axis(name)
+def label_of(sheet: Sheet, w: int, name: str) -> str:
+    """What the wire of an axis is labelled with: the axis, or how much of it there is."""
+    wire = sheet.wires[w]
+    axis = wire.ty.axis(name)
+    if name in wire.reached:
+        return typeset(wire.reached[name]).replace("*", "·")
     return sheet.label(axis) if axis is not None else ""
 
 
@@ -243,7 +245,7 @@ def _widths(plan: SheetPlan, outer: bool) -> None:
             new |= {s.wire for s in column if s.wire >= 0 and number - said.get(s.wire, number) >= _AGAIN and not last}
         if outer and number == len(columns) - (1 if moved else 2):
             new |= {w for w in plan.sheet.outputs if plan.sheet.wires[w].ty.axes}
-        texts = [label_of(plan.sheet, plan.sheet.wires[w].ty, n) for w in new for n in plan.sheet.wires[w].ty.names]
+        texts = [label_of(plan.sheet, w, n) for w in new for n in plan.sheet.wires[w].ty.names]
         width = max((text_width(t) for t in texts), default=-4.0) + 10
         if last and not new:
             width = 0.0

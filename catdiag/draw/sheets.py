@@ -30,6 +30,7 @@ from catdiag.boxes import (
 from catdiag.cost.count.lives import is_view, only_streamed
 from catdiag.diagram import Diagram, Graph
 from catdiag.draw.levels import Placement
+from catdiag.draw.reached import Reached, reached
 from catdiag.draw.scene import FrameKind, ShapeKind, plain
 from catdiag.draw.weaved import Weaved
 from catdiag.rewrite.formula import ATOM, Text, say
@@ -58,7 +59,7 @@ class Wire:
     """An array of a sheet: its type, the level that it is in, who makes it (-1: an input) and who reads it.
 
     `text` is its formula if it is made of constants, sizes and positions only; it is a `ghost` while nobody needs it
-    drawn.
+    drawn. `reached` says how much of it is held along axes that are read in place.
     """
 
     ty: ArrayType
@@ -67,6 +68,7 @@ class Wire:
     name: str = ""
     text: Text | None = None
     ghost: bool = False
+    reached: Reached = field(default_factory=dict)
     readers: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -131,6 +133,7 @@ class _Inside:
     result: int
     states: int = 0
     group: bool = False
+    reached: tuple[Reached, ...] = ()
 
 
 def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, join: bool = False) -> Sheet:
@@ -138,7 +141,7 @@ def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, 
 
     With `join`, scalar functions that follow each other are one cell.
     """
-    maker = _Maker(opened, place, join)
+    maker = _Maker(opened, place, join, reached(diagram))
     kinds = [node.box.op for node in diagram.graph.nodes]
     kernel = any(isinstance(op, Fold) for op in kinds) and not any(isinstance(op, Group) for op in kinds)
     names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
@@ -158,8 +161,10 @@ def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, 
 
 
 class _Maker:
-    def __init__(self, opened: Callable[[Box], bool], place: Placement, join: bool) -> None:
-        self.opened, self.place, self.weaved, self.join = opened, place, Weaved(), join
+    def __init__(
+        self, opened: Callable[[Box], bool], place: Placement, join: bool, held: Mapping[int, Mapping[int, Reached]]
+    ) -> None:
+        self.opened, self.place, self.weaved, self.join, self.held = opened, place, Weaved(), join, held
 
     def sheet(self, inside: _Inside) -> tuple[Sheet, list[tuple[Cell, _Inside]]]:
         graph = inside.diagram.graph
@@ -167,6 +172,8 @@ class _Maker:
             Wire(ty, level, -1, name, text, text is not None)
             for ty, level, text, name in zip(graph.dom, inside.levels, inside.texts, inside.names, strict=True)
         ]
+        for wire, held in zip(wires, inside.reached, strict=False):
+            wire.reached = held
         sheet = Sheet(wires, [], list(range(len(wires))), list(graph.outputs), _labels(inside.local), inside.states)
         if inside.group:
             self._streamed(inside.diagram.graph, wires)
@@ -180,7 +187,7 @@ class _Maker:
             spots = [t for t in texts if t is not None]
             simple = isinstance(op, (Const, SizeOf, Index, Map, Rename))
             text = say(box, spots) if simple and len(spots) == len(texts) and len(box.cod) == 1 else None
-            if text is not None and len(_typeset(text[0])) <= _LONG:
+            if text is not None and len(typeset(text[0])) <= _LONG:
                 wires.append(Wire(box.cod[0], inside.result, -1, "", text, True))
                 hidden[at] = (box, address)
                 continue
@@ -230,7 +237,7 @@ class _Maker:
         # The text of an input of a loop or group is said inside of it.
         box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
         wire.maker = len(sheet.cells)
-        sheet.cells.append(Cell("source", _typeset(wire.text[0]), box, address, inside.result, [], [w]))
+        sheet.cells.append(Cell("source", typeset(wire.text[0]), box, address, inside.result, [], [w]))
 
     def _cell(
         self, sheet: Sheet, box: Box, inputs: Iterable[int], address: Address, inside: _Inside,
@@ -281,6 +288,7 @@ class _Maker:
         texts = [wires[w].text for w in cell.inputs]
         names = tuple("" for _ in cell.inputs)
         levels = [wires[w].level for w in cell.inputs]
+        held = [wires[w].reached for w in cell.inputs]
         if isinstance(op, Fold):
             states = len(box.cod)
             own = [
@@ -291,15 +299,23 @@ class _Maker:
             return _Inside(
                 op.step, (*address, 1), (*[place.state] * states, *own), (*[None] * states, *texts),
                 (*labels, *names), around.local | {op.block}, place.temporary, states,
+                reached=(*[Reached()] * states, *held),
             )  # fmt: skip
         if isinstance(op, Group):
             own = [level if level != place.slow else place.operand for level in levels]
             local = around.local | {symbol for _, symbol in op.tiles}
-            return _Inside(op.body, (*address, 0), tuple(own), tuple(texts), names, local, place.temporary, group=True)
+            if len(address) == 1 and address[0] in self.held:
+                held = [self.held[address[0]].get(k, {}) for k in range(len(held))]
+            return _Inside(
+                op.body, (*address, 0), tuple(own), tuple(texts), names, local, place.temporary, group=True,
+                reached=tuple(held),
+            )  # fmt: skip
         body = op.body if isinstance(op, Call) else None
         if body is None:
             raise TypeError(f"{box.name} has no inside")
-        return _Inside(body, (*address, 0), tuple(levels), tuple(texts), names, around.local, around.result)
+        return _Inside(
+            body, (*address, 0), tuple(levels), tuple(texts), names, around.local, around.result, reached=tuple(held)
+        )
 
 
 def worded(cell: Cell) -> str:
@@ -311,13 +327,13 @@ def worded(cell: Cell) -> str:
     if cell.plain and (few or op.fn in SYMMETRIC):
         return _SIGNS.get(op.fn) or plain(op.fn.removeprefix("apply:")).replace("cast:", "→ ")
     # Letters that are no names of sizes or axes in the formula.
-    taken = set(_NAMES.findall(_typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
+    taken = set(_NAMES.findall(typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
     taken |= {n for ty in (*cell.box.dom, *cell.box.cod) for n in ty.names}
     letters = [letter for letter in _LETTERS if letter not in taken]
     names = dict(zip(cell.inputs, letters, strict=False))
     said = cell.formula({w: (letter, ATOM) for w, letter in names.items()})[0]
     square = "·".join([*names.values()] * 2)
-    return f"{letters[0]}²" if few and said == square else _typeset(said)
+    return f"{letters[0]}²" if few and said == square else typeset(said)
 
 
 def joined(sheet: Sheet) -> None:
@@ -362,7 +378,7 @@ def _after(
     return lambda names: then({**names, wire: first(names)})
 
 
-def _typeset(text: str) -> str:
+def typeset(text: str) -> str:
     """A formula as it is printed: minus signs, positions as indices, and long numbers cut short."""
     text = _LENGTHY.sub(lambda m: _decimal(Fraction(int(m[1]), int(m[2]))), text)
     return _POSITION.sub(r"i_{\1}", text).replace("-", "−")
@@ -396,7 +412,7 @@ def _look(box: Box) -> tuple[ShapeKind, str, bool]:
         return "call", plain(op.name), False
     if isinstance(op, Generic):
         return "generic", plain(op.name), False
-    return "source", _typeset(plain(box.name)), False
+    return "source", typeset(plain(box.name)), False
 
 
 def _starts(op: Fold) -> tuple[str, ...]:
@@ -407,7 +423,7 @@ def _starts(op: Fold) -> tuple[str, ...]:
         args = [texts[w] for w in node.inputs]
         made = say(node.box, args)
         texts.extend([made] * len(node.box.cod))
-    return tuple(_typeset(texts[w][0]) for w in graph.outputs)
+    return tuple(typeset(texts[w][0]) for w in graph.outputs)
 
 
 def _labels(local: Collection[str]) -> Callable[[Axis], str]:

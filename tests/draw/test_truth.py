@@ -97,3 +97,14 @@ def test_results_are_labelled_where_they_leave(diagram):
     for end in ends:
         x, y = scene.ports[end]
         assert any(x - 20 < a < x and abs(b - y) < 0.01 for a, b in said), end
+
+
+def test_of_what_is_read_in_place_a_window_is_held():
+    found = grouped(streamed(cd.library.get("conv1d"), "c").diagram, ["n", "y", "o"])
+    held = [str(amount) for amount in found.io().memory.as_coefficients_dict()]
+    assert "g_n*g_y*s_c" in held and "g_n*k*s_c" in held  # g_n·(g_y + k - 1)·s_c
+    texts = [item.text for item in layout(found).items if isinstance(item, Label) and item.role == "axis"]
+    assert texts.count("g_y + k − 1") >= 1
+    assert texts.count("x") == 1  # in slow memory
+    pooled = grouped(cd.library.get("max_pool"), ["y"])
+    assert "2·g_y" in [item.text for item in layout(pooled).items if isinstance(item, Label)]

@@ -1,0 +1,55 @@
+"""How much of an array is held of what a group reads in place: the elements that the positions of its tile reach."""
+
+from __future__ import annotations
+
+from catdiag.boxes import Fold, Group, bodies
+from catdiag.cost.count.extents import known
+from catdiag.cost.count.windows import of_inputs
+from catdiag.diagram import Diagram, inline
+from catdiag.errors import CatdiagError
+from catdiag.partial import in_place
+from catdiag.views import View
+
+Reached = dict[str, str]
+"""Of an array, how much is held along each axis that is read in place, as a formula."""
+
+
+def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
+    """For each group of a diagram, by the number of its node, what is held of its inputs that are read in place.
+
+    As `io` counts it (`catdiag.cost.count.windows`); what is not counted there is left out.
+
+    >>> import catdiag as cd
+    >>> from catdiag.rewrite.group import find
+    >>> reached(find(cd.library.get("conv1d"), ["y"]))
+    {1: {0: {'x': 'g_y + k - 1'}}}
+    """
+    groups = [n for n, node in enumerate(diagram.graph.nodes) if isinstance(node.box.op, Group)]
+    if not any(_views(diagram.graph.nodes[n].box.op) for n in groups):
+        return {}
+    graph = in_place(diagram).graph
+    nodes = [node for node in graph.nodes if isinstance(node.box.op, Group)]
+    if len(nodes) != len(groups):
+        return {}
+    values = known(graph, [None] * len(graph.dom))
+    found: dict[int, dict[int, Reached]] = {}
+    for number, node in zip(groups, nodes, strict=True):
+        op = node.box.op
+        if isinstance(op, Group):
+            try:
+                sides = of_inputs(inline(op.body).graph, [values[w] for w in node.inputs], dict(op.tiles))
+            except CatdiagError:
+                continue
+            found[number] = {k: {side.axis: str(side.length) for side in window} for k, window in sides.items()}
+    return {number: inputs for number, inputs in found.items() if inputs}
+
+
+def _views(op: object) -> bool:
+    """Whether a group has index arithmetic, in its loops too."""
+    if not isinstance(op, Group):
+        return False
+    inner = [
+        op.body,
+        *(b for node in op.body.graph.nodes if isinstance(node.box.op, Fold) for b in bodies(node.box.op)),
+    ]
+    return any(isinstance(node.box.op, View) for body in inner for node in body.graph.nodes)
