@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -69,11 +70,18 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
+@functools.lru_cache(maxsize=1)
+def tree_of(module: str) -> ast.Module:
+    """The syntax tree of a module: the last one that was asked for is kept."""
+    return ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+
+
 def imports(module: str) -> Iterator[tuple[str, bool, int]]:
     """What a module imports: the module, whether only when called or for types, and the line."""
-    tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+    tree = tree_of(module)
+    outermost = set(map(id, tree.body))
     for node in ast.walk(tree):
-        now = node in tree.body
+        now = id(node) in outermost
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, not now, node.lineno
@@ -90,7 +98,7 @@ def inside(name: str) -> bool:
 
 def only_for_types(module: str) -> set[int]:
     """The lines under `if TYPE_CHECKING`."""
-    tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+    tree = tree_of(module)
     found: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -127,7 +135,7 @@ def test_checking_needs_no_prover_even_for_types(module: str) -> None:
 
 def said(module: str) -> Iterator[tuple[str, int]]:
     """The names and texts of a module's code; prose may say what was measured and by whom it was written."""
-    tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+    tree = tree_of(module)
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
@@ -152,8 +160,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_no_private_name_is_shared_between_modules() -> None:
-    for module, path in SOURCES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in SOURCES:
+        for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.ImportFrom) and node.module and inside(node.module):
                 private = [a.name for a in node.names if a.name.startswith("_") and not a.name.startswith("__")]
                 assert not private, f"{module}:{node.lineno} imports {', '.join(private)}"
