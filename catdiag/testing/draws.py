@@ -165,9 +165,10 @@ def _together(
         # All as long as each other, or each as it comes.
         place = turn if turn % 2 == 0 else int(rng.integers(len(lengths)))
         sizes[s] = lengths[place // 2 % len(lengths)] + int(rng.integers(1, 4))
-    while int(np.prod(list(sizes.values()), dtype=np.float64)) > _WORK and max(sizes[s] for s in pair) > 1:
-        longest = max(pair, key=lambda s: sizes[s])
-        sizes[longest] = -(-sizes[longest] // 2)
+    while int(np.prod(list(sizes.values()), dtype=np.float64)) > _WORK and max(sizes.values()) > 1:
+        short = [s for s in free if s not in pair and sizes[s] > 1]
+        largest = short[0] if short else max(pair, key=lambda s: sizes[s])
+        sizes[largest] = sizes[largest] // 2
     return sizes
 
 
@@ -402,7 +403,9 @@ def arrays_at(
     # Sums of many numbers, those of one array of one sign, show what is added up in too few digits.
     positive = int(rng.integers(len(diagram.dom))) if len(diagram.dom) else 0
     if together:
-        shared, mixed = (("late", "rising", "plain")[int(rng.integers(3))], False)
+        shared, mixed = (("late", "rising", "late", "rising", "plain")[int(rng.integers(5))], False)
+    lengths = sorted(set(sizes.values()) | {2})
+    different = int(rng.choice([1, 1, 2, 2, 3, lengths[-1] + 1]))
     made, said = [], []
     for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
         if name in inputs:
@@ -422,9 +425,8 @@ def arrays_at(
             value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
             made.append(held(value, form))
             continue
-        # Mostly few different ones in an array, as the numbers of documents; any length for one number.
-        lengths = [0, 1, 2, 0, 1, max(sizes.values(), default=2)] if ty.axes else sorted(set(sizes.values()) | {2})
-        end = ends.get(k, int(rng.choice(lengths)) + 1)
+        # Few different ones in all arrays, as the numbers of documents, or many; any length for one number.
+        end = ends.get(k, different if ty.axes else int(rng.choice(lengths)) + 1)
         made.append(array(kind, rng, ty, sizes, form, (0, end)))
         if ty.element in ("real", "extended"):
             said.append(f"{name} {kind}")
