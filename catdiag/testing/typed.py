@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
     """An array made of `a` by a box of that kind, with others around it where it needs them."""
-    if not a.axes and kind in ("reduce", "reindex", "view", "index", "fold", "group", "size"):
-        a = trace.rename(a, {}, (Axis("q"),))
-    axis = draw(st.sampled_from(a.axes)) if a.axes else ""
+    plain = [axis.name for axis in a.type.axes if axis.name == axis.size]
+    if not plain and kind in ("reduce", "reindex", "view", "index", "fold", "group", "size"):
+        a = trace.rename(a, {}, (*a.type.axes, _new(a)))
+        plain = [a.axes[-1]]
+    axis = draw(st.sampled_from(plain)) if plain else ""
+    # The same old name gives the same new one, as elsewhere, so that a name has one size.
+    other = next(name for name in (f"{axis}_{k}" for k in range(2, 99)) if name not in a.axes)
     programs: dict[str, Callable[[], Any]] = {
         "map": lambda: scalars.tanh(a),
         "apply": lambda: scalars.apply("f", a),
@@ -28,7 +32,7 @@ def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
         "reduce": lambda: build.max(a, axis),
         "einsum": lambda: trace.einsum([a, a], tuple(n for n in a.axes if n != axis)),
         "rename": lambda: trace.rename(a, {}, draw(st.permutations([*a.type.axes, _new(a)]))),
-        "reindex": lambda: structure.concat([a, a.rename(**{axis: _new(a).name})], f"{axis}+{_new(a).name}"),
+        "reindex": lambda: structure.concat([a, a.rename(**{axis: other})], f"{axis}+{other}"),
         "view": lambda: indexing.reverse(a, axis),
         "index": lambda: scalars.tanh(a) + build.index(axis),
         "size": lambda: scalars.tanh(a) / build.size(axis),
@@ -44,7 +48,7 @@ def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
 
 def _new(a: Traced) -> Axis:
     """An axis that the array does not have."""
-    return Axis(next(name for name in ("n", "n_2", "n_3", "n_4", "n_5", "n_6", "n_7") if name not in a.axes))
+    return Axis(next(name for name in (f"m{k}" for k in range(1, 99)) if name not in a.axes))
 
 
 def _streamed(a: Traced, axis: str) -> Diagram:
