@@ -27,7 +27,6 @@ def test_forty_axes() -> None:
     axes = " ".join(f"a{k}" for k in range(40))
     made = cd.algorithm(f"{axes} -> {axes}")(lambda a: cd.exp(a))
     assert not made.group("a0").theorem.conditional
-    assert str(made.group("a0").io().relaxed).count("*") > 39
 
 
 def test_a_hundred_inputs() -> None:
@@ -44,7 +43,7 @@ def test_names_that_python_reads_as_others(name: str) -> None:
         cd.algorithm(f"{name} x -> {name}")(lambda a: cd.sum(a, "x"))
 
 
-@pytest.mark.parametrize("name", ["é", "变量", "None", "lambda", "__class__", "self"])
+@pytest.mark.parametrize("name", ["变量", "lambda", "__class__"])
 def test_other_names(name: str) -> None:
     made = cd.algorithm(f"{name} x -> {name}")(lambda a: cd.sum(a, "x")).group(name)
     assert np.allclose(made.run(np.ones((2, 3))), 3)

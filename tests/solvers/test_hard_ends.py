@@ -75,7 +75,7 @@ def test_out_of_memory(capfd: pytest.CaptureFixture[str]) -> None:
         assert 0 < limits[0] <= MEMORY
         # No more than it has: the goal, of a million letters, cannot even be read.
         resource.prlimit(process(ask), resource.RLIMIT_AS, (1 << 20, limits[1]))
-        sizes = [size(f"n{k}" + "n" * 100) for k in range(4000)]
+        sizes = [size(f"n{k}" + "n" * 100) for k in range(1500)]
         with pytest.raises(SolverInterrupted):
             ask.answer([fn("lt", n, m) for n, m in pairwise(sizes)], EASY)
         assert ask.answer([], EASY) == "yes"
