@@ -58,8 +58,9 @@ class Term:
         else:
             check(self.case)
 
-    def at(self, sizes: Mapping[str, int], capacity: Fraction) -> Fraction | float:
+    def at(self, sizes: Mapping[str, int], capacity: Fraction | int) -> Fraction | float:
         """The bound at these sizes: exact, or rounded down."""
+        capacity = Fraction(capacity)
         lengths = {n: size_value(e, sizes) for n, e in self.sizes.items()}
         if isinstance(self.case, Lifetime):
             found: Fraction = live_bound(self.case, lengths, capacity, lambda f: f)

@@ -260,3 +260,9 @@ def test_every_operator_in_all_ways(name):
             continue
         if name not in ("conv1d", "im2col", "conv2d", "max_pool", "average_pool"):  # whose sizes have to fit
             below(streamed, 4, 3)
+
+
+def test_a_term_takes_a_capacity_that_is_an_integer() -> None:
+    sizes = {"q": 64, "x": 64, "d": 16}
+    for term in cd.library.get("attention").lower_bound().terms:
+        assert term.at(sizes, 1000) == term.at(sizes, Fraction(1000)) > 0
