@@ -121,3 +121,12 @@ def test_bytes_are_exact(number, unit):
 def test_any_chip_round_trips(rate, words, size):
     chip = dataclasses.replace(hardware.MI300X, hbm_bytes_per_s=rate, l2_bytes=size, sources={"sms": words})
     assert hardware.loads(hardware.dumps(chip)) == chip
+
+
+@pytest.mark.parametrize("change", [{"clock_hz": 1e-9}, {"tensor": {"bf16": 1e30}}, {"special_per_clock": 1e-15}])
+def test_chips_out_of_all_proportion_are_planned_for(change):
+    total = cd.algorithm("q x -> q")(lambda a: cd.sum(a * a, "x")).stream("x").group("q")
+    chip = dataclasses.replace(hardware.H100, **change)
+    assert total.fit(chip, {"q": 64, "x": 64}).tiles
+    product = cd.library.get("matmul").stream("b").group("a c")
+    assert product.fit(chip, {"a": 64, "b": 64, "c": 64}).tiles

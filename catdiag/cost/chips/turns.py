@@ -136,7 +136,8 @@ def _slack(steps: Sequence[Step], actors: int, period: float) -> tuple[dict[str,
     for step in steps:
         if step.pipeline:
             spent[step.pipeline] = spent.get(step.pipeline, 0.0) + step.clocks
-    slack = {name: max(0.0, 1.0 - actors * clocks / period) for name, clocks in spent.items()}
+    # A turn so short that its clocks are rounded to none leaves nothing idle.
+    slack = {name: max(0.0, 1.0 - actors * clocks / period) if period else 0.0 for name, clocks in spent.items()}
     return slack, min(slack, key=lambda name: slack[name], default="")
 
 
