@@ -292,7 +292,7 @@ class _Maker:
         if isinstance(op, Fold):
             states = len(box.cod)
             own = [
-                place.streamed if ty.axis(op.axis) is not None else (level if level != place.slow else place.operand)
+                level if level != place.slow else place.operand if ty.axis(op.axis) is None else place.streamed
                 for ty, level in zip(box.dom, levels, strict=True)
             ]
             labels = op.components if len(op.components) == states else ("",) * states

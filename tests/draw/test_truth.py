@@ -108,3 +108,21 @@ def test_of_what_is_read_in_place_a_window_is_held():
     assert texts.count("x") == 1  # in slow memory
     pooled = grouped(cd.library.get("max_pool"), ["y"])
     assert "2·g_y" in [item.text for item in layout(pooled).items if isinstance(item, Label)]
+
+
+@cd.algorithm("a b, b c, c d -> a d")
+def chain(A, B, C):
+    """Two products: a second loop reads the result of the first."""
+    return cd.einsum("a c, c d -> a d", cd.einsum("a b, b c -> a c", A, B), C)
+
+
+def test_what_is_made_on_chip_stays_there_for_a_second_loop():
+    found = grouped(streamed(streamed(chain, "b").diagram, "c").diagram, ["a"])
+    (counted,) = found.io().account.kernels
+    assert sorted(t.array for t in counted.transfers if t.direction == "load") == ["A", "B", "C"]
+    sheet = kernel(found)
+    first, second = (cell for cell in sheet.cells if cell.frame == "fold")
+    (made,) = first.outputs
+    (inner,) = [w for k, w in second.feeds if second.inputs[k] == made]
+    assert second.inner is not None
+    assert second.inner.wires[inner].level == sheet.wires[made].level == 2
