@@ -65,15 +65,17 @@ def run_sweep(
 def grid_of(texts: Sequence[str]) -> dict[str, list[int]]:
     """Lengths by name from texts such as `q=1024/2048,d=128`. Raises UsageError.
 
-    >>> grid_of(["q=1_024/2048,d=128"])
-    {'q': [1024, 2048], 'd': [128]}
+    >>> grid_of(["q=1_024/2048/0,d=128"])
+    {'q': [1024, 2048, 0], 'd': [128]}
     """
     found: dict[str, list[int]] = {}
     for part in (p for text in texts for p in text.split(",")):
         name, _, values = part.partition("=")
         for value in values.split("/"):
-            ((symbol, number),) = parse_sizes([f"{name}={value}"]).items()
-            found.setdefault(symbol, []).append(number)
+            # Of an axis without an index there is no plan: the points say so, and the others are planned.
+            empty = value.strip() == "0"
+            ((symbol, number),) = parse_sizes([f"{name}={1 if empty else value}"]).items()
+            found.setdefault(symbol, []).append(0 if empty else number)
     if not found:
         raise UsageError("no sizes are given: expected some of each axis, as in --size q=1024/2048,x=4096,d=64/128")
     return found

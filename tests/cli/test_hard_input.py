@@ -178,6 +178,15 @@ def test_a_file_that_raises_what_is_no_exception(run, tmp_path, text):
     assert "\x1b" not in done.err
 
 
+def test_a_sweep_on_the_command_line(run, tmp_path):
+    file = tmp_path / "s.csv"
+    done = run("sweep", "matmul", "--on", "h100", "--size", "a=64/0,b=64,c=64", "--to", file, "--workers", "1")
+    assert (done.status, "1 fits, 1 refused" in done.err) == (0, True), done
+    assert len(file.read_text().splitlines()) == 3
+    run("sweep", "matmul", "--on", "h100", "--size", "a=many").one_message(2, "expected a positive integer")
+    run("sweep", "matmul", "--on", "h100", "--size", "z=1", "--workers", "1").one_message(2, "no operator has")
+
+
 # -- counterexamples ------------------------------------------------------------------------------------
 
 
