@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
-from catdiag.boxes import Box, Call
+from catdiag.boxes import Box, Call, Group
 from catdiag.diagram import Diagram
 from catdiag.draw.bands import rows
 from catdiag.draw.columns import Slot
@@ -228,6 +228,8 @@ class _Sheet:
         if slot.cell < 0:
             return slow if slot.output >= 0 and self.sheet.kernel else level
         cell = self.sheet.cells[slot.cell]
+        if isinstance(cell.box.op, Group):
+            return slow
         if cell.inner is not None or cell.level == slow:
             return level
         if cell.kind == "contract" and cell.level == self.painter.place.matrix:

@@ -142,8 +142,8 @@ def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, 
     With `join`, scalar functions that follow each other are one cell.
     """
     maker = _Maker(opened, place, join, reached(diagram))
-    kinds = [node.box.op for node in diagram.graph.nodes]
-    kernel = any(isinstance(op, Fold) for op in kinds) and not any(isinstance(op, Group) for op in kinds)
+    # What lies between groups is a kernel too, as `io` counts it, where it has a loop.
+    kernel = any(isinstance(node.box.op, Fold) for node in diagram.graph.nodes)
     names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
     start = _Inside(
         diagram, (), (place.slow,) * len(diagram.dom), (None,) * len(diagram.dom), names, frozenset(),
@@ -221,7 +221,7 @@ class _Maker:
 
     def _made_at(self, box: Box, inside: _Inside, levels: Sequence[int]) -> int:
         """The level in which a box makes its results, given those of what it reads."""
-        if inside.result == self.place.slow:
+        if inside.result == self.place.slow or isinstance(box.op, Group):
             return self.place.slow
         if is_view(box):
             return levels[0]
@@ -302,7 +302,7 @@ class _Maker:
                 reached=(*[Reached()] * states, *held),
             )  # fmt: skip
         if isinstance(op, Group):
-            own = [level if level != place.slow else place.operand for level in levels]
+            own = [place.operand] * len(levels)  # what other kernels make comes through slow memory
             local = around.local | {symbol for _, symbol in op.tiles}
             if len(address) == 1 and address[0] in self.held:
                 held = [self.held[address[0]].get(k, {}) for k in range(len(held))]

@@ -8,7 +8,7 @@ import catdiag as cd
 from catdiag.diagram import Diagram
 from catdiag.draw.layout import layout
 from catdiag.draw.levels import placement
-from catdiag.draw.scene import Label
+from catdiag.draw.scene import Curve, Frame, Label, Shape
 from catdiag.draw.sheets import Sheet, sheet_of
 from catdiag.rewrite.group import find as grouped
 from catdiag.rewrite.stream import find as streamed
@@ -126,3 +126,20 @@ def test_what_is_made_on_chip_stays_there_for_a_second_loop():
     (inner,) = [w for k, w in second.feeds if second.inputs[k] == made]
     assert second.inner is not None
     assert second.inner.wires[inner].level == sheet.wires[made].level == 2
+
+
+@cd.algorithm("q x -> q x")
+def unit_rows(A):
+    return A / cd.sqrt(cd.sum(A * A, "x"))
+
+
+def test_a_loop_before_a_group_is_a_kernel_whose_result_goes_through_slow_memory():
+    found = unit_rows.stream("x", passes=2).group("q").diagram
+    loaded = [[t.array for t in k.transfers if t.direction == "load"] for k in found.io().account.kernels]
+    assert loaded == [["A"], ["A", "sqrt [q]"]]
+    scene = layout(found, levels=CHAIN)
+    root = next(item for item in scene.items if isinstance(item, Shape) and item.title.startswith("sqrt"))
+    assert root.level == 2  # done on chip
+    group = next(item for item in scene.items if isinstance(item, Frame) and item.kind == "group")
+    ends = [item for item in scene.items if isinstance(item, Curve) and abs(item.places[-1][0] - group.x) < 0.01]
+    assert len(ends) == 3 and {item.level for item in ends} == {0}
