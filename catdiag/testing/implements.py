@@ -169,7 +169,13 @@ def assert_implements(
     def search() -> Search:
         return Search(kernel, form, fixed, blocks, drawn, seed)
 
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+        raise CatdiagError(f"trials is {trials!r}: expected how many arrays to try, at least 1")
     for example in examples:
+        if len(example) != len(source.dom):
+            raise TypeMismatch(
+                f"an example has {len(example)} arrays: expected {len(source.dom)}, {', '.join(source.input_names)}"
+            )
         arrays = [_example(a, ty.element, form, held, rounded) for a, ty in zip(example, source.dom, strict=True)]
         tried = kernel.judge(arrays)
         if tried.failure is not None:

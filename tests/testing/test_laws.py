@@ -22,7 +22,7 @@ from catdiag.testing.near import Rounding
 from catdiag.types import *  # noqa: F403
 from catdiag.types import Axis
 
-few = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 SIZES = {"q": 2, "x": 3, "d": 1, "h": 2}
 
