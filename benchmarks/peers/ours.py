@@ -1,0 +1,175 @@
+"""catdiag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from catdiag.boxes import Box
+from catdiag.diagram import Diagram, Graph, Node, box, call, id, inline, of_graph
+from catdiag.interpret import interpret
+from catdiag.types import ArrayType, Axis, Ty
+
+from . import KINDS, WIDTH, rows
+
+X = Ty(ArrayType((Axis("x"),)))
+XX = X @ X
+WIRES = [Ty(*[X[0]] * k) for k in range(WIDTH + 1)]
+
+
+def _kinds(ty: Ty) -> list[Diagram]:
+    return [box(f"f{k}", ty, ty) for k in range(KINDS)]
+
+
+def _flat(diagram: Diagram) -> Diagram:
+    assert diagram.graph is not None
+    return diagram
+
+
+def one_by_one(n: int) -> Callable[[], Any]:
+    kinds = _kinds(X)
+
+    def build() -> Diagram:
+        diagram = kinds[0]
+        for k in range(1, n):
+            diagram = diagram >> kinds[k % KINDS]
+        return _flat(diagram)
+
+    return build
+
+
+def halves(n: int) -> Callable[[], Any]:
+    kinds = _kinds(X)
+
+    def build() -> Diagram:
+        parts = [kinds[k % KINDS] for k in range(n)]
+        while len(parts) > 1:
+            odd = parts[len(parts) - len(parts) % 2 :]
+            parts = [f >> g for f, g in zip(parts[::2], parts[1::2])] + odd
+        return _flat(parts[0])
+
+    return build
+
+
+def flat(n: int) -> Callable[[], Any]:
+    kinds = [d.boxes[0] for d in _kinds(X)]
+    return lambda: of_graph(Graph(X, tuple([Node(kinds[k % KINDS], (k,)) for k in range(n)]), (n,)), X)
+
+
+def row_by_row(n: int) -> Callable[[], Any]:
+    kinds, one = _kinds(XX), id(X)
+
+    def build() -> Diagram:
+        diagram, count = id(WIRES[WIDTH]), 0
+        for row in rows(n):
+            layer = one if row[0] else None
+            for _ in row:
+                f = kinds[count % KINDS]
+                count += 1
+                layer = f if layer is None else layer @ f
+            rest = WIDTH - row[-1] - 2
+            diagram = diagram >> (layer @ id(WIRES[rest]) if rest else layer)
+        return _flat(diagram)
+
+    return build
+
+
+def box_by_box(n: int) -> Callable[[], Any]:
+    kinds, ids = _kinds(XX), [id(w) for w in WIRES]
+
+    def build() -> Diagram:
+        diagram, count = ids[WIDTH], 0
+        for row in rows(n):
+            for at in row:
+                diagram = diagram >> (ids[at] @ kinds[count % KINDS] @ ids[WIDTH - at - 2])
+                count += 1
+        return _flat(diagram)
+
+    return build
+
+
+def equal(make: Callable[[int], Callable[[], Any]]) -> Callable[[int], Callable[[], Any]]:
+    def two(n: int) -> Callable[[], Any]:
+        left, right = make(n)(), make(n)()
+        return lambda: left == right
+
+    return two
+
+
+def interchanged(n: int) -> Callable[[], Any]:
+    """The same wall, one stored row by row, the other from the other end of each row."""
+    left = row_by_row(n)()
+    nodes, order, count = left.graph.nodes, [], 0
+    for row in rows(n):
+        order += range(count + len(row) - 1, count - 1, -1)
+        count += len(row)
+    names = list(range(WIDTH)) + [0] * (2 * n)
+    made = []
+    for place, old in enumerate(order):
+        made.append(Node(nodes[old].box, tuple([names[w] for w in nodes[old].inputs])))
+        names[WIDTH + 2 * old : WIDTH + 2 * old + 2] = [WIDTH + 2 * place, WIDTH + 2 * place + 1]
+    right = of_graph(Graph(left.dom, tuple(made), tuple([names[w] for w in left.graph.outputs])))
+    return lambda: left == right
+
+
+def unequal(make: Callable[[int], Callable[[], Any]], ty: Ty) -> Callable[[int], Callable[[], Any]]:
+    def two(n: int) -> Callable[[], Any]:
+        rest = id(WIRES[WIDTH - 2]) if ty is XX else None
+        ends = [box(name, ty, ty) for name in ("g", "h")]
+        left, right = (_flat(make(n - 1)() >> (end if rest is None else end @ rest)) for end in ends)
+        return lambda: left != right
+
+    return two
+
+
+def by_interpretation(n: int) -> Callable[[], Any]:
+    """A functor: each box goes to two, the values on wires are wires of the new diagram."""
+    diagram = halves(n)()
+    to = {b: (box(b.name + "a", X, X).boxes[0], box(b.name + "b", X, X).boxes[0]) for b in set(diagram.boxes)}
+
+    def rewrite() -> Diagram:
+        nodes: list[Node] = []
+
+        def action(b: Box, wires: tuple[int, ...]) -> tuple[int, ...]:
+            first, second = to[b]
+            nodes.append(Node(first, wires))
+            nodes.append(Node(second, (len(nodes),)))
+            return (len(nodes),)
+
+        outputs = interpret(diagram, [0], action)
+        return of_graph(Graph(X, tuple(nodes), outputs), X)
+
+    return rewrite
+
+
+def opened(n: int) -> Callable[[], Any]:
+    """Named boxes, each with a body of two, are opened."""
+    kinds = [call(f"f{k}", box(f"f{k}a", X, X) >> box(f"f{k}b", X, X)) for k in range(KINDS)]
+    diagram = kinds[0]
+    for k in range(1, n):
+        diagram = diagram >> kinds[k % KINDS]
+    _flat(diagram)
+    return lambda: inline(diagram)
+
+
+def interpreted(n: int) -> Callable[[], Any]:
+    diagram = halves(n)()
+    functions = {b: lambda v: v + 1 for b in set(diagram.boxes)}
+    return lambda: interpret(diagram, [0], lambda b, v: (functions[b](*v),))[0]
+
+
+WAYS: dict[tuple[str, str], dict[str, Callable[[int], Callable[[], Any]]]] = {
+    ("build", "chain"): {"`>>` one by one": one_by_one, "`>>` of halves": halves, "flat form given": flat},
+    ("build", "layers"): {"rows by `@`, joined by `>>`": row_by_row, "`>>` of id @ box @ id": box_by_box},
+    ("compare", "chain"): {"`==`": equal(one_by_one)},
+    ("compare", "layers"): {"`==`": equal(row_by_row), "`==`, in another order": interchanged},
+    ("differ", "chain"): {"`==`": unequal(one_by_one, X)},
+    ("differ", "layers"): {"`==`": unequal(row_by_row, XX)},
+    ("rewrite", "chain"): {"by interpretation": by_interpretation, "named boxes opened": opened},
+    ("evaluate", "chain"): {"interpretation": interpreted},
+}
+
+
+def count(made: Any) -> int:
+    """How many boxes a diagram has."""
+    return len(made)
