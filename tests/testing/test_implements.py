@@ -237,7 +237,7 @@ def test_unknown_names_are_refused() -> None:
         assert_implements(softmax, get("softmax"), "float8")
     with pytest.raises(TypeMismatch, match="expected a diagram"):
         assert_implements(softmax, "softmax")  # type: ignore[arg-type]
-    with pytest.raises(TypeMismatch, match="an example has 2 arrays: expected 1, S"):
+    with pytest.raises(TypeMismatch, match="an example has 2 arrays: expected 1, a"):
         assert_implements(softmax, get("softmax"), examples=[([[1]], [[2]])])
     with pytest.raises(CatdiagError, match="trials is 0"):
         assert_implements(softmax, get("softmax"), trials=0)
