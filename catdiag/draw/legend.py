@@ -98,10 +98,13 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
             yield _Entry((Shape("bar", 0, -5, _WIDTH, 10, level),), _WIDTH, f"held in {scene.levels[level]}")
     items = any(c.kind == "item" for c in curves)
     boxes = any(isinstance(item, Shape) for item in scene.items)
-    if any(c.kind == "axis" for c in curves) and (items or (levels == [0] and boxes)) and not bars:
-        yield _Entry((_line("axis", levels[0]),), _WIDTH, "axis of an array")
+    if any(c.kind == "axis" for c in curves) and not bars:
+        # Where levels are named, that is what solid lines are.
+        if levels == [0] and (items or boxes):
+            yield _Entry((_line("axis", levels[0]),), _WIDTH, "axis of an array")
         if items:
-            yield _Entry((_line("item", levels[0]),), _WIDTH, "its elements")
+            text = "its elements" if levels == [0] else "elements of an array"
+            yield _Entry((_line("item", levels[0]),), _WIDTH, text)
     if any(c.kind == "state" for c in curves):
         level = min(c.level for c in curves if c.kind == "state")
         yield _Entry((_line("state", level, arrow=True),), _WIDTH, "carried to the next turn")

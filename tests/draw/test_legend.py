@@ -95,3 +95,13 @@ def test_a_narrow_picture_becomes_wide_enough_to_read():
     shown = with_legend(Scene(30, 20, (Shape("call", 0, 0, 9, 9), Shape("reduce", 9, 0, 9, 9))))
     assert shown.width <= 260 and max(item.x for item in shown.items if isinstance(item, Label)) < shown.width
     assert with_legend(Scene(30, 20, (Shape("call", 0, 0, 9, 9),) * 9), width=400).width < 200
+
+
+def test_a_solid_line_means_one_thing():
+    across = ((0, 10), (9, 10), (18, 10), (27, 10))
+    wires = (Curve(across), Curve(across, level=1), Curve(across, "item"))
+    said = [
+        item.text for item in with_legend(Scene(300, 20, wires, levels={0: "HBM", 1: "SMEM"})).items
+        if isinstance(item, Label)
+    ]  # fmt: skip
+    assert said == ["array in HBM", "array in SMEM", "elements of an array"]
