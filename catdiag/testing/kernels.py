@@ -68,8 +68,9 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """What the function is called."""
-        return str(getattr(self.function, "__name__", None) or type(self.function).__name__)
+        """What the function is called; "function" where it has no name of its own."""
+        name = str(getattr(self.function, "__name__", None) or type(self.function).__name__)
+        return name if name.isidentifier() else "function"
 
     def judge(self, arrays: Sequence[Any]) -> Judgement:
         """Whether the function gives what the diagram means, on arrays of the types in which they are handed over.
