@@ -432,3 +432,15 @@ def test_command_writes_the_page(tmp_path, monkeypatch, capsys):
     assert run("derive", "sum_of_squares", "--html", target, "--json", target) == 2
     assert run("derive", "sum_of_squares", "--html", tmp_path) == 2
     assert [Path(p).name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_long_sums_break_between_their_terms():
+    import sympy
+
+    from catdiag.draw.report.costs import formula
+
+    n = sympy.Symbol("n", positive=True)
+    terms = [(-1) ** k * n * sympy.Symbol(f"size_{k}", positive=True) for k in range(40)]
+    text = formula(sympy.Add(*terms))
+    assert text.count("<math") == 40
+    assert text.count(" − ") + text.count(" + ") == 39 and 19 <= text.count(" − ") <= 20

@@ -31,8 +31,19 @@ def formula(expr: Expr) -> Html:
     if len(text) > _LONGEST:
         return folded(f"a formula of {len(text):,} letters", plain(text))
     if len(text) > _LONG:
-        return folded("a long formula", tag("div", of_expr(expr), class_="scroll"))
+        return folded("a long formula", tag("div", _in_lines(expr), class_="scroll"))
     return of_expr(expr)
+
+
+def _in_lines(expr: Expr) -> Html:
+    """A sum term by term, so that lines can break between them, on paper too."""
+    terms = expr.as_ordered_terms() if expr.is_Add else [expr]
+    found: list[Html] = []
+    for k, term in enumerate(terms):
+        minus = k > 0 and term.could_extract_minus_sign()
+        sign = " − " if minus else " + " if k else ""
+        found += [escaped(sign), of_expr(-term if minus else term)]
+    return joined(found, "")
 
 
 def displayed(left: Html, expr: Expr) -> Html:
