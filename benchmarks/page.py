@@ -102,7 +102,8 @@ def _peers(results: dict[str, Any]) -> list[str]:
         "Each library does each task in the ways that it offers, and by hand where it offers none; all that were tried "
         "are in the tables. In brackets, how many times the time of the fastest way of catdiag. Growth is the slope of "
         f"the logarithms by least squares from {SMALLEST:,} boxes on: 1 is linear, 2 quadratic. A size is not run if "
-        f"the growth so far foresees more than {most:.0f} s, and is stopped there.",
+        f"the growth so far foresees more than {most:.0f} s, and is stopped there. "
+        "An empty cell, or a way of `benchmarks/peers/` without a row, was not measured.",
         "",
         "What `==` says differs. That of catdiag is equality in the free symmetric monoidal category with copies: two "
         "diagrams in which boxes stand in another order are equal. So do DisCoPy's hypergraphs and Chyp's `find_iso` "
