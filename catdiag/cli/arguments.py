@@ -60,7 +60,8 @@ def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
         if value.startswith("-") or int(digits[:40]) < 1:
             raise UsageError(f"size {name} is {value}: expected a positive integer, every axis has at least one index")
         if len(digits) > 40 or int(digits) > _LARGEST:
-            raise UsageError(f"size {name} is {value}: expected at most {_LARGEST}")
+            short = value if len(value) <= 40 else f"{value[:20]}…"
+            raise UsageError(f"size {name} is {short}: expected at most {_LARGEST}")
         if found.setdefault(name, int(digits)) != int(digits):
             raise UsageError(f"size {name} is given as {found[name]} and as {value}: give it once")
     return found

@@ -42,8 +42,8 @@ def hard_arrays_for(
     >>> import catdiag as cd
     >>> from hypothesis import find
     >>> (a,) = find(hard_arrays_for(cd.library.get("softmax"), dtype="fp16"), lambda arrays: arrays[0].max() > 50)
-    >>> a.shape, a.dtype
-    ((1, 1), dtype('float16'))
+    >>> a.size <= 2, a.dtype
+    (True, dtype('float16'))
     """
     import numpy as np
 

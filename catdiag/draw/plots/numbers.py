@@ -25,7 +25,7 @@ def at(formula: Any, sizes: Mapping[str, Any]) -> int | Fraction:
     """
     import sympy
 
-    formula = sympy.sympify(formula)
+    formula = sympy.sympify(formula, strict=True)
     value = formula.subs({s: sizes[s.name] for s in formula.free_symbols if s.name in sizes})
     if value.free_symbols:
         missing = ", ".join(sorted(map(str, value.free_symbols)))

@@ -122,7 +122,7 @@ def bare(expr: Expr) -> Html:
     """The same without the `math` element around it."""
     import sympy
 
-    return _Printer().of(sympy.sympify(expr))
+    return _Printer().of(sympy.sympify(expr, strict=True))
 
 
 def equation(left: str, expr: Expr, block: bool = False) -> Html:
