@@ -9,11 +9,11 @@ from kernel_oracle import ask
 from kernel_programs import Json, apply, array, program
 
 from catdiag.kernel import axioms
-from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.context import Context, Fact, match
 from catdiag.kernel.defined import Obligation, nonzero, owes
 from catdiag.kernel.judge import Judge
 from catdiag.kernel.meaning import evaluate, inputs_of
-from catdiag.kernel.polynomial import to_poly, vanishes
+from catdiag.kernel.polynomial import normal, to_poly, vanishes
 from catdiag.kernel.terms import (
     MINUS,
     ONE,
@@ -171,3 +171,18 @@ def test_a_root_squared_is_its_argument_for_the_solver_too() -> None:
     root = fn("sqrt", A)
     assert knows(fn("le", ZERO, A), fn("le", A, num(4))).entails(fn("le", root, num(2)))
     assert not knows(fn("le", A, num(4))).entails(fn("lt", root, num(2)))
+
+
+def test_a_product_with_an_inverse_is_divided_by_the_leading_coefficient() -> None:
+    """A²/(A² + 2) is 1 − 2/(A² + 2): the inverse is kept as that of 1 + ½·A², whose leading coefficient is ½."""
+    square = mul(A, A)
+    inverse = fn("inv", add(square, num(2)))
+    ctx = knows(fn("ne", add(square, num(2)), ZERO))
+    assert normal(mul(square, inverse), ctx) == normal(sub(ONE, mul(num(2), inverse)), ctx)
+
+
+def test_an_index_of_a_fact_is_no_index_of_a_sum_inside() -> None:
+    """That Σ_j X[i] ≥ 0 for every i says nothing of Σ_j X[j]."""
+    pattern = big("sum", N, read("X", idx("i")))
+    assert match(pattern, big("sum", N, read("X", idx("k"))), {"i"}) == {"i": idx("k")}
+    assert match(pattern, big("sum", N, read("X", HERE)), {"i"}) is None
