@@ -14,6 +14,7 @@ from catdiag.kernel.defined import Obligation, nonzero, owes
 from catdiag.kernel.judge import Judge
 from catdiag.kernel.meaning import evaluate, inputs_of
 from catdiag.kernel.polynomial import normal, to_poly, vanishes
+from catdiag.kernel.scalars import below
 from catdiag.kernel.terms import (
     MINUS,
     ONE,
@@ -186,3 +187,33 @@ def test_an_index_of_a_fact_is_no_index_of_a_sum_inside() -> None:
     pattern = big("sum", N, read("X", idx("i")))
     assert match(pattern, big("sum", N, read("X", idx("k"))), {"i"}) == {"i": idx("k")}
     assert match(pattern, big("sum", N, read("X", HERE)), {"i"}) is None
+
+
+def test_what_is_owed_is_shown_by_its_proof() -> None:
+    judge = Judge(ask)
+    owed = Obligation((), (), fn("lt", ZERO, A))
+    with pytest.raises(KernelError, match="not proved"):
+        judge.discharge(knows(), owed, {"steps": []})
+    assert judge.discharge(knows(fn("lt", ZERO, A)), owed, {"steps": []})
+    assert not judge.discharge(knows(), owed, {})
+
+
+def test_the_root_of_a_square_is_its_size() -> None:
+    for power, root in ((2, mul(MINUS, A)), (4, mul(A, A)), (6, mul(MINUS, A, A, A))):
+        ctx = knows(fn("le", ZERO, mul(MINUS, A)), fn("real", A))
+        assert normal(fn("sqrt", mul(*[A] * power)), ctx) == normal(root, ctx)
+    assert normal(fn("sqrt", mul(A, A)), knows()) not in (A, mul(MINUS, A), ZERO)
+
+
+def test_a_maximum_is_below_what_it_is_turned_round_for() -> None:
+    """−max(a, b) ≤ −a; but 2·max(a, b) ≤ −a is false of ones."""
+    assert below(knows(), mul(MINUS, fn("max", A, B)), mul(MINUS, A))
+    assert not below(knows(), mul(num(2), fn("max", A, B)), mul(MINUS, A))
+    assert not below(knows(), mul(C, fn("max", A, B)), mul(MINUS, A))
+
+
+def test_the_sign_of_a_multiple() -> None:
+    for factor in (-3, -1, 2):
+        up, down = knows(fn("le", ZERO, A)), knows(fn("le", ZERO, mul(MINUS, A)))
+        assert up.nonnegative(mul(num(factor), A)) is (factor > 0)
+        assert down.nonnegative(mul(num(factor), A)) is (factor < 0)
