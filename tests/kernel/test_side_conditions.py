@@ -15,6 +15,7 @@ from catdiag.kernel.judge import Judge
 from catdiag.kernel.meaning import evaluate, inputs_of
 from catdiag.kernel.polynomial import normal, to_poly, vanishes
 from catdiag.kernel.scalars import below
+from catdiag.kernel.scope import symbols_of_node
 from catdiag.kernel.terms import (
     MINUS,
     ONE,
@@ -217,3 +218,22 @@ def test_the_sign_of_a_multiple() -> None:
         up, down = knows(fn("le", ZERO, A)), knows(fn("le", ZERO, mul(MINUS, A)))
         assert up.nonnegative(mul(num(factor), A)) is (factor > 0)
         assert down.nonnegative(mul(num(factor), A)) is (factor < 0)
+
+
+def test_an_entry_is_below_a_sum_of_what_is_not_negative_only() -> None:
+    entry, total = read("X", idx("i")), big("sum", N, read("X", HERE))
+    squares = big("sum", N, mul(read("X", HERE), read("X", HERE)))
+    ctx = knows(i=N)
+    assert below(ctx, mul(entry, entry), squares)
+    assert not below(ctx, entry, total)
+
+
+def test_less_by_one_is_said_where_both_sides_are_integers() -> None:
+    """½ < 1, and not ½ + 1 ≤ 1."""
+    combined = [[term_data(fn("lt", A, idx("i"))), "1"]]
+    refused(fn("le", add(A, ONE), idx("i")), "decide", combined, ctx=knows(fn("lt", A, idx("i")), i=N))
+
+
+def test_sizes_that_a_program_speaks_of_are_not_new() -> None:
+    assert symbols_of_node({"op": "size", "inputs": [], "size": ["*", "n", ["+", "m", 1]]}) == {"m", "n"}
+    assert symbols_of_node({"op": "index", "inputs": [], "axis": ["x", ["+", "n", 1]]}) == {"n"}
