@@ -237,3 +237,11 @@ def test_less_by_one_is_said_where_both_sides_are_integers() -> None:
 def test_sizes_that_a_program_speaks_of_are_not_new() -> None:
     assert symbols_of_node({"op": "size", "inputs": [], "size": ["*", "n", ["+", "m", 1]]}) == {"m", "n"}
     assert symbols_of_node({"op": "index", "inputs": [], "axis": ["x", ["+", "n", 1]]}) == {"n"}
+
+
+def test_a_logarithm_is_taken_apart_into_positive_factors_only() -> None:
+    ctx = knows(fn("lt", ZERO, A), fn("real", A))
+    two = fn("log", num(2))
+    assert normal(fn("log", mul(num(2), A)), ctx) == normal(add(two, fn("log", A)), ctx)
+    turned = normal(fn("log", mul(num(-2), A)), ctx)
+    assert fn("log", A) not in (turned, *turned.args) and two not in (turned, *turned.args)
