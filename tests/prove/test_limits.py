@@ -23,11 +23,15 @@ from catdiag.solvers.z3 import Z3
 
 
 def children() -> set[int]:
-    found = set()
-    for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children") as file:
-            found |= set(map(int, file.read().split()))
-    return found
+    while True:
+        found = set()
+        try:
+            for task in os.listdir("/proc/self/task"):
+                with open(f"/proc/self/task/{task}/children") as file:
+                    found |= set(map(int, file.read().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread ended meanwhile, and its children are another's
+        return found
 
 
 def busy(seconds: float) -> int:
