@@ -23,6 +23,7 @@ N, J = size("n"), idx("i")
 
 
 def children() -> set[int]:
+    """The processes that this one has started and that still run."""
     while True:
         found = set()
         try:
