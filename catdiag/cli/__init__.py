@@ -39,10 +39,17 @@ def _by_ctrl_c(end: BaseException | None) -> bool:
 def _hear_ctrl_c() -> None:
     """Raises KeyboardInterrupt again until it is heard.
 
-    Python drops an exception that is raised in a callback of its own, at the end of an import or of an object, say.
+    Python drops an exception that is raised in a callback of its own, at the end of an import or of an object, say, and
+    prints that it did; of Ctrl-C that is not said, since it is raised again.
     """
     import signal
     import sys
+
+    said = sys.unraisablehook
+
+    def unraised(dropped: sys.UnraisableHookArgs) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            said(dropped)
 
     def again(*_: object) -> None:
         if not _by_ctrl_c(sys.exc_info()[1]):
@@ -54,6 +61,7 @@ def _hear_ctrl_c() -> None:
 
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours and hasattr(signal, "setitimer"):
+        sys.unraisablehook = unraised
         signal.signal(signal.SIGALRM, again)
         signal.signal(signal.SIGINT, stop)
 

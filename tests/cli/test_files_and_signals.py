@@ -211,3 +211,28 @@ def test_importing_is_quick():
     subprocess.run([sys.executable, "-c", "import catdiag"], check=True, timeout=30)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def test_ctrl_c_in_a_callback_is_heard_and_not_printed():
+    code = """
+import os, signal, time, weakref
+import catdiag.cli as cli
+
+class Object: pass
+
+def callback(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(100000): pass
+
+cli._hear_ctrl_c()
+one = Object()
+held = weakref.ref(one, callback)
+try:
+    del one
+    time.sleep(5)
+except KeyboardInterrupt:
+    print("heard")
+cli._hear_no_more()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("heard\n", "")
