@@ -444,3 +444,15 @@ def test_long_sums_break_between_their_terms():
     text = formula(sympy.Add(*terms))
     assert text.count("<math") == 40
     assert text.count(" − ") + text.count(" + ") == 39 and 19 <= text.count(" − ") <= 20
+
+
+def test_a_conditional_theorem_is_headed_as_such(monkeypatch):
+    from catdiag.draw.report.proofs import surety
+    from catdiag.prove.api import Theorem
+
+    derivation = cd.library.get("sum_of_squares").stream("x")
+    assert surety(derivation.theorem) == "proved"
+    monkeypatch.setattr(Theorem, "conditional", property(lambda _: True))
+    page = derivation.html()
+    assert page.count("proved on a condition</span>") >= 3
+    assert page.count(">proved</span>") == page.count("proved</span> is what the kernel accepted")

@@ -119,7 +119,7 @@ def _in_short(facts: Facts) -> Iterator[Html]:
         )
 
 
-_LOOK = {"proved": "good", "predicted": "warn"}
+_LOOK = {"proved": "good", "proved on a condition": "warn", "predicted": "warn"}
 
 
 def _section(section: Section) -> Html:
@@ -138,11 +138,12 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
             proofs.certificate(derivation.theorem, derivation.diagram.title),
         ]
     )
-    yield Section("theorem", "Theorem", "proved", theorem)
+    sure = proofs.surety(derivation.theorem)
+    yield Section("theorem", "Theorem", sure, theorem)
     formulas = derivation.formulas()
     if formulas.loops:
         words = tag("p", "".join(WORDS), class_="soft")
-        yield Section("state", "The state", "proved", joined([words, state(formulas)]))
+        yield Section("state", "The state", sure, joined([words, state(formulas)]))
     yield Section("loops", "Loops", "", _loops(facts, pictures))
     if facts.verdicts:
         yield Section("laws", "Laws of the loops", "", proofs.verdict_rows(facts.verdicts))

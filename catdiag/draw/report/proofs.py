@@ -25,11 +25,14 @@ def mark(word: str, look: str = "soft") -> Html:
     return tag("span", word, class_=f"mark {look}")
 
 
+def surety(theorem: Theorem) -> str:
+    """That it is proved, and whether on a condition."""
+    return "proved on a condition" if theorem.conditional else "proved"
+
+
 def status(theorem: Theorem) -> Html:
-    """Whether it is proved, and whether on a condition."""
-    if theorem.conditional:
-        return mark("proved on a condition", "warn")
-    return mark("proved", "good")
+    """The same in a frame."""
+    return mark(surety(theorem), "warn" if theorem.conditional else "good")
 
 
 def statement(theorem: Theorem) -> Html:
