@@ -35,6 +35,7 @@ ROWS: tuple[dict[str, str], ...] = (
     {"rewrite": ""},
     {"emit": ""},
     {"draw": ""},
+    {"gpu": ""},
     {"library": "", "testing": ""},
     {"sweeps": ""},
     {"cli": ""},
@@ -44,9 +45,9 @@ ROW = {room: number for number, row in enumerate(ROWS) for room in row}
 THIN = {
     "trace": "calls",
     "diagram": "flatten isomorphism interpret run rewrite cost emit draw",
-    "rewrite": "emit draw",
+    "rewrite": "emit draw gpu",
     "prove": "draw",
-    "cost": "draw",
+    "cost": "draw gpu",
 }
 # The package's face names what it re-exports.
 FACE = "catdiag"

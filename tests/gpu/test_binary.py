@@ -1,0 +1,125 @@
+"""Launches recorded, and code made, without a GPU (pytest -m triton)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from catdiag.errors import CatdiagError, SizeError
+from catdiag.gpu.binary import Array, binaries, launches
+from tests.gpu.sample import TEXT, Argument, Module
+
+SIZES = {"q": 500, "x": 1000}
+MODULE = Module()
+
+
+@pytest.fixture(autouse=True)
+def triton() -> None:
+    pytest.importorskip("torch")
+    if pytest.importorskip("triton").knobs.runtime.interpret:
+        pytest.skip("compiles nothing under TRITON_INTERPRET")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CATDIAG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.mark.triton
+def test_a_launch_is_what_would_be_launched() -> None:
+    (launch,) = launches(MODULE, SIZES, tiles={"g_q": 128}, scalars={"c": 2.0}, warps=8)
+    assert (launch.kernel, launch.grid, launch.programs) == ("total_kernel", (4, 1, 1), 4)
+    assert launch.arguments == {
+        "A": Array("bfloat16", (500, 1000), (1000, 1)),
+        "out": Array("bfloat16", (500,), (1,)),
+        "q": 500,
+        "x": 1000,
+        "A_q": 1000,
+        "A_x": 1,
+        "out_q": 1,
+        "c": 2.0,
+        "g_q": 128,
+        "s_x": 32,
+    }
+    assert launch.options == {"num_warps": 8, "num_stages": 2}
+
+
+@pytest.mark.triton
+def test_code_is_specialised_as_by_the_launch() -> None:
+    (binary,) = binaries(MODULE, {"q": 512, "x": 1000}, tiles={"s_x": 64})
+    assert binary.signature["A"] == "*bf16"
+    assert binary.signature["A_x"] == "constexpr"  # 1
+    assert binary.signature["q"] == "i32"
+    entry = binary.stages["ttir"].split("tt.func public @")[1].split("\n")[0]
+    assert entry.count("tt.divisibility = 16") == 3, "A, out and q, and not x, which 16 does not divide"
+    assert binary.threads == 128
+    assert 0 < binary.registers <= 255
+    assert not binary.spills
+    assert binary.shared > 0
+    assert binary.ptx.count(".target sm_90") and binary.cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.triton
+def test_other_types_make_other_code() -> None:
+    (half,) = binaries(MODULE, SIZES)
+    (whole,) = binaries(MODULE, SIZES, dtypes={"A": "float32"})
+    assert (half.signature["A"], whole.signature["A"]) == ("*bf16", "*fp32")
+
+
+@pytest.mark.triton
+def test_spills_are_counted() -> None:
+    body = TEXT.replace("num_stages=num_stages,", "num_stages=num_stages, maxnreg=24,")
+    (binary,) = binaries(replace(MODULE, text=body), SIZES, tiles={"g_q": 128, "s_x": 128})
+    assert binary.spills and binary.spill_stores > 0 and binary.spill_loads > 0
+    assert binary.registers <= 32
+
+
+@pytest.mark.triton
+def test_launches_of_one_code_are_together() -> None:
+    call = TEXT[TEXT.index("    total_kernel[(") : TEXT.index("    return out")]
+    twice = TEXT.replace("    return out", call.replace("triton.cdiv(q, g_q)", "1") + "    return out")
+    (binary,) = binaries(replace(MODULE, text=twice), SIZES)
+    assert [launch.programs for launch in binary.launches] == [8, 1]
+
+
+@pytest.mark.triton
+def test_a_grid_may_be_a_function() -> None:
+    asked = TEXT.replace("(triton.cdiv(q, g_q),)", 'lambda given: (triton.cdiv(given["q"], given["g_q"]), 2)')
+    (launch,) = launches(replace(MODULE, text=asked), SIZES)
+    assert launch.grid == (8, 2, 1)
+
+
+@pytest.mark.triton
+def test_refusals_say_what_was_expected() -> None:
+    with pytest.raises(SizeError, match="total has no tile 'g_z' to be 2: its tiles are g_q, s_x"):
+        launches(MODULE, SIZES, tiles={"g_z": 2})
+    assert launches(MODULE, SIZES, tiles={"g_z": 1})
+    with pytest.raises(SizeError, match="size 'x' is not given"):
+        launches(MODULE, {"q": 3})
+    with pytest.raises(CatdiagError, match="total has no input 'B': its inputs are A, c"):
+        launches(MODULE, SIZES, dtypes={"B": "float32"})
+    with pytest.raises(CatdiagError, match="input 'A' has type 'bf16': expected torch's name"):
+        launches(MODULE, SIZES, dtypes={"A": "bf16"})
+    row = replace(MODULE, inputs=(replace(MODULE.inputs[0], ty=MODULE.outputs[0].ty), MODULE.inputs[1]))
+    with pytest.raises(CatdiagError, match="refuses its arguments: A has 1 axes, expected 2: q x"):
+        launches(row, SIZES)
+    none = replace(MODULE, text=TEXT.replace("    total_kernel[", "    return out\n    total_kernel["))
+    with pytest.raises(CatdiagError, match="total launches no kernel"):
+        launches(none, SIZES)
+    wrong = replace(MODULE, text=TEXT.replace("tl.sum(block", "tl.no_such(block"))
+    with pytest.raises(CatdiagError, match="does not compile total_kernel"):
+        binaries(wrong, SIZES)
+
+
+@pytest.mark.triton
+def test_an_input_that_is_whole_is_no_one() -> None:
+    whole = replace(
+        MODULE, inputs=(MODULE.inputs[0], Argument("c", replace(MODULE.inputs[1].ty, element="int"), "int64"))
+    )
+    (launch,) = launches(whole, SIZES)
+    assert launch.arguments["c"] == 1000
+    (launch,) = launches(whole, {**SIZES, "c": 7})
+    assert launch.arguments["c"] == 7
