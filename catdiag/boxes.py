@@ -216,7 +216,11 @@ class Box:
             return True
         if not isinstance(other, Box):
             return NotImplemented
-        return self.op == other.op and self.dom == other.dom and self.cod == other.cod
+        if self.op != other.op:
+            return False
+        # Most often one object is both, and asking it takes a call.
+        dom, cod = self.dom, self.cod
+        return (dom is other.dom or dom == other.dom) and (cod is other.cod or cod == other.cod)
 
     def __hash__(self) -> int:
         known = self._hash

@@ -15,24 +15,22 @@ True
 False
 
 A diagram is stored as the expression it was built by, so that `>>` and `@` take constant time beside
-the comparison of types, and is flattened once, iteratively, to a `Graph` when it is read:
-
-    dom wires 0 … n-1        node 0: box, inputs (wire, …)     its outputs are wires n, n+1, …
-                             node 1: …                         outputs: (wire, …)
-
-A wire used twice is copied, one never used is discarded. The order of the nodes is stored: equality
-does not see it, the live range of arrays does.
+the comparison of types, and is flattened once, iteratively, to a `Graph` when it is read (see `catdiag.graph`). A
+wire used twice is copied, one never used is discarded. The order of the nodes is stored: equality does not see it, the
+live range of arrays does.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.boxes import Box, Call, Generic, Group, bodies, check_box
 from catdiag.errors import AxisError, TypeMismatch, require
+from catdiag.graph import Graph as Graph
+from catdiag.graph import Node as Node
+from catdiag.graph import of_arrays
 from catdiag.types import ArrayType, Axis, Ty
 
 if TYPE_CHECKING:
@@ -43,30 +41,6 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.fusions import Fusions
     from catdiag.rewrite.given import Fold
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A box at work: the wires it reads. Its outputs are the next free wire numbers."""
-
-    box: Box
-    inputs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """The flat form of a diagram: nodes in stored order, and the wires that leave it."""
-
-    dom: Ty
-    nodes: tuple[Node, ...]
-    outputs: tuple[int, ...]
-
-    def wire_types(self) -> list[ArrayType]:
-        """The type of each wire."""
-        types = list(self.dom)
-        for node in self.nodes:
-            types.extend(node.box.cod)
-        return types
 
 
 BOX, WIRING, SEQ, PAR, GRAPH = range(5)
@@ -100,6 +74,29 @@ class Diagram:
         self.names, self.title = names, title
         self._graph: Graph | None = left if kind == GRAPH else None
         self._canon: Any = None
+
+    @staticmethod
+    def of_arrays(
+        dom: Ty | ArrayType,
+        boxes: Sequence[Diagram | Box],
+        which: Sequence[int] | Any,
+        reads: Sequence[int] | Any,
+        outputs: Sequence[int] | Any,
+    ) -> Diagram:
+        """The diagram of columns: node k is `boxes[which[k]]`, and reads the next wires of `reads`, those it takes.
+
+        Wires are numbered as in `catdiag.graph`: those of `dom` from 0, then what node 0 gives, node 1, and so on. The
+        columns are lists or arrays of NumPy, and are copied; every wire is checked, all at once. Raises TypeMismatch,
+        naming the first node that reads a wire that is not there by then, or one of another type than its box takes.
+
+        >>> X = Ty(ArrayType((Axis("x"),)))
+        >>> f, add = box("f", X, X), box("add", X @ X, X)
+        >>> Diagram.of_arrays(X, [f, add], [0, 1], [0, 0, 1], [2]) == copy(X) >> id(X) @ f >> add
+        True
+        """
+        table = [_one_box(b, k) for k, b in enumerate(_listed(boxes))]
+        graph, cod = of_arrays(_ty(dom), table, which, reads, outputs)
+        return Diagram(GRAPH, graph, None, graph.dom, cod)
 
     @property
     def dom(self) -> Ty:
@@ -155,7 +152,7 @@ class Diagram:
     @property
     def boxes(self) -> tuple[Box, ...]:
         """The boxes in stored order."""
-        return tuple(node.box for node in self.graph.nodes)
+        return self.graph.boxes()
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -164,7 +161,7 @@ class Diagram:
 
     def __len__(self) -> int:
         """How many boxes there are."""
-        return len(self.graph.nodes)
+        return len(self.graph)
 
     def __bool__(self) -> bool:
         """True: a diagram without boxes is a diagram too."""
@@ -435,6 +432,20 @@ def _extent(diagram: Diagram) -> tuple[int, int, int]:
 def _ty(ty: Ty | ArrayType) -> Ty:
     require(isinstance(ty, (Ty, ArrayType)), "the type", ty, "a Ty or an ArrayType")
     return Ty(ty) if isinstance(ty, ArrayType) else ty
+
+
+def _listed(boxes: object) -> Sequence[Any]:
+    require(isinstance(boxes, (list, tuple)), "boxes", boxes, "a list of boxes, such as [cd.box('f', X, X)]")
+    return boxes  # type: ignore[return-value]
+
+
+def _one_box(given: object, place: int) -> Box:
+    """The box that was given, or of which the given diagram is made."""
+    found = given._left if isinstance(given, Diagram) and given._kind == BOX else given
+    require(
+        isinstance(found, Box), f"boxes[{place}]", given, "a box, such as cd.box('f', X, X), or cd.call of a diagram"
+    )
+    return found  # type: ignore[return-value]
 
 
 def of_box(b: Box) -> Diagram:

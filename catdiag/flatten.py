@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from catdiag.diagram import BOX, SEQ, WIRING, Diagram, Graph, Node
+from catdiag.boxes import Box
+from catdiag.diagram import BOX, SEQ, WIRING, Diagram
+from catdiag.graph import Graph
 
 Wires = tuple[int, ...]
 
@@ -33,7 +35,8 @@ def flatten(diagram: Diagram) -> Graph:
     >>> [(node.box.name, node.inputs) for node in graph.nodes], graph.outputs
     ([('f', (1,)), ('g', (0,))], (2, 3))
     """
-    nodes: list[Node] = []
+    made = _Columns()
+    which, reads, places = made.which, made.reads, made.places
     count = len(diagram.dom)
     frames: list[_Frame] = []
     frame = _Frame(SEQ, [diagram], tuple(range(count)))
@@ -50,18 +53,23 @@ def flatten(diagram: Diagram) -> Graph:
                 feed = wires[start:stop]
                 start = stop
             if kind == BOX:
-                nodes.append(Node(item._left, feed))
+                box = item._left
+                known = places.get(id(box))
+                which.append(made.place(box) if known is None else known)
+                reads.extend(feed)
                 first = count
-                count += item.cod._length
+                count += box.cod._length
                 out: Wires = (first,) if count == first + 1 else tuple(range(first, count))
             elif kind == WIRING:
-                out = tuple([feed[k] for k in item._left])
+                sources = item._left
+                # The identity's sources are a range.
+                out = feed if type(sources) is range else tuple([feed[k] for k in sources])
             elif item._graph is None:
                 inner = _Frame(kind, _row(item), feed)
                 frame.place = place + 1
                 break
             else:
-                out, count = _append(item._graph, feed, nodes, count)
+                out, count = _append(item._graph, feed, made, count)
             if seq:
                 wires = out
             else:
@@ -73,7 +81,7 @@ def flatten(diagram: Diagram) -> Graph:
             continue
         result = wires if seq else tuple(done)
         if not frames:
-            return Graph(diagram.dom, tuple(nodes), result)
+            return Graph.of_columns(diagram.dom, made.table, which, reads, result)
         frame = frames.pop()
         if frame.kind == SEQ:
             frame.wires = result
@@ -81,15 +89,36 @@ def flatten(diagram: Diagram) -> Graph:
             frame.done.extend(result)
 
 
-def _append(graph: Graph, wires: Wires, nodes: list[Node], count: int) -> tuple[Wires, int]:
+class _Columns:
+    """The columns of a flat form, as they grow: each box once, with its place by identity."""
+
+    __slots__ = ("places", "reads", "table", "which")
+
+    def __init__(self) -> None:
+        self.table: list[Box] = []
+        self.places: dict[int, int] = {}
+        self.which: list[int] = []
+        self.reads: list[int] = []
+
+    def place(self, box: Box) -> int:
+        """The number of a box, which it is given when it is met."""
+        known = self.places.get(id(box))
+        if known is None:
+            known = self.places[id(box)] = len(self.table)
+            self.table.append(box)
+        return known
+
+
+def _append(graph: Graph, wires: Wires, made: _Columns, count: int) -> tuple[Wires, int]:
     """Puts the nodes of a flat form behind the others; gives its outputs and the next free wire."""
-    names = list(wires)
-    for node in graph.nodes:
-        nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
-        ports = node.box.cod._length
-        names.extend(range(count, count + ports))
-        count += ports
-    return tuple([names[w] for w in graph.outputs]), count
+    table, which, reads = graph.lists()
+    moved = [made.place(box) for box in table]
+    made.which.extend([moved[k] for k in which])
+    ports = [box.cod._length for box in table]
+    total = sum([ports[k] for k in which])
+    names = [*wires, *range(count, count + total)]
+    made.reads.extend([names[w] for w in reads])
+    return tuple([names[w] for w in graph.outputs]), count + total
 
 
 def _row(diagram: Diagram) -> list[Diagram]:

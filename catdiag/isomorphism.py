@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Generator, Hashable, Iterable
-from operator import attrgetter, eq
+from itertools import accumulate
 from typing import Any
 
 from catdiag.boxes import NESTING, Box, bodies, without_bodies
-from catdiag.diagram import Diagram, Graph
+from catdiag.diagram import Diagram
 from catdiag.errors import EqualityUndecided
+from catdiag.graph import Column, Graph
 
 WORK = 10_000_000
 """How many boxes and edges a search may look at before `EqualityUndecided`; some seconds."""
@@ -34,28 +35,30 @@ class _Canon:
     """What comparing needs to know of a flat form, made once.
 
     Wires are numbered anew: the inputs, then the outputs of live boxes in the order of the walk. `reads`
-    lists what live boxes read, one box after another, then what the diagram's outputs read. `dead` has
-    each dead box with what it reads: a wire's new number, or (−1 − the dead box's place here, its output).
+    lists what live boxes read, one box after another, then what the diagram's outputs read; `which` are the places of
+    the live boxes in `table`. `dead` has each dead box with what it reads: a wire's new number, or (−1 − the dead box's
+    place here, its output).
     """
 
-    __slots__ = ("boxes", "dead", "fingerprint", "nested", "reads")
+    __slots__ = ("dead", "fingerprint", "nested", "reads", "table", "which")
 
     def __init__(self, diagram: Diagram) -> None:
         graph = diagram.graph
-        nodes = graph.nodes
+        table, which, read = graph.lists()
+        arity, ports = [b.dom._length for b in table], [b.cod._length for b in table]
         inputs = len(graph.dom)
+        # Where what each node reads begins, and its first output.
+        start = list(accumulate([arity[k] for k in which], initial=0))
+        first = list(accumulate([ports[k] for k in which], initial=inputs))
         producer = [-1] * inputs
-        first = [inputs]
-        for place, node in enumerate(nodes):
-            ports = node.box.cod._length
-            if ports == 1:
-                producer.append(place)
-            else:
-                producer.extend([place] * ports)
-            first.append(len(producer))
+        if all(p == 1 for p in ports):
+            producer.extend(range(len(which)))
+        else:
+            for place, k in enumerate(which):
+                producer.extend([place] * ports[k])
         number = list(range(inputs)) + [-1] * (len(producer) - inputs)
         count = inputs
-        live = bytearray(len(nodes))
+        live = bytearray(len(which))
         order: list[int] = []
         stack = list(reversed(graph.outputs))
         while stack:
@@ -67,27 +70,30 @@ class _Canon:
             for wire in range(first[place], first[place + 1]):
                 number[wire] = count
                 count += 1
-            stack.extend(nodes[place].inputs[::-1])
+            stack.extend(read[start[place] : start[place + 1]][::-1])
         reads: list[int] = []
         for place in order:
-            reads.extend([number[w] for w in nodes[place].inputs])
+            reads.extend([number[w] for w in read[start[place] : start[place + 1]]])
         reads.extend([number[w] for w in graph.outputs])
         self.reads = reads
-        self.boxes: list[Box] = [nodes[place].box for place in order]
+        self.table = table
+        self.which = [which[place] for place in order]
         self.dead: list[tuple[Box, tuple[int | tuple[int, int], ...]]] = []
-        if len(order) < len(nodes):
+        if len(order) < len(which):
             at: dict[int, int] = {}
-            for place, node in enumerate(nodes):
+            for place, k in enumerate(which):
                 if not live[place]:
                     at[place] = len(at)
                     sources: list[int | tuple[int, int]] = []
-                    for w in node.inputs:
+                    for w in read[start[place] : start[place + 1]]:
                         if number[w] >= 0:
                             sources.append(number[w])
                         else:
                             sources.append((-1 - at[producer[w]], w - first[producer[w]]))
-                    self.dead.append((node.box, tuple(sources)))
-        inner = {id(b): b for node in nodes if isinstance(node.box.op, NESTING) for b in bodies(node.box.op)}
+                    self.dead.append((table[k], tuple(sources)))
+        inner = {
+            id(b): b for k in dict.fromkeys(which) if isinstance(table[k].op, NESTING) for b in bodies(table[k].op)
+        }
         self.nested: tuple[Diagram, ...] = tuple(inner.values())
         self.fingerprint: int | None = None
 
@@ -140,7 +146,9 @@ def fingerprint(diagram: Diagram) -> int:
                 tokens.append(hash((b, reads)))
             # A sum, since dead boxes have no order.
             dead = sum(tokens) & 0xFFFF_FFFF_FFFF
-            canon.fingerprint = hash((item.dom, item.cod, tuple(canon.boxes), tuple(canon.reads), dead))
+            used = {k: hash(canon.table[k]) for k in dict.fromkeys(canon.which)}
+            boxes = tuple([used[k] for k in canon.which])
+            canon.fingerprint = hash((item.dom, item.cod, boxes, tuple(canon.reads), dead))
         value = canon.fingerprint
     return value  # of the last, which is the diagram itself
 
@@ -178,23 +186,54 @@ def _at_sight(left: Graph, right: Graph) -> bool | None:
     """
     if left is right:
         return True
-    if len(left.nodes) != len(right.nodes):
+    if len(left) != len(right):
         return False
-    sides = [list(map(attrgetter("box"), graph.nodes)) for graph in (left, right)]
-    # Boxes by number, equal ones by one: there are many at work, and few that differ.
-    found: dict[int, Box] = {}
-    for boxes in sides:
-        found.update(zip(map(id, boxes), boxes, strict=True))
-    if any(isinstance(b.op, NESTING) for b in found.values()):
+    (mine, which, reads), (theirs, other, others) = left.columns_beside(right)
+    if any(isinstance(b.op, NESTING) for table in (mine, theirs) for b in table):
         return None
+    # The boxes of the two most often stand in the same places of both tables, but for a few: no hash is needed then.
+    apart = next((k for k, (b, c) in enumerate(zip(mine, theirs, strict=False)) if b != c), None)
+    if apart is None and len(mine) == len(theirs) and _alike(which, other):
+        return True if left.outputs == right.outputs and _alike(reads, others) else None
+    if apart is not None and apart in which and mine[apart] not in theirs:
+        return False
     numbers: dict[Box, int] = {}
-    number = {place: numbers.setdefault(b, len(numbers)) for place, b in found.items()}
-    mine, theirs = (list(map(number.__getitem__, map(id, boxes))) for boxes in sides)
-    if mine != theirs:
-        return None if Counter(mine) == Counter(theirs) else False
-    reads = attrgetter("inputs")
-    same = left.outputs == right.outputs and all(map(eq, map(reads, left.nodes), map(reads, right.nodes)))
-    return True if same else None
+    which, other = (
+        _renumbered(places, [numbers.setdefault(b, len(numbers)) for b in table])
+        for table, places in ((mine, which), (theirs, other))
+    )
+    if not _alike(which, other):
+        return None if _counts(which, len(numbers)) == _counts(other, len(numbers)) else False
+    return True if left.outputs == right.outputs and _alike(reads, others) else None
+
+
+def _renumbered(places: Column, numbers: list[int]) -> Column:
+    if numbers == list(range(len(numbers))):
+        return places
+    if isinstance(places, list):
+        return [numbers[k] for k in places]
+    import numpy as np
+
+    return np.array(numbers, dtype=np.int64)[places]
+
+
+def _alike(left: Column, right: Column) -> bool:
+    if isinstance(left, list):
+        return left == right
+    import numpy as np
+
+    return np.array_equal(left, right)
+
+
+def _counts(places: Column, most: int) -> list[int]:
+    """How often each number below `most` occurs."""
+    if isinstance(places, list):
+        counted = Counter(places)
+        return [counted[k] for k in range(most)]
+    import numpy as np
+
+    found: list[int] = np.bincount(places, minlength=most).tolist()
+    return found
 
 
 def _same(left: Diagram, right: Diagram, classes: dict[int, int]) -> bool:
@@ -204,14 +243,14 @@ def _same(left: Diagram, right: Diagram, classes: dict[int, int]) -> bool:
     a, b = _canon(left), _canon(right)
     if a is b:
         return True
-    if a.reads != b.reads or len(a.boxes) != len(b.boxes) or len(a.dead) != len(b.dead):
+    if a.reads != b.reads or len(a.which) != len(b.which) or len(a.dead) != len(b.dead):
         return False
-    if not a.nested and not b.nested:
-        if a.boxes != b.boxes:
-            return False
-    elif [_key(x, classes) for x in a.boxes] != [_key(x, classes) for x in b.boxes]:
-        return False
-    return not a.dead or _same_dead(a, b, classes)
+    numbers: dict[Hashable, int] = {}
+    sides: list[list[int]] = []
+    for side in (a, b):
+        own = {k: numbers.setdefault(_key(side.table[k], classes), len(numbers)) for k in dict.fromkeys(side.which)}
+        sides.append([own[k] for k in side.which])
+    return sides[0] == sides[1] and (not a.dead or _same_dead(a, b, classes))
 
 
 def _key(b: Box, classes: dict[int, int]) -> Hashable:

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "catdiag"
 ROWS: tuple[dict[str, str], ...] = (
     {"errors": "", "files": "", "kernel": ""},
     {"types": "", "solvers": "", "views": "types", "tasks": ""},
-    {"boxes": "", "diagram": "boxes constants", "constants": "diagram", "signature": ""},
+    {"boxes": "", "graph": "boxes", "diagram": "boxes graph constants", "constants": "diagram", "signature": ""},
     {"flatten": "", "isomorphism": "", "interpret": "", "position": "", "partial": "interpret"},
     {
         "trace": "",
