@@ -20,8 +20,8 @@ from typing import Any
 
 MEMORY = 6 << 30
 SHORT = 0.02
-LARGEST = 60_000
 MAKING = 30
+OFTEN = 6
 
 
 def _once(runs: list[Callable[[], Any]], most: int) -> tuple[float, Any]:
@@ -64,9 +64,9 @@ def main() -> None:
     seconds, made = _once([_first(make, n)], most)
     if seconds < SHORT:
         # The clock moves in steps of some milliseconds: many are run one after the other, more until they count.
-        many = 1
-        while seconds * many < SHORT and many * n < LARGEST:
-            many = min(8 * many, max(1, LARGEST // n))
+        many, begun = 1, time.process_time()
+        while seconds * many < SHORT and 8 * (time.process_time() - begun) < OFTEN:
+            many *= 8
             seconds = _once([make(n) for _ in range(many)], most)[0] / many
         seconds = min(seconds, _once([make(n) for _ in range(many)], most)[0] / many)
     if task in ("compare", "differ"):

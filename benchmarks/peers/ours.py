@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from catdiag.boxes import Box
 from catdiag.diagram import Diagram, Graph, Node, box, call, id, inline, of_graph
 from catdiag.interpret import interpret
@@ -54,6 +56,39 @@ def halves(n: int) -> Callable[[], Any]:
 def flat(n: int) -> Callable[[], Any]:
     kinds = [d.boxes[0] for d in _kinds(X)]
     return lambda: of_graph(Graph(X, tuple([Node(kinds[k % KINDS], (k,)) for k in range(n)]), (n,)), X)
+
+
+def chain_of_arrays(n: int, last: int | None = None) -> Callable[[], Any]:
+    kinds = _kinds(X) if last is None else [*_kinds(X), box(f"g{last}", X, X)]
+
+    def build() -> Diagram:
+        which = np.arange(n) % KINDS
+        if last is not None:
+            which[-1] = KINDS
+        return _flat(Diagram.of_arrays(X, kinds, which, np.arange(n), [n]))
+
+    return build
+
+
+def wall_of_arrays(n: int, last: int | None = None) -> Callable[[], Any]:
+    """The wires are numbered row by row while the clock runs, as they are for open-hypergraphs."""
+    kinds = _kinds(XX) if last is None else [*_kinds(XX), box(f"g{last}", XX, XX)]
+
+    def build() -> Diagram:
+        even, odd = np.arange(0, WIDTH, 1), np.arange(1, WIDTH - 1, 1)
+        at = np.arange(WIDTH)
+        reads, wires = [], WIDTH
+        for k, row in enumerate(rows(n)):
+            used = (odd if k % 2 else even)[: 2 * len(row)]
+            reads.append(at[used])
+            at[used] = np.arange(wires, wires + len(used))
+            wires += len(used)
+        which = np.arange(n) % KINDS
+        if last is not None:
+            which[-1] = KINDS
+        return _flat(Diagram.of_arrays(WIRES[WIDTH], kinds, which, np.concatenate(reads), at))
+
+    return build
 
 
 def row_by_row(n: int) -> Callable[[], Any]:
@@ -122,6 +157,14 @@ def unequal(make: Callable[[int], Callable[[], Any]], ty: Ty) -> Callable[[int],
     return two
 
 
+def unequal_arrays(make: Callable[..., Callable[[], Any]]) -> Callable[[int], Callable[[], Any]]:
+    def two(n: int) -> Callable[[], Any]:
+        left, right = make(n, KINDS)(), make(n, KINDS + 1)()
+        return lambda: left != right
+
+    return two
+
+
 def by_interpretation(n: int) -> Callable[[], Any]:
     """A functor: each box goes to two, the values on wires are wires of the new diagram."""
     diagram = halves(n)()
@@ -159,12 +202,25 @@ def interpreted(n: int) -> Callable[[], Any]:
 
 
 WAYS: dict[tuple[str, str], dict[str, Callable[[int], Callable[[], Any]]]] = {
-    ("build", "chain"): {"`>>` one by one": one_by_one, "`>>` of halves": halves, "flat form given": flat},
-    ("build", "layers"): {"rows by `@`, joined by `>>`": row_by_row, "`>>` of id @ box @ id": box_by_box},
-    ("compare", "chain"): {"`==`": equal(one_by_one)},
-    ("compare", "layers"): {"`==`": equal(row_by_row), "`==`, in another order": interchanged},
-    ("differ", "chain"): {"`==`": unequal(one_by_one, X)},
-    ("differ", "layers"): {"`==`": unequal(row_by_row, XX)},
+    ("build", "chain"): {
+        "`>>` one by one": one_by_one,
+        "`>>` of halves": halves,
+        "nodes given": flat,
+        "arrays given": chain_of_arrays,
+    },
+    ("build", "layers"): {
+        "rows by `@`, joined by `>>`": row_by_row,
+        "`>>` of id @ box @ id": box_by_box,
+        "arrays given": wall_of_arrays,
+    },
+    ("compare", "chain"): {"`==`": equal(one_by_one), "`==` of arrays": equal(chain_of_arrays)},
+    ("compare", "layers"): {
+        "`==`": equal(row_by_row),
+        "`==`, in another order": interchanged,
+        "`==` of arrays": equal(wall_of_arrays),
+    },
+    ("differ", "chain"): {"`==`": unequal(one_by_one, X), "`==` of arrays": unequal_arrays(chain_of_arrays)},
+    ("differ", "layers"): {"`==`": unequal(row_by_row, XX), "`==` of arrays": unequal_arrays(wall_of_arrays)},
     ("rewrite", "chain"): {"by interpretation": by_interpretation, "named boxes opened": opened},
     ("evaluate", "chain"): {"interpretation": interpreted},
 }
