@@ -8,7 +8,7 @@ from typing import Any
 from catdiag.boxes import Box, Call, Fold, Group, Index, Read, View, bodies
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError
-from catdiag.types import Axis, Size, show_size, size_symbols, size_value
+from catdiag.types import ArrayType, Axis, Size, show_size, size_symbols, size_value
 from catdiag.views import Cond, Expr, bounds, leaves, natural, replaced, show, show_condition
 
 _HUGE = 1 << 40
@@ -26,12 +26,27 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
     Products and sums are solved where one part is unknown; what stays unknown is left out. Raises SizeError
     where a shape has the wrong rank or a length that disagrees, naming input, axis and expected size.
     """
+    sizes = shown(diagram.input_names, tuple(diagram.dom), shapes, given)
+    _room(diagram, sizes)
+    within(diagram, sizes)
+    return sizes
+
+
+def shown(
+    names: Sequence[str], types: Sequence[ArrayType], shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]
+) -> dict[str, int]:
+    """The size of each symbol that the shapes of arrays show. Raises SizeError as `solve` does.
+
+    >>> from catdiag.types import ArrayType, Axis
+    >>> shown(["A"], [ArrayType((Axis("b") * Axis("g"), Axis("g")))], [(6, 3)], {})
+    {'g': 3, 'b': 2}
+    """
     sizes: dict[str, int] = {}
     origin: dict[str, str] = {}
     for symbol, value in given.items():
         sizes[symbol], origin[symbol] = _positive(value, f"size {symbol}"), "sizes="
     waiting: list[tuple[Axis, int, str]] = []
-    for name, ty, shape in zip(diagram.input_names, diagram.dom, shapes, strict=True):
+    for name, ty, shape in zip(names, types, shapes, strict=True):
         if len(shape) != len(ty.axes):
             raise SizeError(
                 f"input {name} has shape {tuple(shape)}: expected {len(ty.axes)} axes, [{' '.join(ty.names)}]"
@@ -67,8 +82,6 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
                 f"input {name} has length {length} along axis {axis.name!r}: expected {sizes[whole]}, "
                 "as on another input"
             )
-    _room(diagram, sizes)
-    within(diagram, sizes)
     return sizes
 
 

@@ -12,23 +12,9 @@ from tests.gpu.sample import TEXT, Argument, Module
 
 SIZES = {"q": 500, "x": 1000}
 MODULE = Module()
+pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("compiling")]
 
 
-@pytest.fixture(autouse=True)
-def triton() -> None:
-    pytest.importorskip("torch")
-    if pytest.importorskip("triton").knobs.runtime.interpret:
-        pytest.skip("compiles nothing under TRITON_INTERPRET")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CATDIAG_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.mark.triton
 def test_a_launch_is_what_would_be_launched() -> None:
     (launch,) = launches(MODULE, SIZES, tiles={"g_q": 128}, scalars={"c": 2.0}, warps=8)
     assert (launch.kernel, launch.grid, launch.programs) == ("total_kernel", (4, 1, 1), 4)
@@ -47,7 +33,6 @@ def test_a_launch_is_what_would_be_launched() -> None:
     assert launch.options == {"num_warps": 8, "num_stages": 2}
 
 
-@pytest.mark.triton
 def test_code_is_specialised_as_by_the_launch() -> None:
     (binary,) = binaries(MODULE, {"q": 512, "x": 1000}, tiles={"s_x": 64})
     assert binary.signature["A"] == "*bf16"
@@ -62,14 +47,12 @@ def test_code_is_specialised_as_by_the_launch() -> None:
     assert binary.ptx.count(".target sm_90") and binary.cubin.startswith(b"\x7fELF")
 
 
-@pytest.mark.triton
 def test_other_types_make_other_code() -> None:
     (half,) = binaries(MODULE, SIZES)
     (whole,) = binaries(MODULE, SIZES, dtypes={"A": "float32"})
     assert (half.signature["A"], whole.signature["A"]) == ("*bf16", "*fp32")
 
 
-@pytest.mark.triton
 def test_spills_are_counted() -> None:
     body = TEXT.replace("num_stages=num_stages,", "num_stages=num_stages, maxnreg=24,")
     (binary,) = binaries(replace(MODULE, text=body), SIZES, tiles={"g_q": 128, "s_x": 128})
@@ -77,7 +60,6 @@ def test_spills_are_counted() -> None:
     assert binary.registers <= 32
 
 
-@pytest.mark.triton
 def test_launches_of_one_code_are_together() -> None:
     call = TEXT[TEXT.index("    total_kernel[(") : TEXT.index("    return out")]
     twice = TEXT.replace("    return out", call.replace("triton.cdiv(q, g_q)", "1") + "    return out")
@@ -85,14 +67,12 @@ def test_launches_of_one_code_are_together() -> None:
     assert [launch.programs for launch in binary.launches] == [8, 1]
 
 
-@pytest.mark.triton
 def test_a_grid_may_be_a_function() -> None:
     asked = TEXT.replace("(triton.cdiv(q, g_q),)", 'lambda given: (triton.cdiv(given["q"], given["g_q"]), 2)')
     (launch,) = launches(replace(MODULE, text=asked), SIZES)
     assert launch.grid == (8, 2, 1)
 
 
-@pytest.mark.triton
 def test_refusals_say_what_was_expected() -> None:
     with pytest.raises(SizeError, match="total has no tile 'g_z' to be 2: its tiles are g_q, s_x"):
         launches(MODULE, SIZES, tiles={"g_z": 2})
@@ -114,7 +94,6 @@ def test_refusals_say_what_was_expected() -> None:
         binaries(wrong, SIZES)
 
 
-@pytest.mark.triton
 def test_an_input_that_is_whole_is_no_one() -> None:
     whole = replace(
         MODULE, inputs=(MODULE.inputs[0], Argument("c", replace(MODULE.inputs[1].ty, element="int"), "int64"))

@@ -1,0 +1,307 @@
+"""A generated kernel as a function of torch tensors.
+
+`compiled` imports the module's text and gives a `Compiled`: called, it checks what it is given against the types of the
+diagram, launches, and returns new tensors. It knows what it was derived from, so that `check` can compare it with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from catdiag.errors import CatdiagError, SizeError, TypeMismatch
+from catdiag.gpu.sources import Argument, Source, imported
+from catdiag.run.sizes import shown, solve, tile_bounds
+
+if TYPE_CHECKING:
+    from catdiag.diagram import Diagram
+    from catdiag.gpu.binary import Binary, Launch
+    from catdiag.testing import Tested
+
+_SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+_WHOLE = ("int64", "int32", "int16", "int8", "uint8")
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A kernel of a diagram, to be called on torch tensors in the order of the diagram's inputs.
+
+    Inputs without axes are numbers. Tensors may have any strides; they are on one GPU, and of the types that the kernel
+    was written for. What comes back is a new tensor, or a tuple of them, and nothing that it was given is changed.
+    There is no derivative: a tensor that asks for one is refused.
+
+    `code` is the generated module (its text, tiles, types), `module` the same imported, `diagram` what it was written
+    from and `source` what that was derived from, where they are known. `options` are what is handed to the launch
+    function beside the arrays: tiles, `num_warps` and `num_stages` that are not the module's own.
+    """
+
+    code: Source
+    module: ModuleType = field(repr=False)
+    diagram: Diagram | None = field(default=None, repr=False)
+    source: Diagram | None = field(default=None, repr=False)
+    options: Mapping[str, int] = field(default_factory=dict)
+    op: Any = field(init=False, repr=False)
+    """The kernel as an operator of torch, registered (see `catdiag.gpu.register`)."""
+
+    def __post_init__(self) -> None:
+        from catdiag.gpu.register import register
+
+        # Now, since torch.compile, which may be what asks for it, cannot register one.
+        object.__setattr__(self, "op", register(self))
+
+    @property
+    def __name__(self) -> str:
+        """What the launch function is called."""
+        return self.code.entry
+
+    @property
+    def text(self) -> str:
+        """The source of the module, which needs nothing but torch and triton."""
+        return self.code.text
+
+    @property
+    def tiles(self) -> dict[str, int]:
+        """The tiles and blocks that it runs with, those that it takes by name."""
+        return {name: self.options.get(name, value) for name, value in self.code.tiles.items()}
+
+    def at(
+        self, tiles: Mapping[str, int] | None = None, warps: int | None = None, stages: int | None = None
+    ) -> Compiled:
+        """The same kernel with other tiles, warps or buffers. Raises SizeError for a tile that it does not have."""
+        return replace(self, options={**self.options, **launch_options(self.code, tiles, warps, stages)})
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def __call__(self, *arrays: Any, out: Any = None) -> Any:
+        """Runs the kernel. `out` is a tensor to be written to, or a tuple of them, if not new ones.
+
+        Raises TypeMismatch for a wrong number of inputs, types or devices, SizeError for a wrong rank or length, each
+        with the input's name and the axis, and CatdiagError where there is no GPU or a derivative is asked for.
+        """
+        import torch
+
+        if torch.compiler.is_compiling():
+            if out is not None:
+                raise CatdiagError("out= goes without torch.compile, which takes functions that change nothing")
+            return self.op(*arrays)
+        values, device = self._checked(arrays)
+        options: dict[str, Any] = dict(self.options) if out is None else {**self.options, "out": out}
+        launch = self._launch
+        if device.type != "cuda" or device.index == torch.cuda.current_device():
+            return launch(*values, **options)
+        with torch.cuda.device(device):  # Triton launches on the current one
+            return launch(*values, **options)
+
+    @cached_property
+    def _launch(self) -> Any:
+        return getattr(self.module, self.code.entry)
+
+    @cached_property
+    def _known(self) -> set[Any]:
+        """The shapes, types and devices that were found right."""
+        return set()
+
+    def _checked(self, arrays: tuple[Any, ...]) -> tuple[list[Any], Any]:
+        """What the launch function takes, and the device that it is on."""
+        import torch
+
+        inputs = self.code.inputs
+        if len(arrays) != len(inputs):
+            names = ", ".join(a.name for a in inputs)
+            raise TypeMismatch(f"{self.code.entry} was given {len(arrays)} inputs: expected {len(inputs)}, {names}")
+        values, key, device = [], [], None
+        for argument, value in zip(inputs, arrays, strict=True):
+            if not argument.ty.axes:
+                values.append(_number(argument, value))
+                continue
+            if not isinstance(value, torch.Tensor):
+                raise TypeMismatch(f"input {argument.name!r} is a {type(value).__name__}: expected a torch tensor")
+            if value.requires_grad and torch.is_grad_enabled():
+                raise CatdiagError(
+                    f"input {argument.name!r} asks for a derivative, and the kernel has none: call it under "
+                    "torch.no_grad(), or on detached tensors"
+                )
+            values.append(value)
+            device = device or value.device
+            key.append((value.shape, value.dtype, value.device))
+        place = tuple(key)
+        if place not in self._known:
+            self._judge(values)
+            self._known.add(place)
+        return values, device or torch.device("cuda")
+
+    def _judge(self, values: list[Any]) -> None:
+        first: tuple[Argument, Any] | None = None
+        for argument, value in zip(self.code.inputs, values, strict=True):
+            if not argument.ty.axes:
+                continue
+            name, wanted = argument.name, argument.dtype
+            got = str(value.dtype).removeprefix("torch.")
+            if got != wanted and not (argument.ty.element == "int" and got in _WHOLE):
+                other = f", or compile with dtype={_SHORT[got]!r}" if got in _SHORT and wanted in _SHORT else ""
+                raise TypeMismatch(
+                    f"input {name!r} is of {got}: expected {wanted}, which the kernel was written for: "
+                    f"{name}.to(torch.{wanted}){other}"
+                )
+            first = first or (argument, value.device)
+            if value.device != first[1]:
+                raise TypeMismatch(
+                    f"input {name!r} is on {value.device}, and {first[0].name!r} on {first[1]}: expected one device"
+                )
+        self.sizes(*values)
+        if first is not None:
+            require_device(self.module, first[0].name, first[1])
+
+    def sizes(self, *arrays: Any) -> dict[str, int]:
+        """The size of each axis, from the shapes of tensors. Raises SizeError for a wrong rank or length."""
+        if self.diagram is not None:
+            return solve(self.diagram, [tuple(getattr(a, "shape", ())) for a in arrays], {})
+        inputs = self.code.inputs
+        shapes = [tuple(getattr(a, "shape", ())) for a in arrays]
+        return shown([a.name for a in inputs], [a.ty for a in inputs], shapes, {})
+
+    # -- without running ---------------------------------------------------------------------------------------
+
+    def binaries(self, sizes: Mapping[str, int], **options: Any) -> tuple[Binary, ...]:
+        """The machine code of its kernels at some sizes, no GPU needed (see `catdiag.gpu.binary.binaries`)."""
+        from catdiag.gpu.binary import binaries
+
+        return binaries(self.code, sizes, **{**self._asked, **options})
+
+    def launches(self, sizes: Mapping[str, int], **options: Any) -> tuple[Launch, ...]:
+        """What it launches at some sizes, no GPU needed (see `catdiag.gpu.binary.launches`)."""
+        from catdiag.gpu.binary import launches
+
+        return launches(self.code, sizes, **{**self._asked, **options})
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        return {
+            "tiles": self.tiles,
+            "warps": self.options.get("num_warps"),
+            "stages": self.options.get("num_stages"),
+        }
+
+    # -- against the diagram -------------------------------------------------------------------------------------
+
+    def check(self, sizes: Mapping[str, Any] | None = None, trials: int = 20, **options: Any) -> Tested:
+        """Tests the kernel against what the diagram means, by `catdiag.testing.assert_implements`: at sizes about its
+        tiles and arrays at which kernels go wrong, within what rounding allows, results poisoned before they are
+        written.
+
+        `sizes` fixes some axes, to a number or several to draw from; each new size may be compiled for anew. It runs on
+        the GPU, or where `TRITON_INTERPRET=1` was set, slowly, without one. Raises Mismatch with the smallest sizes and
+        arrays that fail; CatdiagError where the diagram is not known or the kernel takes types that are not tested.
+        """
+        import torch
+
+        from catdiag.testing import assert_implements
+
+        subject: Any = self if self.source is not None else self.diagram
+        if subject is None:
+            raise CatdiagError("the kernel's diagram is not known: expected one that plan.compile() gave")
+        given = {a.dtype for a in self.code.inputs if a.ty.axes and a.ty.element in ("real", "extended")}
+        if len(given) > 1:
+            raise CatdiagError(f"the inputs are of {', '.join(sorted(given))}: check tests kernels of one type")
+        results = {a.dtype for a in self.code.outputs if a.ty.element in ("real", "extended")}
+        if not interpreted(self.module) and not torch.cuda.is_available():
+            raise CatdiagError(_NO_GPU)
+        if interpreted(self.module) and "bfloat16" in given | results:
+            raise CatdiagError(
+                "Triton's interpreter cuts numbers off to bfloat16 and does not round them: check there what is "
+                "compiled with dtype='fp16' or 'fp32'"
+            )
+        diagram = self.diagram or subject
+        lengths = tile_bounds(diagram)
+        block = {size: self.tiles[t] for t, size in lengths.items() if isinstance(size, str) and t in self.tiles}
+        return assert_implements(
+            self,
+            subject,
+            next(iter(given), "float32"),
+            sizes=sizes,
+            block={size: length for size, length in block.items() if length > 1},
+            trials=trials,
+            convert="torch" if interpreted(self.module) else "torch:cuda",
+            **{**({"result": next(iter(results))} if len(results) == 1 else {}), **options},
+        )
+
+
+_NO_GPU = (
+    "torch finds no GPU here: what needs none is .text, .binaries(sizes) and .launches(sizes), and running it slowly "
+    "on the processor with TRITON_INTERPRET=1 set before Python starts"
+)
+
+
+def compiled(
+    code: Source,
+    diagram: Diagram | None = None,
+    source: Diagram | None = None,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    warps: int | None = None,
+    stages: int | None = None,
+) -> Compiled:
+    """A generated module as a function of torch tensors, registered as an operator of torch.
+
+    `diagram` is what the module was written from, `source` what that was derived from: `check` and errors use them. A
+    text is imported once in a process. Raises CatdiagError where torch or triton is not installed, or the text cannot
+    be kept; SizeError for a tile that the module does not have.
+    """
+    options = launch_options(code, tiles, warps, stages)
+    return Compiled(code, _loaded(code.text, code.entry), diagram, source, options)
+
+
+@lru_cache(maxsize=256)
+def _loaded(text: str, entry: str) -> ModuleType:
+    return imported(text, entry)
+
+
+def launch_options(
+    code: Source, tiles: Mapping[str, int] | None, warps: int | None, stages: int | None
+) -> dict[str, int]:
+    """What is handed to a launch function for tiles, warps and buffers; tiles that are 1 need not be known to it.
+
+    Raises SizeError for a tile that the module does not have.
+    """
+    options: dict[str, int] = {}
+    for name, value in (tiles or {}).items():
+        if name in code.tiles:
+            options[name] = value
+        elif value != 1:
+            known = ", ".join(code.tiles) or "none"
+            raise SizeError(f"{code.entry} has no tile {name!r} to be {value}: its tiles are {known}")
+    options.update({n: v for n, v in (("num_warps", warps), ("num_stages", stages)) if v is not None})
+    return options
+
+
+def interpreted(module: ModuleType) -> bool:
+    """Whether a module's kernels are run by Triton's interpreter, on any device."""
+    return any(type(value).__name__ == "InterpretedFunction" for value in vars(module).values())
+
+
+def require_device(module: ModuleType, name: str, device: Any) -> None:
+    """Raises CatdiagError, or TypeMismatch naming the input, unless kernels can run on a device."""
+    import torch
+
+    if device.type == "cuda" or interpreted(module):
+        return
+    if not torch.cuda.is_available():
+        raise CatdiagError(f"input {name!r} is on {device}, and {_NO_GPU}")
+    raise TypeMismatch(f"input {name!r} is on {device}: expected a tensor on the GPU, {name}.cuda()")
+
+
+def _number(argument: Argument, value: Any) -> Any:
+    """An input without axes as a number of Python."""
+    if hasattr(value, "item") and not getattr(value, "shape", ()):
+        value = value.item()
+    kinds: dict[str, tuple[tuple[type, ...], str]] = {
+        "int": ((int,), "an integer"),
+        "bool": ((bool,), "True or False"),
+    }
+    wanted, said = kinds.get(argument.ty.element, ((int, float), "a number"))
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        raise TypeMismatch(f"input {argument.name!r} is {type(value).__name__} {str(value)[:40]}: expected {said}")
+    return value
