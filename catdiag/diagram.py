@@ -35,12 +35,14 @@ from catdiag.types import ArrayType, Axis, Ty
 
 if TYPE_CHECKING:
     from catdiag.cost.bounds import LowerBound
+    from catdiag.cost.hardware import Hardware
     from catdiag.cost.hierarchy import Hierarchy
     from catdiag.cost.io import IO
     from catdiag.cost.levelled import LevelsIO
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.fusions import Fusions
     from catdiag.rewrite.given import Fold
+    from catdiag.rewrite.several import Plans
 
 
 BOX, WIRING, SEQ, PAR, GRAPH = range(5)
@@ -280,6 +282,16 @@ class Diagram:
         from catdiag.rewrite.fusions import fusions
 
         return fusions(self, **options)
+
+    def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plans:
+        """The kernels of least predicted time on a chip: where to cut, and each one's loops, groups and tiles, proved.
+
+        The options are those of `catdiag.rewrite.cuts.plan`: `dtype`, `stages`, `cuts` at most. Raises DoesNotFit,
+        SizeError, and as that does.
+        """
+        from catdiag.rewrite.cuts import plan
+
+        return plan(self, hardware, sizes, **options)
 
     @overload
     def io(self, *, levels: None = None, **options: Any) -> IO: ...

@@ -107,7 +107,10 @@ class NotFusable(CatdiagError):
 
 
 class DoesNotFit(CatdiagError):
-    """No tile fits the memory of a level; the text lists what each array takes."""
+    """No tile fits the memory of a level; the text lists what each array takes, and `excess` is how many times what a
+    level holds the smallest tile needs."""
+
+    excess: float = float("inf")
 
 
 class MatchUndecided(CatdiagError):

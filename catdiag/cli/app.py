@@ -53,6 +53,9 @@ def derive(
     skip: Annotated[
         list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
     ] = None,
+    cuts: Annotated[
+        str, typer.Option(help="Into how many kernels more it may be cut: any, none, or a number at most.")
+    ] = "any",
     theorems: Annotated[bool, typer.Option("--theorems", help="Prove all that is claimed of the loops.")] = False,
     pseudocode: Annotated[bool, typer.Option("--pseudocode", help="Print the loops in full, however long.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
@@ -87,6 +90,7 @@ def derive(
                 certificate,
                 html,
                 times,
+                cuts,
             )
         )
 

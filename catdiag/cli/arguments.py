@@ -43,6 +43,19 @@ def sizes_of(diagram: Diagram) -> tuple[str, ...]:
     return tuple(found)
 
 
+def cuts_of(text: str) -> int | None:
+    """How many cuts there may be at most, None for any number. Raises UsageError.
+
+    >>> cuts_of("any"), cuts_of("none"), cuts_of("2")
+    (None, 0, 2)
+    """
+    if text in ("any", "none"):
+        return None if text == "any" else 0
+    if not (text.isascii() and text.isdigit()) or len(text) > 6:
+        raise UsageError(f"cuts is {text!r}: expected any, none, or how many there may be at most")
+    return int(text)
+
+
 def parse_sizes(texts: Sequence[str]) -> dict[str, int]:
     """Sizes by name from texts such as `q=8192,x=8192`. Raises UsageError for what is no positive integer.
 

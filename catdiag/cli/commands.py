@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catdiag.cli.arguments import check_sizes, check_writable, count_of, integers_of, parse_sizes
+from catdiag.cli.arguments import check_sizes, check_writable, count_of, cuts_of, integers_of, parse_sizes
 from catdiag.cli.load import operator
 from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError
 from catdiag.files import write_whole
@@ -44,6 +44,7 @@ def run_derive(
     certificate: Path | None,
     html: Path | None = None,
     times: bool = False,
+    cuts: str = "any",
 ) -> int:
     """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
     from catdiag.solvers.z3 import Z3
@@ -54,6 +55,12 @@ def run_derive(
     _check_stages(stages)
     if passes < 1:
         raise UsageError(f"passes is {passes}: expected a whole number of loops over the axis, 1 or more")
+    most = cuts_of(cuts)
+    if most != 0 and cuts != "any":
+        if on is None:
+            raise UsageError("--cuts is for choosing kernels: say for which chip, as in --on h100")
+        if stream is not None or group is not None or split or skip or passes != 1:
+            raise UsageError("--cuts chooses the loops and groups of each kernel: leave out those of one")
     sizes = parse_sizes(size)
     with Z3() as ask:
         ask.start()
@@ -84,6 +91,7 @@ def run_derive(
                 split=split,
                 skip=skip,
                 theorems=theorems,
+                cuts=most,
             )
         page = None
         if html is not None and report.derivation.steps:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from catdiag.cost.io import IO
     from catdiag.cost.optimum import Optimum
     from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.several import Plans
     from catdiag.solvers.z3 import Z3
 
 
@@ -52,12 +53,16 @@ def derive(
     skip: Sequence[str] = (),
     theorems: bool = False,
     passes: int = 1,
+    cuts: int | None = 0,
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
 
     A stream may take up to `passes` loops. Loops over the axes of `split` then run in parts, and those over the axes of
     `skip` without the blocks that a mask empties. With `theorems`, all that is claimed of the loops is proved, else
     only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
+
+    With a target and no axes of one's own, the diagram is cut in at most as many places as `cuts` says (None: as many
+    as pay), where several kernels take less time, or one does not fit (`catdiag.rewrite.cuts`).
 
     What is best is decided by predicted time, or by memory without a target. Raises NotStreamable or NotGroupable where
     an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
@@ -70,7 +75,7 @@ def derive(
     >>> [step.name for step in report.derivation.steps]
     ['stream x', 'group q']
     """
-    from catdiag.rewrite.strategy import PAYS, attempts, best, memory
+    from catdiag.rewrite.strategy import PAYS, Attempt, attempts, best, memory
 
     def planned(derivation: Derivation) -> Planned:
         return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
@@ -86,6 +91,12 @@ def derive(
         passes=passes,
     )
     chosen = best(tried)
+    instead: tuple[str, ...] = ()
+    if target is not None and cuts != 0 and stream is None and group is None and not split and not skip and passes == 1:
+        found, instead = _cut(diagram, ask, target, cuts, chosen.worth.measure)
+        if found is not None:
+            tried = [Attempt(None, found.derivation, Planned(plans=found, measure=found.time_s)), *tried]
+            chosen = tried[0]
     derivation = chosen.derivation
     for axis in split:
         derivation = derivation.split(axis)
@@ -113,7 +124,24 @@ def derive(
         bound=counted.lower_bound(io.capacity),
         seconds=time.perf_counter() - start,
         whole=whole,
+        instead=instead,
     )
+
+
+def _cut(
+    diagram: Diagram, ask: Z3, target: Target, cuts: int | None, one: float
+) -> tuple[Plans | None, tuple[str, ...]]:
+    """The plan that is taken instead of one kernel that takes so many seconds; without one, what others would take."""
+    from catdiag.rewrite.cuts import NEAR, searching
+
+    try:
+        search = searching(diagram, target.hardware, target.sizes, target.dtype, target.stages, cuts=cuts, ask=ask)
+        way = search.chosen()
+        if search.total(way) * NEAR >= one:
+            return None, tuple(f"{r.name}: {r.against(one)}" for r in search.rivals((search.whole,)))
+        return search.plans(), ()
+    except CatdiagError:  # nothing fits, or was proved, however it is cut
+        return None, ()
 
 
 def _optimum(io: IO) -> Optimum | str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from catdiag.cli.derive import Target
 from catdiag.cli.outcome import own_lines
 from catdiag.cli.report import Report
+
+if TYPE_CHECKING:
+    from catdiag.cost.plan import Plan
 
 
 def html_of(report: Report, target: Target | None, times: bool = False) -> str:
@@ -15,7 +19,11 @@ def html_of(report: Report, target: Target | None, times: bool = False) -> str:
     from catdiag.draw.report.page import page
 
     chip, dtype = (None, "bf16") if target is None else (target.hardware, target.dtype)
-    plan = report.plan if report.plan is not None else report.misfit.message if report.misfit is not None else None
+    plan: Plan | str | None = report.plan
+    if report.misfit is not None:
+        plan = report.misfit.message
+    if report.plans is not None:
+        plan = str(report.plans)
     sizes = {} if target is None else dict(target.sizes)
     if target is not None and report.counted is not report.chosen.derivation:
         sizes |= target.scalars

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from catdiag.emit.state import StateFormulas
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
+    from catdiag.rewrite.several import Plans
     from catdiag.rewrite.stability import Stability
     from catdiag.rewrite.strategy import Attempt, Refused
 
@@ -36,6 +37,8 @@ class Planned:
     plan: Plan | None = None
     misfit: DoesNotFit | None = None
     measure: float = math.inf
+    plans: Plans | None = None
+    """Of several kernels, instead of `plan`."""
 
     def __float__(self) -> float:
         return self.measure
@@ -64,6 +67,13 @@ class Report:
     seconds: float = field(compare=False, default=0.0)
     whole: bool = False
     """Whether the pseudocode is printed however long it is."""
+    instead: tuple[str, ...] = ()
+    """Of a plan of one kernel, what other ways would take."""
+
+    @property
+    def plans(self) -> Plans | None:
+        """Its plan, where it was cut into kernels for a chip."""
+        return self.worth.plans
 
     @property
     def plan(self) -> Plan | None:
@@ -103,7 +113,14 @@ class Report:
             f"Lower bound: what any schedule of the same operations moves, in {self.io.unit}", self._bound()
         )
         if self.plan is not None:
-            yield from _section("Plan", str(self.plan).splitlines())
+            also = (f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.instead))
+            yield from _section("Plan", [*str(self.plan).splitlines(), *also])
+        if self.plans is not None:
+            yield from _section("Plan", str(self.plans).splitlines())
+            for number, kernel in enumerate(self.plans.kernels, 1):
+                steps = () if kernel.derivation is None else kernel.derivation.steps
+                proofs = (f"{step.name}, proved in {step.theorem.seconds:.2f} s" for step in steps)
+                yield from _section(f"Kernel {number}: {kernel.schedule}", [*proofs, *str(kernel.plan).splitlines()])
         yield "", False
         yield f"{self.seconds:.2f} s of computing, {self._proof_seconds():.2f} s of it for proofs", False
 
@@ -154,7 +171,7 @@ class Report:
 
     def against(self, other: Planned) -> str:
         """What another plan is against the chosen one, in words that follow its name."""
-        mine = self.chosen.worth.plan
+        mine = self.chosen.worth.plan or self.chosen.worth.plans
         if other.misfit is not None and mine is not None:
             return ", and does not fit"
         if other.plan is not None and mine is not None:
@@ -192,7 +209,10 @@ class Report:
         yield "anything may be computed again; no bound on equal diagrams that do fewer operations"
 
     def _proof_seconds(self) -> float:
-        return sum(step.theorem.seconds for step in self.derivation.steps)
+        steps = [*self.derivation.steps]
+        for kernel in self.plans.kernels if self.plans is not None else ():
+            steps += kernel.derivation.steps if kernel.derivation is not None else ()
+        return sum(step.theorem.seconds for step in steps)
 
     # -- plain data ------------------------------------------------------------------------------
 
@@ -233,6 +253,7 @@ class Report:
             "optimum": _optimum_data(self.optimum),
             "lower_bound": self.bound.as_dict(),
             "plan": plan.as_dict() if plan is not None else None,
+            "kernels": self.plans.as_dict() if self.plans is not None else None,
             "does_not_fit": misfit.message if misfit is not None else None,
             "seconds": {"computing": self.seconds, "proofs": self._proof_seconds()},
         }

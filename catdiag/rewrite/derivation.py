@@ -537,7 +537,7 @@ class Derivation:
         from catdiag.cost.bounds import lower_bound
 
         last = len(self.steps)
-        while last and (self.steps[last - 1].name == "fuse" or self.steps[last - 1].name.startswith("group ")):
+        while last and (self.steps[last - 1].name == "fuse" or self.steps[last - 1].name.startswith(("group ", "cut"))):
             last -= 1
         return lower_bound(self.steps[last - 1].diagram if last else self.source, capacity, **options)
 

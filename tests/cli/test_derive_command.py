@@ -147,6 +147,8 @@ def test_what_does_not_fit(run, tmp_path):
         "h100",
         "--size",
         "q=64,x=64,d=1000000",
+        "--cuts",
+        "none",
         "--certificate",
         certificate,
         "--json",
@@ -156,6 +158,25 @@ def test_what_does_not_fit(run, tmp_path):
     # The theorem stands whatever fits.
     assert run("check", certificate).status == 0
     assert "nothing fits" in json.loads(data.read_text())["does_not_fit"]
+
+
+def test_what_does_not_fit_one_kernel_is_cut(run, op, tmp_path):
+    data, certificate = tmp_path / "d.json", tmp_path / "c.json"
+    asked = ["derive", op("gated_mlp"), "--on", "h200", "--size", "t=8192,d=4096,f=14336,e=4096"]
+    done = run(*asked, "--json", data, "--certificate", certificate)
+    assert done.status == 0, done.err
+    for said in (
+        "kernels on H200",
+        "instead of one kernel: nothing fits H200",
+        "Kernel 1: stream d, group t f",
+        "then loaded",
+    ):
+        assert said in done.out, said
+    found = json.loads(data.read_text())
+    assert found["plan"] is None
+    assert len(found["kernels"]["kernels"]) > 1
+    assert run("check", certificate).status == 0
+    run(*asked, "--cuts", "none").one_message(4, "nothing fits H200")
 
 
 @pytest.mark.parametrize(
@@ -191,6 +212,9 @@ def test_wrong_sizes(run, args, words):
         (["attention.py"], ["attention.py:name"]),
         (["nowhere.py:f"], ["cannot read nowhere.py"]),
         (["attention", "--stages", "two"], ["--stages"]),
+        (["attention", "--cuts", "many"], ["cuts is 'many'", "any, none"]),
+        (["attention", "--cuts", "2"], ["--cuts", "--on h100"]),
+        (["attention", "--cuts", "2", "--on", "h100", "--stream", "x"], ["--cuts", "leave out"]),
         (["attention", "--nonsense"], ["--nonsense"]),
         (["--stream", "x"], ["which operator is meant"]),
     ],

@@ -223,6 +223,7 @@ class Search:
             REGISTERS: (f"{4 * chip.registers_per_sm:,} bytes of registers", 4 * chip.registers_per_sm),
             MATRIX: (f"{chip.tmem_per_sm:,} bytes of {chip.word('TMEM')}", chip.tmem_per_sm),
         }
+        excess = 0.0
         tile = f"smallest tile, {shown(smallest)}," if smallest else "diagram, which has no groups and no stream,"
         lines = [f"nothing fits {chip.name}: the {tile} needs"]
         for place, (words, limit) in limits.items():
@@ -231,6 +232,7 @@ class Search:
                 continue
             worst = max(moments, key=lambda m: int(m.total.value(values)))
             total = int(worst.total.value(values))
+            excess = max(excess, total / limit) if limit else excess
             verdict = "too much for" if total > limit else "of"
             lines.append(f"  {total:,} bytes, {verdict} {words}:")
             lines += [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in worst.residents]
@@ -238,7 +240,9 @@ class Search:
             f"beside arrays a thread takes {OVERHEAD} of its at most {chip.registers_per_thread} registers; "
             "stream an axis, or group more axes, for smaller tiles"
         )
-        return DoesNotFit("\n".join(lines))
+        error = DoesNotFit("\n".join(lines))
+        error.excess = excess
+        return error
 
     def choices(self) -> tuple[Found, int]:
         """Timings of all candidates that fit, by stages and warps; those in whole pieces only, if there are any."""
@@ -264,6 +268,10 @@ class Search:
             if found:
                 return found, sum(int(np.size(np.atleast_1d(t.seconds))) for _, _, _, t in found)
         raise self.refusal(smallest)
+
+    def quickest(self) -> Choice:
+        """The candidate that `plan` takes where time is the objective, without its proof. Raises DoesNotFit."""
+        return self._quickest(self.choices()[0])
 
     def plan(self) -> Plan:
         """The best candidate, proved to fit."""

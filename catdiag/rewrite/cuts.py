@@ -1,0 +1,342 @@
+"""Plans of several kernels: where to cut a diagram so that it takes least predicted time on a chip.
+
+The row of a diagram's stages (`catdiag.rewrite.segments`) is cut into kernels of consecutive stages, each with the
+schedule and tiles that are quickest for it (`catdiag.rewrite.timed`). What a way takes is the sum over its kernels, and
+`LAUNCH_S` between two. The least is a shortest path over the places to cut; a kernel is looked at only where a path
+through what is known of the others, and through a bound for it, would be shortest. One kernel of everything is looked
+at first and always, and taken where it is within 5% of the least. Nothing is proved until a way has won: then each of
+its kernels, and that they mean the diagram together.
+
+Not among the ways: kernels of stages that do not follow each other, and what is computed twice to be saved less.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from catdiag.boxes import Fold, Group, bodies
+from catdiag.cost import hardware as chips
+from catdiag.cost.count.kernels import output_names
+from catdiag.cost.hardware import Hardware
+from catdiag.cost.plan import fit
+from catdiag.diagram import Diagram, inline, of_graph
+from catdiag.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
+from catdiag.rewrite.derivation import Derivation, Step
+from catdiag.rewrite.lists import resized
+from catdiag.rewrite.schedules import REFUSED, proved
+from catdiag.rewrite.segments import Row
+from catdiag.rewrite.several import LAUNCH_S, PlannedKernel, Plans, Rival, bytes_of
+from catdiag.rewrite.stream import sizes_in
+from catdiag.rewrite.timed import Target, Timed, at_least, timed
+from catdiag.solvers.z3 import Z3
+from catdiag.types import size_symbols
+
+NEAR = 1.05
+"""One kernel is taken where several are not quicker by more than this factor: the model is no better than that."""
+MOST = 12
+"""Stages of a kernel at most, but for one kernel of everything."""
+
+Span = tuple[int, int]
+
+
+def plan(
+    diagram: Diagram,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str = "bf16",
+    stages: int | None = None,
+    *,
+    cuts: int | None = None,
+    ask: Z3 | None = None,
+) -> Plans:
+    """The kernels of a diagram for a chip, of least predicted time, with proofs.
+
+    `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, `stages` the
+    buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there may be at
+    most (0: one kernel). Raises DoesNotFit where no way fits, with what the least of them would need; SizeError for
+    sizes that are missing; CatdiagError for a diagram that runs in loops or groups already; NotFusable where nothing
+    that fits was proved.
+
+    >>> import catdiag as cd
+    >>> found = plan(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
+    >>> [kernel.schedule for kernel in found.kernels], found.saved
+    (['stream b, group a c'], ())
+    """
+    start = time.perf_counter()
+    made = searching(diagram, hardware, sizes, dtype, stages, cuts=cuts, ask=ask).plans()
+    return replace(made, seconds=time.perf_counter() - start)
+
+
+def searching(
+    diagram: Diagram,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str = "bf16",
+    stages: int | None = None,
+    *,
+    cuts: int | None = None,
+    ask: Z3 | None = None,
+) -> Cuts:
+    """The search of a call of `plan`, which takes the same, before anything is proved. Raises as `plan` does."""
+    if any(isinstance(box.op, (Fold, Group)) for box in inline(diagram).boxes):
+        raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
+    _check(diagram, sizes, cuts)
+    target = Target(chips.get(hardware), sizes, dtype, stages)
+    solver = ask or Z3()
+    row = Row(diagram)
+    if not row.stages:
+        raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
+    search = Cuts(row, target, solver, cuts)
+    if search.chosen():
+        return search
+    inner = Row(diagram, opened=True)  # named boxes are opened only where nothing fits else
+    if len(inner.stages) > len(row.stages):
+        further = Cuts(inner, target, solver, cuts)
+        if further.chosen():
+            return further
+    raise search.misfit()
+
+
+def _check(diagram: Diagram, sizes: Mapping[str, int], cuts: int | None) -> None:
+    if cuts is not None and (isinstance(cuts, bool) or not isinstance(cuts, int) or cuts < 0):
+        raise CatdiagError(f"cuts is {cuts!r}: expected how many cuts there may be at most, 0 or more")
+    needed = {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+    if unknown := sorted(set(sizes) - needed):
+        raise SizeError(f"size {unknown[0]!r} is given, and the diagram has no such axis: it has {sorted(needed)}")
+    if missing := sorted(needed - set(sizes)):
+        raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(sorted(needed))}")
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
+            raise SizeError(f"axis {name!r} has size {value!r}: expected a positive integer")
+
+
+@dataclass
+class Cuts:
+    """The search over the ways to cut one row of stages."""
+
+    row: Row
+    target: Target
+    ask: Z3
+    cuts: int | None = None
+    _known: dict[Span, list[Timed] | CatdiagError] = field(default_factory=dict)
+    _bounds: dict[Span, float] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> Span:
+        """Everything."""
+        return 0, len(self.row.stages)
+
+    def ways(self, span: Span) -> list[Timed] | CatdiagError:
+        """The schedules of a kernel, the quickest first; or why there are none."""
+        if span not in self._known:
+            try:
+                self._known[span] = timed(self.row.piece(*span), self.target)
+            except CatdiagError as error:
+                self._known[span] = error
+        return self._known[span]
+
+    def seconds(self, span: Span) -> float:
+        """What a kernel takes; infinite where it does not fit."""
+        found = self.ways(span)
+        return math.inf if isinstance(found, CatdiagError) else found[0].seconds
+
+    def bound(self, span: Span) -> float:
+        """What a kernel takes as far as is known: its time, or what no schedule of it is below."""
+        if span in self._known:
+            return self.seconds(span)
+        if span not in self._bounds:
+            self._bounds[span] = at_least(self.row.piece(*span), self.target)
+        return self._bounds[span]
+
+    def least(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
+        """The quickest way and what it takes, infinite and none where nothing fits; with `several`, of two kernels or
+        more."""
+        while True:
+            total, way = self._shortest(several)
+            unknown = [span for span in way if span not in self._known]
+            if not unknown:
+                return total, way
+            for span in unknown:
+                self.ways(span)
+
+    def _shortest(self, several: bool) -> tuple[float, tuple[Span, ...]]:
+        """The shortest path by `bound`, of at most so many kernels as `cuts` allows."""
+        count = self.whole[1]
+        limit = count if self.cuts is None else min(count, self.cuts + 1)
+        nothing: tuple[float, tuple[Span, ...]] = math.inf, ()
+        row = [(0.0, ()), *[nothing] * count]
+        found = nothing
+        for _ in range(limit if self.cuts is not None else 1):
+            after = [nothing] * (count + 1)
+            for end in range(1, count + 1):
+                for start in range(end):
+                    # Where any number of cuts will do, one row serves for all.
+                    reached, way = (row if self.cuts is not None or not start else after)[start]
+                    span = start, end
+                    if math.isinf(reached) or (several and span == self.whole):
+                        continue
+                    if end - start > MOST and span != self.whole:
+                        continue
+                    cost = reached + (LAUNCH_S if way else 0.0) + self.bound(span)
+                    if cost < after[end][0]:
+                        after[end] = cost, (*way, span)
+            row = after
+            found = min(found, row[count], key=lambda r: r[0])
+        return found
+
+    # -- the way that wins ------------------------------------------------------------------------------------
+
+    def chosen(self) -> tuple[Span, ...]:
+        """The way that is taken, as far as is known without proofs; none where nothing fits."""
+        one = self.seconds(self.whole)
+        total, way = self.least()
+        return (self.whole,) if one <= NEAR * total and not math.isinf(one) else way
+
+    def total(self, way: tuple[Span, ...]) -> float:
+        """What a way takes."""
+        return sum(map(self.seconds, way)) + LAUNCH_S * (len(way) - 1)
+
+    def plans(self) -> Plans:
+        """The quickest way, proved. Raises DoesNotFit, and NotFusable."""
+        while True:
+            way = self.chosen()
+            if not way:
+                raise self.misfit()
+            kernels = self._derived(way)
+            if kernels is not None:
+                return self._planned(way, kernels)
+
+    def misfit(self) -> CatdiagError:
+        """Of all kernels that were looked at and do not fit, the one that comes nearest to it."""
+        errors = [e for e in self._known.values() if isinstance(e, CatdiagError)]
+        fits = [e for e in errors if isinstance(e, DoesNotFit)]
+        single = [self._known.get((k, k + 1)) for k in range(self.whole[1])]
+        worst = next((e for e in single if isinstance(e, DoesNotFit)), None)
+        return worst or min(fits, key=lambda e: e.excess, default=errors[0])
+
+    def _derived(self, way: tuple[Span, ...]) -> list[tuple[Timed, Derivation | None, Diagram]] | None:
+        """Each kernel of a way proved, under symbols of its own; None where one was not, which is left out then."""
+        taken = sizes_in(self.row.diagram)
+        found: list[tuple[Timed, Derivation | None, Diagram]] = []
+        for span in way:
+            ways = self.ways(span)
+            assert not isinstance(ways, CatdiagError)
+            chosen, piece = ways[0], self.row.piece(*span)
+            try:
+                made = self._derive(piece, chosen)
+            except REFUSED as error:
+                self._drop(span, error)
+                return None
+            diagram = piece if made is None else made.diagram
+            fresh = _fresh(diagram, taken)
+            if fresh and made is not None:
+                renamed = resized(diagram, fresh)
+                theorem = proved(self.ask, piece, renamed, True)
+                if theorem is None:
+                    self._drop(span, NotFusable(f"{piece.title} was not proved under other names of its tiles"))
+                    return None
+                words = ", ".join(f"{old} is {new}" for old, new in fresh.items())
+                step = Step(f"tiles renamed: {words}", renamed, theorem)
+                made = replace(made, diagram=renamed, ungrouped=None, steps=(*made.steps, step))
+                diagram = renamed
+            taken |= sizes_in(diagram)
+            found.append((chosen, made, diagram))
+        return found
+
+    def _drop(self, span: Span, error: CatdiagError) -> None:
+        ways = self.ways(span)
+        if not isinstance(ways, CatdiagError):
+            self._known[span] = ways[1:] if len(ways) > 1 else error
+
+    def _derive(self, piece: Diagram, way: Timed) -> Derivation | None:
+        if not way.streams and not way.groups:
+            return None
+        made = Derivation.start(piece, self.ask)
+        for axis, passes in way.streams:
+            made = made.stream(axis, passes=passes)
+        return made.group(way.groups) if way.groups else made
+
+    def _planned(self, way: tuple[Span, ...], kernels: list[tuple[Timed, Derivation | None, Diagram]]) -> Plans:
+        row, target = self.row, self.target
+        whole = row.composed((*span, diagram) for span, (_, _, diagram) in zip(way, kernels, strict=True))
+        single = kernels[0][1] if len(way) == 1 else None
+        names = [row.names[w] for w in dict.fromkeys(w for _, end in way[:-1] for w in row.crossing(end))]
+        if single is not None and any(isinstance(box.op, Group) for box in single.diagram.boxes):
+            derivation = single
+        else:
+            said = f"cut({', '.join(names)!r})" if names else "cut()"
+            whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
+            theorem = proved(self.ask, row.diagram, whole, True)
+            if theorem is None:
+                raise NotFusable(f"the {len(way)} kernels were not proved to mean {row.diagram.title or 'it'} together")
+            step = Step(f"cut: save {', '.join(names)}" if names else "cut: one kernel", whole, theorem)
+            started = Derivation.start(row.diagram, self.ask)
+            derivation = replace(started, diagram=whole, ungrouped=None, steps=(step,))
+        names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
+        found: list[PlannedKernel] = []
+        saved: list[tuple[str, int]] = []
+        for span, (chosen, made, diagram) in zip(way, kernels, strict=True):
+            segment = row.segment(*span)
+            sizes = target.sizes_of(segment.diagram)
+            held = bytes_of(segment.diagram, target.dtype, target.sizes)
+            makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, held, strict=True))
+            found.append(
+                PlannedKernel(
+                    segment.diagram,
+                    str(chosen),
+                    made,
+                    fit(diagram, target.chip, sizes, **target.options()),
+                    tuple(row.names[w] for w in segment.reads),
+                    makes,
+                )
+            )
+            crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.whole[1] else set()
+            saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
+        return Plans(row.diagram, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0)
+
+    def rivals(self, way: tuple[Span, ...]) -> Iterator[Rival]:
+        """One kernel of everything, where it was not taken; else the best of several."""
+        if len(way) > 1:
+            found = self.ways(self.whole)
+            if isinstance(found, CatdiagError):
+                yield Rival(1, (), None, found.message)
+            else:
+                yield self._rival((self.whole,))
+        other = self.least(several=True)[1]
+        if other and other != way:
+            yield self._rival(other)
+
+    def _rival(self, way: tuple[Span, ...]) -> Rival:
+        seconds, flops, moved = LAUNCH_S * (len(way) - 1), 0, 0
+        for span in way:
+            ways = self.ways(span)
+            assert not isinstance(ways, CatdiagError)
+            chosen = ways[0]
+            piece = self.row.piece(*span)
+            made = fit(chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target.options())
+            seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
+        names = dict.fromkeys(w for _, end in way[:-1] for w in self.row.crossing(end))
+        return Rival(len(way), tuple(self.row.names[w] for w in names), seconds, "", flops, moved)
+
+
+def _fresh(diagram: Diagram, taken: set[str]) -> dict[str, str]:
+    """New symbols for the tiles and blocks of a diagram that are taken."""
+    found: dict[str, str] = {}
+    used = taken | sizes_in(diagram)
+    todo = [diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            op = box.op
+            own = [op.block] if isinstance(op, Fold) else [s for _, s in op.tiles] if isinstance(op, Group) else []
+            for symbol in own:
+                if symbol in taken and symbol not in found:
+                    new = symbol
+                    while new in used:
+                        new += "_"
+                    found[symbol] = new
+                    used.add(new)
+            todo.extend(bodies(op))
+    return found

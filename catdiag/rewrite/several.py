@@ -1,0 +1,201 @@
+"""What `plan` finds: the kernels of a diagram in order, what passes between them, and what other ways would take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cost.chips.planned import Plan, several, shown
+from catdiag.diagram import Diagram
+
+if TYPE_CHECKING:
+    from catdiag.prove.api import Theorem
+    from catdiag.rewrite.derivation import Derivation
+
+LAUNCH_S = 2e-6
+"""Seconds from the end of a kernel to the start of the next, when both are in the queue: an assumption."""
+
+
+@dataclass(frozen=True)
+class PlannedKernel:
+    """A kernel: the part of the diagram that it runs, derived with a theorem of its own, and its tiles on the chip.
+
+    `schedule` is how it runs in words; `reads` and `makes` are arrays by name, `makes` with the bytes that are saved.
+    `derivation` is None where it runs as it is written. Its tiles are called as in the diagram of the whole.
+    """
+
+    diagram: Diagram
+    schedule: str
+    derivation: Derivation | None
+    plan: Plan
+    reads: tuple[str, ...]
+    makes: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        plan = self.plan
+        made = ", ".join(f"{name} ({size:,} bytes)" for name, size in self.makes)
+        return "\n".join(
+            [
+                f"{', '.join(self.reads)} → {made}",
+                f"  {self.schedule}: {shown(plan.tiles)}; {several(plan.stages, 'buffer')}, "
+                f"{several(plan.threads, 'thread')}",
+                f"  {1e6 * plan.time_s:,.1f} µs, bound by {plan.bound}",
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another way: how many kernels, which arrays it saves, and the predicted seconds; without `time_s`, why it does
+    not fit. `flops` and `bytes_moved` (at the edge to shared memory) are 0 where they are not known."""
+
+    kernels: int
+    saved: tuple[str, ...]
+    time_s: float | None
+    misfit: str = ""
+    flops: int = 0
+    bytes_moved: int = 0
+
+    @property
+    def name(self) -> str:
+        """The way in words."""
+        return "one kernel" if self.kernels == 1 else f"{self.kernels} kernels, saving {', '.join(self.saved)}"
+
+    def against(self, time_s: float, flops: int = 0, bytes_moved: int = 0) -> str:
+        """What it takes beside another way with these numbers, or why it does not fit."""
+        if self.time_s is None:
+            first, *rest = self.misfit.splitlines()
+            over = next((line.strip() for line in rest if "too much for" in line), "")
+            return f"{first} {over}".strip().rstrip(":")
+        words = f"{1e6 * self.time_s:,.1f} µs, {self.time_s / time_s:.2f} times the time"
+        if self.flops and flops:
+            words += f"; {self.flops / flops:.2f} times the FLOPs"
+        if self.bytes_moved and bytes_moved:
+            words += f", {self.bytes_moved / bytes_moved:.2f} times the bytes at the edge to shared memory"
+        return words
+
+
+@dataclass(frozen=True)
+class Plans:
+    """A diagram in kernels for a chip: the least predicted time found over the ways to cut it.
+
+    `derivation` is of the whole: in its diagram each kernel is a Group box on the outermost level, in order, and the
+    theorem says that all of them together mean the source. Outside of them are views, positions, sizes and constants.
+    No tile or block of one kernel is called as one of another, so that `tiles` is one mapping for all.
+    `saved` are the arrays that pass from kernel to kernel, each with its bytes, in the `dtype` of the plan.
+    `rivals` are other ways: first everything in one kernel, where it was not taken.
+    """
+
+    source: Diagram
+    derivation: Derivation
+    kernels: tuple[PlannedKernel, ...]
+    saved: tuple[tuple[str, int], ...]
+    rivals: tuple[Rival, ...]
+    seconds: float
+    """Of computing, to find the plan and prove it."""
+
+    @property
+    def diagram(self) -> Diagram:
+        """The derived diagram."""
+        return self.derivation.diagram
+
+    @property
+    def theorem(self) -> Theorem:
+        """That the kernels together mean the source, for all sizes, tiles and blocks."""
+        return self.derivation.theorem
+
+    @property
+    def tiles(self) -> dict[str, int]:
+        """The tiles and blocks of all kernels, by symbol."""
+        return {name: size for kernel in self.kernels for name, size in kernel.plan.tiles.items()}
+
+    @property
+    def time_s(self) -> float:
+        """The predicted seconds of the kernels one after the other, with `LAUNCH_S` between two."""
+        return sum(k.plan.time_s for k in self.kernels) + LAUNCH_S * (len(self.kernels) - 1)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of products, of all kernels."""
+        return sum(k.plan.flops for k in self.kernels)
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Bytes that cross the edge to HBM, of all kernels."""
+        return sum(k.plan.hbm_bytes for k in self.kernels)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that cross the edge to shared memory, of all kernels."""
+        return sum(k.plan.bytes_moved for k in self.kernels)
+
+    def why(self) -> tuple[str, ...]:
+        """Against each rival: what it would take, or why it does not fit."""
+        return tuple(f"{r.name}: {r.against(self.time_s, self.flops, self.bytes_moved)}" for r in self.rivals)
+
+    def __str__(self) -> str:
+        first = self.kernels[0].plan
+        sizes: dict[str, int] = {}
+        for kernel in self.kernels:
+            sizes.update(kernel.plan.sizes)
+        lines = [
+            f"{several(len(self.kernels), 'kernel')} on {first.hardware}, {first.dtype}, "
+            f"{', '.join(f'{n}={s}' for n, s in sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
+        ]
+        for number, kernel in enumerate(self.kernels, 1):
+            head, *rest = str(kernel).splitlines()
+            lines += [f"{number}. {head}", *(f"   {line}" for line in rest)]
+        lines += [f"saved      {name}: {size:,} bytes, then loaded" for name, size in self.saved]
+        lines.append(
+            f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
+            f"{self.flops:,} FLOPs of products"
+        )
+        lines += [f"{'instead of' if not k else '':10} {words}" for k, words in enumerate(self.why())]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "time_s": self.time_s,
+            "launch_s": LAUNCH_S,
+            "tiles": self.tiles,
+            "saved": [{"array": name, "bytes": size} for name, size in self.saved],
+            "kernels": [
+                {
+                    "schedule": k.schedule,
+                    "reads": list(k.reads),
+                    "makes": [{"array": name, "bytes": size} for name, size in k.makes],
+                    "plan": k.plan.as_dict(),
+                }
+                for k in self.kernels
+            ],
+            "rivals": [
+                {
+                    "kernels": r.kernels,
+                    "saved": list(r.saved),
+                    "time_s": r.time_s,
+                    "does_not_fit": r.misfit or None,
+                }
+                for r in self.rivals
+            ],
+        }
+
+
+def bytes_of(diagram: Diagram, dtype: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """What the results of a diagram take in slow memory.
+
+    >>> import catdiag as cd
+    >>> bytes_of(cd.library.get("matmul"), "bf16", {"a": 8, "b": 8, "c": 4})
+    (64,)
+    """
+    from catdiag.cost.count.kernels import width
+    from catdiag.types import size_value
+
+    found: list[int] = []
+    for ty in diagram.cod:
+        number = {"bool": 1, "int": 4}.get(ty.element, width(dtype))
+        for axis in ty.axes:
+            number *= size_value(axis.size, sizes)
+        found.append(number)
+    return tuple(found)

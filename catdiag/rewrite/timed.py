@@ -1,0 +1,143 @@
+"""How a piece of a diagram may run as one kernel, and how long that takes on a chip: nothing is proved here.
+
+A kernel streams no axis, one, one in two passes, or one inside another, and runs in groups of all axes of its results
+that it is weaved over; tiles may be as large as these axes.
+
+>>> import catdiag as cd
+>>> target = Target(cd.hardware.H200, {"a": 4096, "b": 4096, "c": 4096})
+>>> [str(way) for way in timed(cd.library.get("matmul"), target)][0]
+'stream b, group a c'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.cost.chips.search import Choice
+from catdiag.cost.count.kernels import measure
+from catdiag.cost.hardware import Hardware
+from catdiag.cost.plan import searching
+from catdiag.diagram import Diagram, inline
+from catdiag.errors import CatdiagError, DoesNotFit
+from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.passes import forms
+from catdiag.types import size_symbols
+
+ALIKE = 1.02
+"""Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
+
+Streams = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The chip, the sizes, the element type of all inputs, results and saved arrays, and buffers (None: any number)."""
+
+    chip: Hardware
+    sizes: Mapping[str, int]
+    dtype: str = "bf16"
+    stages: int | None = None
+
+    def sizes_of(self, diagram: Diagram) -> dict[str, int]:
+        """Those of a diagram's axes."""
+        needed = {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+        return {name: self.sizes[name] for name in self.sizes if name in needed}
+
+    def options(self) -> dict[str, Any]:
+        """What `fit` takes beside sizes."""
+        return {"dtype": self.dtype, "stages": self.stages}
+
+
+@dataclass
+class Timed:
+    """A schedule of a kernel: the axes streamed (outermost first, each in how many passes) and grouped, the diagram,
+    and the predicted seconds of its quickest tiles."""
+
+    streams: Streams
+    groups: tuple[str, ...]
+    draft: Diagram = field(repr=False)
+    seconds: float
+    choice: Choice = field(repr=False)
+
+    def __str__(self) -> str:
+        return said(self.streams, self.groups)
+
+
+def said(streams: Streams, groups: tuple[str, ...]) -> str:
+    """A schedule in words.
+
+    >>> said((("v", 1), ("d", 1)), ("t",)), said((), ())
+    ('stream v, in it d, group t', 'as written')
+    """
+    words: list[str] = []
+    for axis, passes in streams:
+        words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
+    return ", ".join([*words, *([f"group {' '.join(groups)}"] if groups else [])]) or "as written"
+
+
+def timed(piece: Diagram, target: Target) -> list[Timed]:
+    """The schedules of a piece that fit, the quickest first. Raises DoesNotFit, of the one that needs least, if none
+    does; CatdiagError where none can be counted.
+    """
+    found: list[tuple[float, int, Timed]] = []
+    refused: list[DoesNotFit] = []
+    uncounted: list[CatdiagError] = []
+    sizes = target.sizes_of(piece)
+    for place, (streams, groups, draft) in enumerate(_drafts(inline(piece))):
+        try:
+            choice = searching(draft, target.chip, sizes, **target.options()).quickest()
+        except DoesNotFit as error:
+            refused.append(error)
+            continue
+        except CatdiagError as error:
+            uncounted.append(error)
+            continue
+        seconds = choice.get("seconds")
+        found.append((seconds, place, Timed(streams, groups, draft, seconds, choice)))
+    if not found:
+        if refused:
+            raise min(refused, key=lambda error: error.excess)
+        raise uncounted[0]
+    least = min(seconds for seconds, *_ in found)
+    ranked = sorted(
+        found, key=lambda f: (f[0] > ALIKE * least, len(f[2].streams) if f[0] <= ALIKE * least else 0, f[0], f[1])
+    )
+    return [way for *_, way in ranked]
+
+
+def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]:
+    """What is tried: no stream, each axis that is on no result, each of the others in two passes."""
+    kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
+    names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
+    tried: list[tuple[str | None, int]] = [
+        (None, 1),
+        *((n, 1) for n in names if n not in kept),
+        *((n, 2) for n in kept),
+    ]
+    for axis, passes in tried:
+        try:
+            streamed = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
+            groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
+            draft = find(streamed, groups) if groups else streamed
+        except CatdiagError:
+            continue
+        yield (() if axis is None else ((axis, passes),)), groups, draft
+
+
+def at_least(piece: Diagram, target: Target) -> float:
+    """Seconds that no schedule of a piece takes less than, by the model of `catdiag.cost.chips.timing`: each array that
+    comes or goes crosses the edge to HBM once, and all products are done once.
+
+    Of arrays that are read in place, at computed positions, a kernel may load less: they count nothing.
+    """
+    chip, sizes = target.chip, target.sizes_of(piece)
+    seconds, bytes_moved = 0.0, 0.0
+    for kernel in measure(piece, target.dtype).kernels:
+        bytes_moved += sum(float(t.amount.value(sizes)) for t in kernel.transfers if not t.window)
+        rate = chip.tensor.get(target.dtype)
+        if rate is not None:
+            products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
+            seconds += products / (rate * chip.sustained["tensor"])
+    return max(seconds, bytes_moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"]))
