@@ -35,8 +35,8 @@ ROWS: tuple[dict[str, str], ...] = (
     {"rewrite": ""},
     {"emit": ""},
     {"draw": ""},
-    {"gpu": ""},
     {"library": "", "testing": ""},
+    {"gpu": ""},
     {"sweeps": ""},
     {"cli": ""},
 )
