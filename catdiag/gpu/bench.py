@@ -1,0 +1,255 @@
+"""A kernel beside what people use today: checked first, then timed in interleaved rounds, in one run.
+
+Each contestant is a function of the inputs. One that cannot be made, raises, or does not give what the diagram means
+is listed with the reason and is not timed: speed is looked at only of what is right.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.errors import CatdiagError
+from catdiag.gpu.case import Case, Kernel
+from catdiag.gpu.check import check, inputs_of, meaning, poison, poisoned_outputs
+from catdiag.gpu.sources import imported, needed
+from catdiag.gpu.timing import Call, Clock, Events, interleaved
+
+OURS = "catdiag"
+COMPILED = "torch.compile"
+_HELD = 3.0
+"""Inputs of one call are taken to stay in a cache of up to this part more than their bytes: sets rotate beyond that."""
+_MOST_SETS = 16
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to compute a case: `make` gives the function, which takes the inputs in order.
+
+    `out` says that it takes `out=` tensors for the results, which are handed to it full of NaN where it is checked.
+    """
+
+    name: str
+    make: Callable[[], Function]
+    out: bool = False
+
+
+@dataclass
+class Result:
+    """What came of a contestant: milliseconds (median and quartiles) and error, or why there are none."""
+
+    name: str
+    median_ms: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    error: float | None = None
+    failure: str = ""
+    note: str = ""
+
+
+@dataclass
+class Row:
+    """A case with what came of each contestant."""
+
+    case: str
+    group: str
+    operator: str
+    sizes: Mapping[str, int]
+    dtype: str
+    flops: float
+    bytes: float
+    results: list[Result] = field(default_factory=list)
+    about: str = ""
+    seconds: float = 0.0
+
+    def result(self, name: str) -> Result | None:
+        """What came of the contestant of that name."""
+        return next((r for r in self.results if r.name == name), None)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Row:
+        """The row of plain values, as JSON has them."""
+        return Row(**{**data, "results": [Result(**r) for r in data["results"]]})
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it runs: PyTorch's name of the device, its clock, the bytes of its cache and those a reference may take."""
+
+    device: str
+    clock: Clock
+    cache: int = 0
+    budget: float = 2.0**30
+
+    @staticmethod
+    def gpu() -> Machine:
+        """The GPU of this machine. Raises CatdiagError where PyTorch is missing or sees none."""
+        torch = torch_with_gpu()
+        properties = torch.cuda.get_device_properties(0)
+        return Machine("cuda", Events(), int(properties.L2_cache_size), float(properties.total_memory) / 4)
+
+
+def torch_with_gpu() -> Any:
+    """PyTorch, where it sees a GPU. Raises CatdiagError that says what is missing."""
+    torch: Any = needed("torch", "a comparison on a GPU")
+    if not torch.cuda.is_available():
+        raise CatdiagError(
+            f"no GPU: PyTorch {torch.__version__} sees no CUDA device here. Everything but running works without one: "
+            "catdiag derive OP --on h200",
+            "",
+        )
+    return torch
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on: the GPU, its driver, and the versions of PyTorch, Triton, CUDA and cuDNN."""
+    import platform
+    import subprocess
+
+    torch = torch_with_gpu()
+    found = {"GPU": str(torch.cuda.get_device_name(0)), "PyTorch": str(torch.__version__)}
+    try:
+        said = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        ).stdout.split()
+        found["driver"] = said[0] if said else "unknown"
+    except (OSError, subprocess.TimeoutExpired):
+        found["driver"] = "unknown"
+    spec = importlib.util.find_spec("triton")
+    found["Triton"] = str(importlib.import_module("triton").__version__) if spec else "none"
+    found["CUDA"] = str(torch.version.cuda)
+    found["cuDNN"] = str(torch.backends.cudnn.version())
+    found["Python"] = platform.python_version()
+    return found
+
+
+# -- contestants --------------------------------------------------------------------------------------------
+
+
+def of_kernel(kernel: Kernel, tiles: Mapping[str, int] | None = None, name: str = OURS) -> Contestant:
+    """A kernel with its tiles, or with others."""
+    chosen = dict(kernel.tiles if tiles is None else tiles)
+
+    def make() -> Function:
+        function = getattr(imported(kernel.text, kernel.entry), kernel.entry)
+
+        def run(*inputs: Any, **options: Any) -> Any:
+            return function(*inputs, **chosen, **options)
+
+        return run
+
+    return Contestant(name, make, out=True)
+
+
+def textbook_of(case: Case, compiler: Callable[[Function], Function] | None = None) -> Contestant:
+    """The textbook form, by `torch.compile` (or by `compiler`)."""
+
+    def make() -> Function:
+        import functools
+
+        function = meaning(case.text, case.entry)
+        if case.keywords:
+            function = functools.partial(function, **case.keywords)
+        if compiler is not None:
+            return compiler(function)
+        import torch
+
+        torch._dynamo.reset()
+        compiled: Function = torch.compile(function, dynamic=False)
+        return compiled
+
+    return Contestant(COMPILED, make)
+
+
+# -- a case -------------------------------------------------------------------------------------------------
+
+
+def run_case(
+    case: Case,
+    machine: Machine,
+    contestants: Sequence[Contestant],
+    *,
+    rounds: int = 15,
+    seed: int = 0,
+    warm_ms: float = 100.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Row:
+    """Checks the contestants on fresh inputs, then times those that are right, in interleaved rounds."""
+    started = clock()
+    row = Row(case.name, case.group, case.operator, case.sizes, case.dtype, case.flops, case.bytes)
+    row.about = "" if case.kernel is None else case.kernel.about
+    inputs = inputs_of(case, machine.device, seed)
+    functions: dict[str, Function] = {}
+    for contestant in contestants:
+        result = Result(contestant.name)
+        row.results.append(result)
+        try:
+            function = contestant.make()
+            poison(case, machine.device)
+            options: dict[str, Any] = {}
+            if contestant.out:
+                outputs = poisoned_outputs(case, machine.device)
+                options["out"] = outputs[0] if len(outputs) == 1 else tuple(outputs)
+            found = function(*inputs, **options)
+            result.error = check(case, inputs, found, machine.budget).error
+            functions[contestant.name] = function
+            del found, options
+        except raised() as error:
+            result.failure = reason(error)
+    sets = [inputs]
+    moved = sum(a.bytes for a in case.inputs if a.axes)
+    wanted = math.ceil(_HELD * machine.cache / moved) if moved else 1
+    for k in range(1, max(1, min(_MOST_SETS, wanted))):
+        sets.append(inputs_of(case, machine.device, seed + 1000 + k))
+    calls = {name: _rotating(function, sets) for name, function in functions.items()}
+    samples, failed = interleaved(calls, machine.clock, rounds=rounds, warm_ms=warm_ms)
+    for result in row.results:
+        if result.name in samples:
+            found_ms = samples[result.name]
+            result.median_ms, result.low_ms, result.high_ms = found_ms.median, found_ms.low, found_ms.high
+        elif result.name in failed:
+            result.failure = reason(failed[result.name])
+    if isinstance(machine.clock, Events):
+        machine.clock.forget()
+    row.seconds = clock() - started
+    return row
+
+
+def _rotating(function: Function, sets: Sequence[Sequence[Any]]) -> Call:
+    """Calls on one input set after the other, so that none is found in a cache."""
+    return lambda k: function(*sets[k % len(sets)])
+
+
+def raised() -> tuple[type[BaseException], ...]:
+    """What functions and compilers of others raise where they fail; Triton's errors have a base of their own."""
+    triton: tuple[type[BaseException], ...] = ()
+    if "triton" in sys.modules:
+        triton = (importlib.import_module("triton.errors").TritonError,)
+    return (
+        ArithmeticError, AssertionError, AttributeError, CatdiagError, ImportError, LookupError, MemoryError, NameError,
+        OSError, RuntimeError, SyntaxError, TypeError, ValueError, *triton,
+    )  # fmt: skip
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line.
+
+    >>> reason(ValueError("no such tile\\n  at line 3"))
+    'ValueError: no such tile'
+    """
+    text = error.message if isinstance(error, CatdiagError) else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    return f"{type(error).__name__}: {first[:300]}" if first else type(error).__name__

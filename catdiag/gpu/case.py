@@ -1,0 +1,233 @@
+"""One comparison: a diagram at sizes, with what it costs by formula and what it means as text. Plain data, as JSON.
+
+A case needs nothing of this library to be run but PyTorch, so that it can be made where the solvers are and run where
+the GPU is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from catdiag.diagram import Diagram
+from catdiag.errors import CatdiagError, SizeError
+from catdiag.gpu.textbook import textbook
+from catdiag.types import BYTES, ArrayType, size_value
+
+if TYPE_CHECKING:
+    from catdiag.rewrite.derivation import Derivation
+
+_NARROWEST = {"int": 8, "bool": 1}
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Array:
+    """An input or an output at sizes: `dtype` as hardware knows it ("bf16", "int64", "bool"), empty shape for a scalar.
+
+    `draw` says how it is drawn: "normal", "uniform" in 0 to 1, times `scale`; integers are drawn from 0 to `below`.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    element: str
+    dtype: str
+    draw: str = "normal"
+    scale: float = 1.0
+    below: int = 2
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it takes."""
+        return math.prod(self.shape) * BYTES.get(self.dtype, _NARROWEST.get(self.element, 4))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A module with a function over tensors: its text, the function's name, and the tiles it is called with.
+
+    `alternatives` are further tiles, with `num_warps` and `num_stages` among them, that the model proposes after the
+    first; `loads` are bytes that the formula says each edge of the memory carries down, with these tiles.
+    """
+
+    text: str
+    entry: str
+    tiles: Mapping[str, int]
+    alternatives: tuple[Mapping[str, int], ...] = ()
+    loads: Mapping[str, float] = field(default_factory=dict)
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A comparison at sizes. `flops` are those of contractions, without blocks that a mask empties; `bytes` what has to
+    cross memory at the least: each input read once, each output written once. `refused` says why there is no kernel."""
+
+    name: str
+    group: str
+    operator: str
+    sizes: Mapping[str, int]
+    dtype: str
+    inputs: tuple[Array, ...]
+    scalars: Mapping[str, Number]
+    outputs: tuple[Array, ...]
+    flops: float
+    bytes: float
+    text: str
+    entry: str
+    keywords: Mapping[str, int]
+    slices: tuple[str, ...]
+    starts: Mapping[str, str]
+    between: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]
+    kernel: Kernel | None = None
+    peers: tuple[str, ...] = ()
+    refused: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Case:
+        """The case that `as_dict` gave.
+
+        >>> import catdiag as cd
+        >>> case = case_of(cd.library.get("matmul"), {"a": 4, "b": 8, "c": 2})
+        >>> Case.of(case.as_dict()) == case
+        True
+        """
+        found = dict(data)
+        for side in ("inputs", "outputs"):
+            found[side] = tuple(
+                Array(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found[side]
+            )
+        found["between"] = tuple((tuple(axes), tuple(shape)) for axes, shape in found["between"])
+        found["slices"], found["peers"] = tuple(found["slices"]), tuple(found["peers"])
+        if found["kernel"] is not None:
+            kernel = dict(found["kernel"])
+            found["kernel"] = Kernel(**{**kernel, "alternatives": tuple(kernel["alternatives"])})
+        return Case(**found)
+
+
+def case_of(
+    diagram: Diagram,
+    sizes: Mapping[str, int],
+    dtype: str = "bf16",
+    *,
+    scalars: Mapping[str, Number] | None = None,
+    draws: Mapping[str, Mapping[str, Any]] | None = None,
+    name: str = "",
+    group: str = "",
+    derivation: Derivation | None = None,
+    kernel: Kernel | None = None,
+    peers: Sequence[str] = (),
+    refused: str = "",
+) -> Case:
+    """The comparison of a diagram at sizes, its arrays of real numbers being of `dtype`.
+
+    `scalars` are values of inputs without axes (a half where none is given; integers have to be given), `draws` say how
+    inputs are drawn (fields of `Array`: draw, scale, below), `derivation` is what the kernel was made of, and says
+    which blocks are left out. Raises SizeError for sizes or scalars that are missing.
+
+    >>> import catdiag as cd
+    >>> case = case_of(cd.library.get("matmul"), {"a": 4, "b": 8, "c": 2})
+    >>> case.flops, case.bytes
+    (128.0, 112.0)
+    """
+    book = textbook(diagram)
+    scalars, draws = dict(scalars or {}), draws or {}
+    inputs = []
+    for label, ty in zip(diagram.input_names, diagram.dom, strict=True):
+        made = _array(label, ty, sizes, dtype, draws.get(label, {}))
+        inputs.append(made)
+        if not ty.axes and label not in scalars:
+            if ty.element == "int":
+                raise SizeError(f"input {label} is one integer, and decides what is computed: give its value")
+            scalars[label] = 0.5
+    outputs = [_array(f"out{k}", ty, sizes, dtype, {}) for k, ty in enumerate(diagram.cod)]
+    missing = [s for s in book.sizes if s not in sizes]
+    if missing:
+        raise SizeError(f"the size of axis {missing[0]!r} is missing: no input shows it")
+    return Case(
+        name=name or diagram.title,
+        group=group,
+        operator=diagram.title,
+        sizes=dict(sizes),
+        dtype=dtype,
+        inputs=tuple(inputs),
+        scalars=scalars,
+        outputs=tuple(outputs),
+        flops=flops_of(derivation if derivation is not None else diagram, {**_whole(scalars), **sizes}, diagram),
+        bytes=float(sum(a.bytes for a in (*inputs, *outputs) if a.shape)),
+        text=book.text,
+        entry=book.entry,
+        keywords={s: sizes[s] for s in book.sizes},
+        slices=book.slices,
+        starts=dict(book.starts),
+        between=tuple(dict.fromkeys((ty.names, _shape(ty, sizes)) for ty in book.between)),
+        kernel=kernel,
+        peers=tuple(peers),
+        refused=refused,
+    )
+
+
+def _whole(scalars: Mapping[str, Number]) -> dict[str, int]:
+    return {name: value for name, value in scalars.items() if isinstance(value, int)}
+
+
+def _array(name: str, ty: ArrayType, sizes: Mapping[str, int], dtype: str, draw: Mapping[str, Any]) -> Array:
+    kind = {"int": "int64", "bool": "bool"}.get(ty.element, dtype)
+    if ty.element == "int" and "below" not in draw:
+        draw = {**draw, "below": min(sizes.values(), default=2)}
+    return Array(name, ty.names, _shape(ty, sizes), ty.element, kind, **draw)
+
+
+def _shape(ty: ArrayType, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(size_value(a.size, sizes) for a in ty.axes)
+
+
+# -- formulas at sizes ----------------------------------------------------------------------------------------
+
+
+def flops_of(diagram: Diagram | Derivation, sizes: Mapping[str, int], source: Diagram | None = None) -> float:
+    """The operations of the contractions of a diagram, an addition and a multiplication being two.
+
+    Where loops leave blocks out, with tiles and blocks of one index, so that what is counted is what no tiling can
+    leave out: of causal attention q·(q+1)/2 pairs. Where that cannot be counted, those of `source`.
+
+    >>> import catdiag as cd
+    >>> flops_of(cd.library.get("attention"), {"q": 10, "x": 20, "d": 4})
+    3200.0
+    """
+    try:
+        io: Any = diagram.io()
+    except CatdiagError:
+        if source is None:
+            raise
+        io = source.io()
+    ones = {str(s): 1 for s in (*io.groups, *io.streams)}
+    return evaluated(io.work.get("tensor", 0), {**sizes, **ones})
+
+
+def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:
+    """A formula of sizes, at sizes; sums are added up.
+
+    >>> import sympy
+    >>> q, j = sympy.symbols("q j")
+    >>> evaluated(sympy.Sum(j + 1, (j, 0, q - 1)), {"q": 8192}) == 8192 * 8193 / 2
+    True
+
+    Raises SizeError for a symbol that is given no number.
+    """
+    import sympy
+
+    formula = sympy.sympify(formula)
+    symbols = sorted(formula.free_symbols, key=str)
+    for s in symbols:
+        if str(s) not in sizes:
+            raise SizeError(f"size {str(s)!r} is not given: expected a number for it")
+    found = formula.subs({s: sizes[str(s)] for s in symbols}, simultaneous=True)
+    return float(found if found.is_number and not found.has(sympy.Sum) else found.doit())

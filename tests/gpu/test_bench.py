@@ -1,0 +1,149 @@
+"""Comparisons on CPU tensors with a clock that counts: what is wrong is said and not timed, what is right is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import catdiag as cd
+from catdiag.errors import CatdiagError
+from catdiag.gpu.bench import Contestant, Machine, Row, run_case, textbook_of, torch_with_gpu
+from catdiag.gpu.case import Case, case_of
+from catdiag.gpu.timing import interleaved
+
+Function = Callable[..., Any]
+
+
+class Counting:
+    """A clock: each call takes the time that is noted under the name of what is called, and all calls are kept."""
+
+    def __init__(self, *times: float) -> None:
+        self.times, self.calls, self.known = list(times), [], {}
+
+    def time(self, call: Callable[[int], Any], times: int) -> float:
+        for k in range(min(times, 2)):
+            call(k)
+        name = self.known.setdefault(id(call), len(self.known))
+        self.calls.append(name)
+        return self.times[name % len(self.times)]
+
+
+def test_rounds_are_interleaved_after_all_are_warm() -> None:
+    clock = Counting(1.0, 2.0)
+    calls = {"a": lambda k: None, "b": lambda k: None}
+    found, failed = interleaved(calls, clock, rounds=3)
+    assert clock.calls == [0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 0, 1]
+    assert (found["a"].median, found["b"].median, failed) == (1.0, 2.0, {})
+
+
+def test_what_raises_while_it_is_timed_is_told_and_the_others_go_on() -> None:
+    def broken(k: int) -> None:
+        raise RuntimeError("out of memory")
+
+    found, failed = interleaved({"a": broken, "b": lambda k: None}, Counting(1.0), rounds=2)
+    assert list(found) == ["b"] and str(failed["a"]) == "out of memory"
+
+
+def test_without_a_gpu_the_error_says_what_is_missing() -> None:
+    try:
+        import torch
+    except ImportError:
+        with pytest.raises(CatdiagError, match=r"catdiag\[gpu\]"):
+            torch_with_gpu()
+        return
+    if not torch.cuda.is_available():
+        with pytest.raises(CatdiagError, match="no GPU"):
+            torch_with_gpu()
+
+
+def case(dtype: str = "fp32", **sizes: int) -> Case:
+    return case_of(cd.library.get("causal_attention"), {"q": 40, "x": 40, "d": 16, **sizes}, dtype, name="small")
+
+
+def given(name: str, function: Function, out: bool = False) -> Contestant:
+    return Contestant(name, lambda: function, out)
+
+
+def run(case: Case, *contestants: Contestant, budget: float = 2.0**30) -> Row:
+    return run_case(case, Machine("cpu", Counting(1.0, 2.0, 4.0), budget=budget), contestants, rounds=2)
+
+
+@pytest.mark.triton
+def test_the_textbook_beside_a_peer_of_another_formula() -> None:
+    torch = pytest.importorskip("torch")
+
+    def peer(Q: Any, K: Any, V: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(Q[None], K[None], V[None], is_causal=True)[0]
+
+    row = run(case(), textbook_of(case(), lambda f: f), given("peer", peer))
+    assert [(r.median_ms, r.failure) for r in row.results] == [(1.0, ""), (2.0, "")]
+    assert all(r.error is not None and r.error < 1e-6 for r in row.results)
+    assert row.flops == 4 * 16 * 40 * 40
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("budget", [2.0**30, 2.0**14, 1.0])
+def test_the_reference_is_the_same_however_it_is_cut(budget: float) -> None:
+    pytest.importorskip("torch")
+    row = run(case(), textbook_of(case(), lambda f: f), budget=budget)
+    assert row.results[0].error is not None and row.results[0].error < 1e-6
+
+
+@pytest.mark.triton
+def test_what_is_wrong_is_told_and_not_timed() -> None:
+    torch = pytest.importorskip("torch")
+    right = textbook_of(case(), lambda f: f).make()
+
+    def lazy(*inputs: Any, out: Any) -> Any:
+        out[:-1] = right(*inputs)[:-1]
+        return out
+
+    def raising(*inputs: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory\nmore")
+
+    def unmade() -> Function:
+        raise ImportError("no such backend")
+
+    row = run(
+        case(),
+        given("last row never written", lazy, out=True),
+        given("without the mask", lambda Q, K, V: torch.softmax(Q @ K.T / 4, -1) @ V),
+        given("raises", raising),
+        given("transposed", lambda *inputs: right(*inputs).T),
+        Contestant("not there", unmade),
+        given("right", right),
+    )
+    said = {r.name: r.failure for r in row.results}
+    assert said["last row never written"] == "Wrong: 16 of 640 entries are NaN: not written, or computed so"
+    assert said["without the mask"].startswith("Wrong: error ")
+    assert said["raises"] == "OutOfMemoryError: CUDA out of memory"
+    assert said["transposed"].startswith("Wrong: a result of shape (16, 40)")
+    assert said["not there"] == "ImportError: no such backend"
+    assert [r.name for r in row.results if r.median_ms] == ["right"]
+
+
+@pytest.mark.triton
+def test_inputs_on_which_a_diagram_means_nothing_are_refused() -> None:
+    pytest.importorskip("torch")
+    logarithm = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(cd.log(a), "x"))
+    made = case_of(logarithm, {"q": 4, "x": 8}, "fp32")
+    row = run(made, textbook_of(made, lambda f: f))
+    assert "means no number" in row.results[0].failure
+    drawn = case_of(logarithm, {"q": 4, "x": 8}, "fp32", draws={"a": {"draw": "uniform"}})
+    assert run(drawn, textbook_of(drawn, lambda f: f)).results[0].failure == ""
+
+
+@pytest.mark.triton
+def test_inputs_rotate_where_a_cache_could_hold_them() -> None:
+    pytest.importorskip("torch")
+    seen: set[int] = set()
+    made = case_of(cd.library.get("matmul"), {"a": 4, "b": 4, "c": 4}, "fp32")
+
+    def product(A: Any, B: Any) -> Any:
+        seen.add(A.data_ptr())
+        return A @ B
+
+    run_case(made, Machine("cpu", Counting(1.0), cache=1000), [given("product", product)], rounds=1)
+    assert len(seen) == 2  # the counting clock makes two calls
