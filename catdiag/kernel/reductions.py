@@ -154,20 +154,25 @@ def swap(ctx: Context, t: Term) -> Term:
 
 
 def constant(ctx: Context, t: Term) -> Term:
-    """A8: Σ_{i<n} c = n·c for real c; max_{i<n} c = c for n ≥ 1; Π_{i<n} c = exp(n·log c) for c > 0, 1 for c = 1."""
+    """A8: Σ_{i<n} c = n·c for real c; max_{i<n} c = c for n ≥ 1; Π_{i<n} c = exp(n·log c) for c > 0, 1 for c = 1.
+
+    Where n is the number of indices, that is: natural.
+    """
     monoid, n, body = reduction(t)
     if depends(body):
         raise KernelError(f"the body of {t} depends on the index")
     c = open_body(body, ZERO)
     # With n = 0 both sides are 0, or 1, whatever c is, so it need be known only where there is an index.
     inner = ctx.with_index(fresh(ctx.ranges), n)
-    if monoid == "sum" and inner.real(c):
-        return mul(n, c)
     if monoid == "max" and ctx.positive_size(n):
         return c
     if monoid == "prod" and c == ONE:
         return ONE
-    if monoid == "prod" and inner.positive(c):
+    # A range that a certificate brings in may be any number: over fewer than no indices Σ 1 is 0.
+    counted = natural(n) or (integer(ctx, n) and ctx.entails(fn("le", ZERO, n)))
+    if monoid == "sum" and counted and inner.real(c):
+        return mul(n, c)
+    if monoid == "prod" and counted and inner.positive(c):
         return fn("exp", mul(n, fn("log", c)))
     raise KernelError(f"the constant reduction {t} does not simplify")
 
