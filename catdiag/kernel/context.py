@@ -529,7 +529,7 @@ class Context:
         for _ in range(20):
             low = [m for m, c in p.items() if c < 0]
             if not low:
-                return all(natural(a) for m in p for a, _ in m)
+                return all(a.op == "rest" or natural(a) for m in p for a, _ in m)
             found = next(((a, top) for m in low for a, _ in m if (top := self._top(a)) is not None), None)
             if found is None:
                 return False
@@ -537,11 +537,14 @@ class Context:
         return False
 
     def _top(self, a: Term) -> Poly | None:
-        """An index i below n as n − 1 − j, a size that is at least 1 as 1 + j, for a natural number j of its own."""
-        j = Term(a.op, f"%{a.data}")
+        """An index i below n as n − 1 − j, a size that is at least 1 as 1 + j, for a natural number j of its own.
+
+        Its operation is one that no program, certificate or rule makes.
+        """
+        j: Poly = {((Term("rest", None, (a,)), Fraction(1)),): Fraction(1)}
         if a.op == "idx" and arithmetic(self.ranges.get(str(a.data), BOT)):
-            return to_poly(sub(self.ranges[str(a.data)], add(ONE, j)), self)
-        return to_poly(add(ONE, j), self) if a.op == "size" and self._some(a) else None
+            return plus(to_poly(sub(self.ranges[str(a.data)], ONE), self), scaled_by(j, -1))
+        return plus(to_poly(ONE, self), j) if a.op == "size" and self._some(a) else None
 
 
 def fresh(ranges: Mapping[str, Term]) -> str:
