@@ -18,8 +18,9 @@ for any lists a and b. So a block in which nothing is live may be passed over, w
 a tree of merges that has none but such blocks: with a = ∅ its state is unit, and step(unit, b) = state(b). It may also
 have `extent`, arrays of numbers lo and hi, where it is proved that at no x of the whole list with x < lo at all their
 indices, or hi ≤ x at all, anything is live. There an input that is the position along its one axis is that, and no
-fresh array. So a loop may begin at any u that is at most every lo, and stop at any v that is at least every hi. What is
-left out owes nothing.
+fresh array. So a loop may begin at any u that is at most every lo, and stop at any v that is at least every hi: what is
+live in the block before u, or from v on, is so in the list, `live` being weaved over x as the body of a group is over
+its axes. What is left out owes nothing.
 
 **Groups (A1).** A group means its body on whole axes once, for fresh arrays and every tile [o, o+l) of an axis,
 the body on the tile is at j, symbol for symbol, the body on the whole at o + j.
@@ -227,6 +228,13 @@ class Loops(Judge):
         if set(node) & set(GUIDES):
             known = (*assume, *self._of_elements(state, add(a, b), assume, elements))
             self._passed_over(node, proof, (whole.outputs, first.outputs), inputs(b, a), known, elements, scope)
+            if "extent" in node:
+                of_list, of_block = (
+                    self.meaning(node["live"], given, {block: n}, known, elements, scope).outputs[0]
+                    for given, n in ((inputs(add(a, b)), add(a, b)), (inputs(b, a), b))
+                )
+                if substitute(of_list.term, {("idx", axis): add(a, idx(axis))}) != of_block.term:
+                    raise KernelError(f"what is live in a loop with an extent is not weaved over {axis!r}")
             self._beyond(node, proof, _placed(inputs(add(a, b)), places), known, elements, scope)
         self.consumed(proof)
         self.axioms.add("A10")
@@ -246,13 +254,14 @@ class Loops(Judge):
         (live,) = self._guide(node, "live", "block", block, known, elements, scope, proof)
         dead = [Obligation(live.axes, (), c) for c in (fn("not", live.term), negate(live.term))]
         facts = self._knowing(dead, known, elements, self.item(proof, "idle", "live"))
-        equal: dict[Term, Term] = {}
+        proved: list[tuple[Wire, Term]] = []
         for k, (both, first) in enumerate(zip(*states, strict=True)):
             ctx = Context(self.ask, dict(both.axes), facts, elements)
-            # What was proved of the components before it is used in this one.
+            # What was proved of the components before it is used in this one, at the indices that it was proved for.
+            equal = {numeric(w.term): t for w, t in proved if dict(w.axes).items() <= ctx.ranges.items()}
             left, right = numeric(both.term), numeric(first.term)
             self.holds(ctx, fn("eq", exchanged(left, equal), right), self.item(proof, "idle", f"live {k}"))
-            equal[left] = right
+            proved.append((both, right))
 
     def _beyond(
         self,
