@@ -1,0 +1,83 @@
+"""Contractions: sums of products of tiles, by matrix units where there is a product of two matrices in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.emit.triton.nodes import Dim, Fill, Node, Nodes, fill_of, finite
+
+
+def contracted(nodes: Nodes, args: Sequence[Node], out: Sequence[Dim]) -> Node:
+    """The product of tiles, summed over all dimensions that are not in `out`."""
+    left = list(args)
+    while len(left) > 1:
+        a, b = _pair(left, out)
+        rest = [x for x in left if x is not a and x is not b] if a is not b else left[2:]
+        kept = {*out, *(d for x in rest for d in x.dims)}
+        left = [_product(nodes, a, b, kept, out), *rest]
+    return _summed(nodes, left[0], out)
+
+
+def _pair(args: Sequence[Node], out: Sequence[Dim]) -> tuple[Node, Node]:
+    """The two to begin with: those whose product is smallest, entry-by-entry ones first."""
+
+    def cost(a: Node, b: Node) -> tuple[bool, int]:
+        union = {*a.dims, *b.dims}
+        kept = {*out, *(d for x in args if x is not a and x is not b for d in x.dims)}
+        return not (set(a.dims) <= set(b.dims) or set(b.dims) <= set(a.dims)), len(union & kept)
+
+    pairs = [(args[i], args[j]) for i in range(len(args)) for j in range(i + 1, len(args))]
+    return min(pairs, key=lambda p: cost(*p))
+
+
+def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim]) -> Node:
+    """The product of two tiles, summed over what only they have."""
+    for x, y in ((a, b), (b, a)):
+        if x.kind == "scaled" and y.dims:
+            return nodes.op("mul", _product(nodes, x.args[0], y, kept, out), x.args[1])
+    summed = [d for d in a.dims if d in b.dims and d not in kept]
+    rows = [d for d in a.dims if d not in b.dims]
+    columns = [d for d in b.dims if d not in a.dims]
+    a = _summed(nodes, a, [d for d in a.dims if d in kept or d in b.dims])
+    b = _summed(nodes, b, [d for d in b.dims if d in kept or d in a.dims])
+    rows = [d for d in rows if d in a.dims]
+    columns = [d for d in columns if d in b.dims]
+    if not (summed and rows and columns) or "int" in (a.element, b.element):
+        made = nodes.op("mul", a, b)
+        return _summed(nodes, made, [d for d in made.dims if d in kept])
+    order = {d: k for k, d in enumerate(out)}
+    if order.get(columns[0], len(order)) < order.get(rows[0], len(order)):
+        a, b, rows, columns = b, a, columns, rows
+    for d in summed:
+        a, b = _silent(nodes, a, b, d)
+    batch = [d for d in a.dims if d in b.dims and d not in summed]
+    dims = (*batch, *rows, *columns)
+    fills: dict[Dim, Fill] = {}
+    for d in dims:
+        if d.ragged:
+            held = [x.fills.get(d) for x in (a, b) if d in x.dims]
+            fills[d] = 0.0 if fill_of("mul", [*held, "finite"]) == 0.0 else None
+    return nodes.make(
+        "dot", (a, b), dims, "real", (tuple(batch), tuple(rows), tuple(columns), tuple(summed)), fills=fills, heavy=True
+    )
+
+
+def _silent(nodes: Nodes, a: Node, b: Node, dim: Dim) -> tuple[Node, Node]:
+    """Two factors whose product is 0 wherever a dimension reaches over the end."""
+    if dim.within is None:
+        return a, b
+    held = (a.fills.get(dim), b.fills.get(dim))
+    if 0.0 in held and all(map(finite, held)):
+        return a, b
+    if held[0] != 0.0:
+        a = nodes.masked(a, dim, 0.0)
+    if held[1] != 0.0:
+        b = nodes.masked(b, dim, 0.0)
+    return a, b
+
+
+def _summed(nodes: Nodes, node: Node, kept: Sequence[Dim]) -> Node:
+    for dim in node.dims:
+        if dim not in kept:
+            node = nodes.reduce("sum", nodes.masked(node, dim, 0.0), dim)
+    return node

@@ -1,0 +1,248 @@
+"""The function that launches kernels: it reads sizes off tensors, checks them, makes room for results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catdiag.emit.nest import Span
+from catdiag.emit.triton.kernel import WIDTHS, Kernel
+from catdiag.emit.triton.values import Stored
+from catdiag.types import ArrayType, Size, size_symbols
+from catdiag.views import read_off
+
+_KINDS = {"int": "torch.int64", "bool": "torch.bool"}
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """An array that the launch makes: a result, or what one kernel hands to another; `parts` is a first axis."""
+
+    array: Stored
+    dtype: str
+    parts: str = ""
+    result: bool = False
+
+
+@dataclass
+class Launch:
+    """Writes the launch function."""
+
+    entry: str
+    inputs: Sequence[Stored]
+    outputs: Sequence[Stored]
+    rooms: Sequence[Room]
+    kernels: Sequence[Kernel]
+    tiles: Mapping[str, int]
+    stages: int
+    warps: int
+    dtypes: Mapping[str, str]
+    dtype: str
+    about: str
+    sizes: dict[str, str]
+
+    def __post_init__(self) -> None:
+        self.lines: list[str] = []
+
+    def size(self, size: Size) -> str:
+        """A size as an expression of the launch."""
+
+        def leaf(v: Any) -> str:
+            return str(v) if isinstance(v, int) else self.sizes[v]
+
+        return read_off(size, leaf, lambda op, a, b: f"({a} {op} {b})")
+
+    def shape(self, ty: ArrayType) -> str:
+        """A shape as an expression."""
+        sizes = [self.size(a.size) for a in ty.axes]
+        return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+    def write(self, line: str) -> None:
+        """A line of the function."""
+        self.lines.append("    " + line)
+
+    def known(self) -> tuple[dict[str, str], list[str]]:
+        """Which sizes a shape shows, and those that none does."""
+        shown: dict[str, str] = {}
+        wanted: dict[str, None] = {}
+        composite: list[tuple[Size, str]] = []
+        for array in self.inputs:
+            for n, axis in enumerate(array.ty.axes):
+                if isinstance(axis.size, str):
+                    shown.setdefault(axis.size, f"{array.name}.shape[{n}]")
+                else:
+                    composite.append((axis.size, f"{array.name}.shape[{n}]"))
+                wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
+        for size, text in composite:
+            left = size_symbols(size) - set(shown)
+            if len(left) == 1:
+                (symbol,) = left
+                solved = _solved(size, symbol, text, lambda s: self.sizes[s])
+                if solved:
+                    shown[symbol] = solved
+        for kernel in self.kernels:
+            wanted.update(dict.fromkeys(kernel.sizes))
+            wanted.update(dict.fromkeys(kernel.constants))
+        for room in self.rooms:
+            for axis in room.array.ty.axes:
+                wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
+        return shown, [s for s in wanted if s not in shown]
+
+    def text(self) -> str:
+        """The source of the function."""
+        shown, given = self.known()
+        tensors = [a for a in self.inputs if a.ty.axes]
+        first = tensors[0].name if tensors else ""
+        keywords = [self.sizes[s] for s in given]
+        keywords += [f"{t}={n}" for t, n in self.tiles.items()]
+        keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}", "out=None"]
+        if not tensors:
+            keywords.append('device="cuda"')
+        arguments = [a.name for a in self.inputs]
+        device = f"{first}.device" if first else "device"
+        self.write(f'"""{self.about}"""')
+        for symbol, text in shown.items():
+            self.write(f"{self.sizes[symbol]} = {text}")
+        for array in tensors:
+            self.write(f'_expect("{array.name}", {array.name}, {self.shape(array.ty)}, "{" ".join(array.ty.names)}")')
+        if self.tiles:
+            self.write(f"_powers({', '.join(f'{t}={t}' for t in self.tiles if not t.startswith('p_'))})")
+        results = [r for r in self.rooms if r.result]
+        several = len(results) > 1
+        if results:
+            self.write("if out is None:")
+            made = [self._empty(r, device) for r in results]
+            self.write(f"    out = {'(' if several else ''}{', '.join(made)}{')' if several else ''}")
+            names = [r.array.name for r in results]
+            if several:
+                self.write(f"{', '.join(names)} = out")
+            elif names[0] != "out":
+                self.write(f"{names[0]} = out")
+            for room in results:
+                self.write(
+                    f'_expect("{room.array.name}", {room.array.name}, {self.shape(room.array.ty)}, '
+                    f'"{" ".join(room.array.ty.names)}")'
+                )
+        for room in self.rooms:
+            if not room.result:
+                self.write(f"{room.array.name} = {self._empty(room, device)}")
+        for kernel in self.kernels:
+            self._launched(kernel)
+        ends = [a.name for a in self.outputs]
+        self.write(f"return {', '.join(ends) if ends else 'None'}")
+        listed = ", ".join([*arguments, "*", *keywords])
+        return "\n".join([f"def {self.entry}({listed}):", *self.lines])
+
+    def _empty(self, room: Room, device: str) -> str:
+        sizes = [self.size(a.size) for a in room.array.ty.axes]
+        if room.parts:
+            sizes = [room.parts, *sizes[1:]]
+        shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+        dtype = room.dtype if "." in room.dtype else f"torch.{room.dtype}"
+        return f"torch.empty({shape}, dtype={dtype}, device={device})"
+
+    def _launched(self, kernel: Kernel) -> None:
+        grid: list[str] = []
+        for span in (*kernel.single, *kernel.spans):
+            whole = self.size(span.size)
+            grid.append(whole if span in kernel.single else f"triton.cdiv({whole}, {span.symbol})")
+        if kernel.parts is not None:
+            symbol = kernel.parts.symbol
+            loops = [s for s in kernel.loops if s.axis == kernel.parts.axis]
+            block = loops[0].symbol if loops else "1"
+            self.write(f"chunk = triton.cdiv(triton.cdiv({self.size(kernel.parts.size)}, {symbol}), {block}) * {block}")
+            grid.append(symbol)
+        arguments = [a.name for a in kernel.arrays]
+        arguments += [f"{a.name}.stride({_place(a, axis)})" for a, axis in kernel.strides]
+        arguments += [s.name for s in kernel.scalars]
+        constants = set(kernel.constants)
+        arguments += [self.sizes[s] for s in kernel.sizes if s not in constants]
+        if kernel.chunk is not None:
+            arguments.append("chunk")
+        for name, text in self._constants(kernel):
+            arguments.append(f"{name}={text}")
+        arguments += ["num_warps=num_warps", "num_stages=num_stages"]
+        count = " * ".join(_factor(g) for g in grid) or "1"
+        self.write(f"{kernel.name}[({count},)](")
+        line = ""
+        for argument in arguments:
+            if len(line) + len(argument) > 100:
+                self.write(f"    {line}")
+                line = ""
+            line += f"{' ' if line else ''}{argument},"
+        self.write(f"    {line}")
+        self.write(")")
+
+    def _constants(self, kernel: Kernel) -> list[tuple[str, str]]:
+        found = [(kernel.sizes.get(s, s), self.sizes[s]) for s in kernel.constants]
+        for name, size in kernel.blocks.items():
+            found.append((name, f"_block({self.size(size)})"))
+        for span in (*kernel.spans, *kernel.loops):
+            found.append((span.symbol, span.symbol))
+        if kernel.parts is not None:
+            found.append((kernel.parts.symbol, kernel.parts.symbol))
+        for symbol, name in kernel.padded.items():
+            found.append((name, f"_block({symbol})"))
+        for name, span in kernel.exact.items():
+            whole = self.size(span.size)
+            test = f"{whole} % {span.symbol} == 0"
+            if span.symbol in kernel.padded:
+                test = f"_block({span.symbol}) == {span.symbol} and {test}"
+            found.append((name, test))
+        return found
+
+
+def constants_of(kernel: Kernel) -> list[str]:
+    """The names of a kernel's constants."""
+    names = [kernel.sizes.get(s, s) for s in kernel.constants]
+    names += [*kernel.blocks, *(s.symbol for s in (*kernel.spans, *kernel.loops))]
+    names += [*([] if kernel.parts is None else [kernel.parts.symbol]), *kernel.padded.values(), *kernel.exact]
+    return list(dict.fromkeys(names))
+
+
+def head_of(kernel: Kernel) -> list[str]:
+    """The parameters of a kernel."""
+    names = [a.name for a in kernel.arrays]
+    names += list(kernel.strides.values())
+    names += list(kernel.scalars.values())
+    names += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
+    if kernel.chunk is not None:
+        names.append("chunk")
+    return [*names, *(f"{c}: tl.constexpr" for c in constants_of(kernel))]
+
+
+def torch_type(array: Stored, dtypes: Mapping[str, str], dtype: str) -> str:
+    """The torch type of an array's elements, without "torch."."""
+    if array.ty.element in _KINDS:
+        return _KINDS[array.ty.element].removeprefix("torch.")
+    return WIDTHS[dtypes.get(array.name, dtype)]
+
+
+def _place(array: Stored, axis: str) -> int:
+    return array.ty.names.index(axis)
+
+
+def _factor(text: str) -> str:
+    return f"({text})" if " " in text and not text.startswith(("(", "triton")) else text
+
+
+def _solved(size: Size, symbol: str, text: str, name: Any) -> str:
+    """The symbol of a size that is so many times it and a number, from what the whole is."""
+    if not isinstance(size, tuple):
+        return ""
+    op, a, b = size
+    if op == "+" and a == b == symbol:
+        return f"{text} // 2"
+    for one, other in ((a, b), (b, a)):
+        if one == symbol and symbol not in size_symbols(other):
+            known = read_off(
+                other, lambda v: str(v) if isinstance(v, int) else name(v), lambda o, x, y: f"({x} {o} {y})"
+            )
+            return f"{text} - {known}" if op == "+" else f"{text} // {known}"
+    return ""
+
+
+def spans_of(kernel: Kernel) -> tuple[Span, ...]:
+    """The tiles of the grid, those that are one entry first."""
+    return (*kernel.single, *kernel.spans)

@@ -1,0 +1,392 @@
+"""A Triton module from a diagram: one kernel for each group, and a function that launches them."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from catdiag.diagram import Diagram
+from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
+from catdiag.emit.triton.builder import Names
+from catdiag.emit.triton.kernel import WIDTHS, Kernel, Shared, Writing
+from catdiag.emit.triton.launch import Launch, Room, head_of, spans_of, torch_type
+from catdiag.emit.triton.nodes import Node
+from catdiag.emit.triton.printer import HELPERS
+from catdiag.emit.triton.values import Made, Pull, Stored
+from catdiag.errors import CatdiagError, SizeError, TypeMismatch
+from catdiag.types import ArrayType, Axis, size_symbols
+
+_WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
+          "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect", "_powers"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or a result: its name, the diagram's type (no axes: a number), and torch's name of its elements."""
+
+    name: str
+    ty: ArrayType
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Triton module as text.
+
+    `entry` is its launch function, `kernels` the names of what runs on the device; `tiles` are the keyword arguments
+    of `entry` that are tiles, with their defaults, beside `num_warps` and `num_stages`.
+    """
+
+    text: str = field(repr=False)
+    entry: str
+    kernels: tuple[str, ...]
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    tiles: Mapping[str, int]
+    stages: int
+    warps: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def module(
+    diagram: Diagram,
+    tiles: Mapping[str, int],
+    dtype: str | Mapping[str, str] = "bf16",
+    *,
+    stages: int = 2,
+    warps: int = 4,
+) -> Module:
+    """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
+
+    `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
+    others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
+    and results, or theirs by name; sums are kept in single precision.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
+    >>> made = module(total.stream("x").group("q").diagram, {"g_q": 64, "s_x": 64}, "fp32")
+    >>> made.entry, made.kernels, dict(made.tiles)
+    ('total', ('_total',), {'g_q': 64, 's_x': 64})
+
+    Raises SizeError for a tile that is missing or no positive number, TypeMismatch for what has no form in a kernel
+    (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
+    dtype.
+    """
+    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps).made()
+
+
+class _Modular:
+    def __init__(
+        self, program: Program, tiles: dict[str, int], dtype: str | Mapping[str, str], stages: int, warps: int
+    ) -> None:
+        self.program, self.stages, self.warps = program, stages, warps
+        names = {v.name for v in program.inputs}
+        dtypes = dict.fromkeys(names, dtype) if isinstance(dtype, str) else dict(dtype)
+        for kind in dtypes.values():
+            if kind not in WIDTHS:
+                raise CatdiagError(f"unknown dtype {kind!r}: expected one of {', '.join(WIDTHS)}")
+        wide = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
+        self.dtype = dtype if isinstance(dtype, str) else max(dtypes.values(), key=wide.index, default="bf16")
+        self.result_dtype = "fp16" if self.dtype == "fp8" else self.dtype
+        self.dtypes = {n: dtypes.get(n, self.dtype) for n in {*names, *dtypes}}
+        self.symbols = self._symbols()
+        for symbol, span in self.symbols.items():
+            size = tiles.get(symbol)
+            if size is None:
+                raise SizeError(
+                    f"the length of {symbol}, a tile of axis {span.axis}, is missing: expected all of "
+                    f"{', '.join(self.symbols)}"
+                )
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise SizeError(f"{symbol} is {size!r}: expected a positive number of entries of axis {span.axis}")
+        self.tiles = {s: tiles[s] for s in self.symbols}
+        title = re.match(r"[A-Za-z_]\w*", program.title)
+        self.entry = title.group() if title else "program"
+        self.shared = Shared(Names({*_WORDS, self.entry}), self.tiles, self.dtypes, self.dtype)
+        self.kernels: list[Kernel] = []
+        self.rooms: list[Room] = []
+
+    def _symbols(self) -> dict[str, Span]:
+        found: dict[str, Span] = {}
+        for _, s in statements(self.program.body):
+            if isinstance(s, For):
+                for span in s.spans:
+                    found.setdefault(span.symbol, span)
+        return found
+
+    # -- the module ------------------------------------------------------------------------------------------
+
+    def made(self) -> Module:
+        program, names = self.program, self.shared.names
+        names.taken |= set(self.symbols)
+        env: dict[Value, Pull] = {}
+        inputs = []
+        for value in program.inputs:
+            if not value.name.isidentifier():
+                raise TypeMismatch(f"input {value.name!r} cannot be an argument of a function: expected an identifier")
+            names.taken.add(value.name)
+        for value in program.inputs:
+            array = Stored(value.ty, value.name)
+            inputs.append(array)
+            env[value] = array
+        sizes = self._sizes()
+        names.taken |= set(sizes.values())
+        self._top(env)
+        outputs = []
+        for value in program.outputs:
+            pull = self.shared.saved.get(value) or env[value]
+            if not isinstance(pull, Stored):
+                raise TypeMismatch("a result is not saved by any kernel")
+            outputs.append(pull)
+        shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._kept(t))
+        keywords = {t: self.tiles[t] for t in shown}
+        launch = Launch(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
+                        self.dtypes, self.dtype, self._about(), sizes)  # fmt: skip
+        text = self._text(launch)
+        return Module(
+            text,
+            self.entry,
+            tuple(k.name for k in self.kernels),
+            tuple(Argument(a.name, a.ty, torch_type(a, self.dtypes, self.dtype)) for a in inputs),
+            tuple(Argument(a.name, a.ty, self._stored_as(a)) for a in outputs),
+            keywords,
+            self.stages,
+            self.warps,
+            self.dtype,
+        )
+
+    def _kept(self, symbol: str) -> bool:
+        """Whether a tile stays an argument although it is 1: blocks of loops and parts do."""
+        return any(isinstance(s, For) and s.how != "tiles" and any(p.symbol == symbol for p in s.spans)
+                   for _, s in statements(self.program.body))  # fmt: skip
+
+    def _stored_as(self, array: Stored) -> str:
+        return next((r.dtype for r in self.rooms if r.array is array), torch_type(array, self.dtypes, self.dtype))
+
+    def _sizes(self) -> dict[str, str]:
+        found: dict[str, None] = {}
+        for value in (*self.program.inputs, *self.program.outputs):
+            for axis in value.ty.axes:
+                found.update(dict.fromkeys(sorted(size_symbols(axis.size))))
+        for _, s in statements(self.program.body):
+            if isinstance(s, Let):
+                for ty in (*s.box.dom, *s.box.cod):
+                    for axis in ty.axes:
+                        found.update(dict.fromkeys(sorted(size_symbols(axis.size))))
+                size = getattr(s.box.op, "size", None)
+                if size is not None:
+                    found.update(dict.fromkeys(sorted(size_symbols(size))))
+            elif isinstance(s, For):
+                for span in s.spans:
+                    found.update(dict.fromkeys(sorted(size_symbols(span.size))))
+        return {s: self.shared.names.fresh(s) for s in found if s not in self.symbols}
+
+    # -- kernels -----------------------------------------------------------------------------------------------
+
+    def _top(self, env: dict[Value, Pull]) -> None:
+        """Each group is a kernel, and so is what stands between two of them."""
+        loose: list[Statement] = []
+        for s in self.program.body:
+            if isinstance(s, For) and s.how == "tiles":
+                self._loose(loose, env)
+                loose = []
+                self._group(s, env)
+            elif isinstance(s, Make):
+                for value in s.values:
+                    self._room(value)
+            else:
+                loose.append(s)
+        self._loose(loose, env)
+        for value in self.program.outputs:
+            if value in self.shared.saved:
+                env[value] = self.shared.saved[value]
+
+    def _loose(self, body: Sequence[Statement], env: dict[Value, Pull]) -> None:
+        """Statements outside of groups: views and numbers stay what they are, the rest is a kernel of one program."""
+        if not body:
+            return
+        for s in body:
+            if isinstance(s, Save):
+                self._room(s.target)
+        writing = self._writing(env, ())
+        self._run(writing, body, "what is not in groups")
+        for s in body:
+            if isinstance(s, Save):
+                env[s.target] = self.shared.saved[s.target]
+                env[s.value] = (
+                    self.shared.saved[s.target] if s.target is s.value else env.get(s.value, writing.k.env[s.value])
+                )
+        for value, pull in writing.k.env.items():
+            if value not in env and not isinstance(pull, Made):
+                env[value] = pull
+
+    def _room(self, value: Value) -> None:
+        if value in self.shared.saved:
+            return
+        result = value in self.program.outputs
+        name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
+        array = Stored(value.ty, name, temporary=True)
+        self.shared.saved[value] = array
+        kind = self.dtypes.get(name, self.result_dtype)
+        dtype = {"int": "int64", "bool": "bool"}.get(value.ty.element, WIDTHS[kind])
+        self.dtypes.setdefault(name, kind)
+        self.rooms.append(Room(array, dtype, result=result))
+
+    def _writing(self, env: Mapping[Value, Pull], spans: Sequence[Span]) -> Writing:
+        name = self.shared.names.fresh(f"_{self.entry}")
+        return Writing(name, self.shared, {**env, **self.shared.saved}, spans)
+
+    def _group(self, group: For, env: dict[Value, Pull]) -> None:
+        split = next((s for s in group.body if isinstance(s, For) and s.how == "parts"), None)
+        spans = group.spans
+        if split is None:
+            self._run(self._writing(env, spans), group.body, _tiled(spans))
+        else:
+            self._parts(group, split, env)
+        for value, array in self.shared.saved.items():
+            env[value] = array
+
+    def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
+        writing.body(body)
+        if any("tl.store" in line for line in writing.k.root.lines):
+            self.kernels.append(writing.done(note))
+
+    def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> None:
+        """A loop in parts: one kernel leaves the states of the parts, a second one merges them."""
+        (span,) = split.spans
+        at = group.body.index(split)
+        first = self._writing(env, group.spans)
+        first.parts = span
+        first.body([*group.body[:at], *split.body])
+        kept: dict[Value, Stored] = {}
+        starts = {s.symbol: s for s in group.spans}
+        for value in split.kept:
+            axes = tuple(
+                Axis(a.name, starts[a.size].size) if isinstance(a.size, str) and a.size in starts else a
+                for a in value.ty.axes
+            )
+            part = self._part_axis(value.ty)
+            array = Stored(ArrayType((Axis(part, span.symbol), *axes), value.ty.element),
+                           self.shared.names.fresh(f"{value.name or 'state'}_parts"), temporary=True)  # fmt: skip
+            kept[value] = array
+            dtype = {"int": "int32", "bool": "bool"}.get(value.ty.element, "float32")
+            self.dtypes[array.name] = "fp32"
+            self.rooms.append(Room(array, dtype, parts=span.symbol))
+            first.store(
+                array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
+            )
+        self.kernels.append(first.done(f"{_tiled(group.spans)}, a part of {span.axis} each", chunk=span))
+        second = self._writing(env, group.spans)
+        for s in group.body[at + 1 :]:
+            if isinstance(s, For) and s.how == "merge":
+                second.merged(s, kept, span)
+            else:
+                second.body([s])
+        self.kernels.append(
+            second.done(f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", chunk=span)
+        )
+
+    def _part_axis(self, ty: ArrayType) -> str:
+        name = "part"
+        while name in ty.names:
+            name += "_"
+        return name
+
+    def _global(self, writing: Writing, ty: ArrayType) -> dict[str, Node]:
+        found = {}
+        index = writing.k.index(ty)
+        for axis in ty.axes:
+            tile = writing.k.tiles.get(axis.size) if isinstance(axis.size, str) else None
+            at = index[axis.name]
+            found[axis.name] = at if tile is None else writing.k.nodes.op("add", tile.start, at)
+        return found
+
+    # -- text ----------------------------------------------------------------------------------------------------
+
+    def _about(self) -> str:
+        types = ", ".join(f"{v.name}[{' '.join(v.ty.names)}]" for v in self.program.inputs)
+        ends = ", ".join(f"[{' '.join(v.ty.names)}]" for v in self.program.outputs)
+        return f"{self.program.title}: {types} -> {ends}."
+
+    def _text(self, launch: Launch) -> str:
+        helpers = sorted({h for k in self.kernels for h in k.helpers})
+        lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
+                 '"""', "", "import torch", "import triton", "import triton.language as tl", "", ""]  # fmt: skip
+        for helper in helpers:
+            lines += [HELPERS[helper], ""]
+        for kernel in self.kernels:
+            lines += [*_kernel(kernel), "", ""]
+        lines += [*_CHECKS.splitlines(), "", "", launch.text(), ""]
+        return "\n".join(lines)
+
+
+def _kernel(kernel: Kernel) -> list[str]:
+    """The source of a kernel."""
+    head = head_of(kernel)
+    lines = ["@triton.jit", f"def {kernel.name}("]
+    line = ""
+    for name in head:
+        if len(line) + len(name) > 104:
+            lines.append("    " + line.rstrip())
+            line = ""
+        line += f"{name}, "
+    lines += ["    " + line.rstrip(), "):", f'    """{kernel.note}."""']
+    lines += _grid(kernel)
+    return [*lines, *kernel.lines]
+
+
+def _grid(kernel: Kernel) -> list[str]:
+    """Which tile a program instance is at: the last axis of the grid runs fastest."""
+    spans = spans_of(kernel)
+    if not spans and kernel.parts is None:
+        return []
+    lines = ["    pid = tl.program_id(0)"]
+    where: list[tuple[str, str, Span | None]] = []
+    for span in spans:
+        base = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
+        size = kernel.sizes.get(span.size, "") if isinstance(span.size, str) else str(span.size)
+        count = size if span in kernel.single else f"tl.cdiv({size}, {span.symbol})"
+        where.append((base, count, span))
+    if kernel.parts is not None:
+        where.append(("part", kernel.parts.symbol, None))
+    for n, (base, count, own) in enumerate(reversed(where)):
+        last = n == len(where) - 1
+        place = "pid" if last else f"pid % {count}"
+        if own is None:
+            lines.append(f"    part = {place}")
+        elif own in kernel.single:
+            lines.append(f"    {base}_at = {place}")
+        elif own.symbol in kernel.order:
+            lines.append(f"    {base}0 = ({count} - 1 - {place}) * {own.symbol}  # the longest loops first")
+        else:
+            lines.append(f"    {base}0 = {place if last else f'({place})'} * {own.symbol}")
+        if not last:
+            lines.append(f"    pid = pid // {count}")
+    return lines
+
+
+def _tiled(spans: Sequence[Span]) -> str:
+    return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
+
+
+_CHECKS = '''def _block(n):
+    """The length of a tile that holds n entries: a power of two."""
+    return max(16, triton.next_power_of_2(n))
+
+
+def _powers(**tiles):
+    for name, size in tiles.items():
+        if size < 1 or size & (size - 1):
+            raise ValueError(f"{name} is {size}: expected a power of two")
+
+
+def _expect(name, tensor, shape, axes):
+    if tuple(tensor.shape) != tuple(shape):
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {tuple(shape)}, the axes {axes}")'''
+
+__all__ = ["Argument", "Module", "module"]
