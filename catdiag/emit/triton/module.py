@@ -19,7 +19,8 @@ from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.types import ArrayType, Axis, size_symbols
 
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
-          "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect", "_powers"}  # fmt: skip
+          "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
+          "_powers"}  # fmt: skip
 
 
 @dataclass(frozen=True)
