@@ -86,12 +86,12 @@ def program_picture(
             items.append(Label(8, y + 10, f"kernel {number} of {len(story.kernels)}", "title", "start"))
             y += 14
         short = told if lines is None else folded(told, places, lines)
-        panel = Table(short, wording, seen, _head(story, told.kernel), peaks, y, totals).panel()
+        panel = Table(short, wording, seen, head(story, told.kernel), peaks, y, totals).panel()
         items += panel.items
         width, y = max(width, panel.right), panel.bottom + 14
     if not totals:
-        for place, most in _most(story, wording, peaks):
-            for k, text in enumerate(wrapped(most, width - 30, "level")):
+        for place, said in most(story, wording, peaks):
+            for k, text in enumerate(wrapped(said, width - 30, "level")):
                 items.append(Label(16 if k else 8, y + 4, text, "level", "start", seen.places[place]))
                 y += 13
         y += 6
@@ -105,7 +105,7 @@ def program_picture(
     )
 
 
-def _head(story: Story, kernel: Kernel) -> str:
+def head(story: Story, kernel: Kernel) -> str:
     """How a kernel is run: once for each tile, if it is grouped."""
     parted = story.account.parted
     each = [
@@ -122,17 +122,17 @@ def _described(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amou
     """What a screen reader reads: the lines, and the most that each level holds."""
     said: list[str] = []
     for told in story.kernels:
-        said.append(_head(story, told.kernel) or "in one kernel:")
+        said.append(head(story, told.kernel) or "in one kernel:")
         opened: set[int] = set()
         for line in told.lines:
             said += [told.loops[loop].head for loop in line.loops if loop not in opened]
             opened.update(line.loops)
             said.append(line.text + ";")
-    said += [f"{text}." for _, text in _most(story, wording, peaks)]
+    said += [f"{text}." for _, text in most(story, wording, peaks)]
     return " ".join(said)
 
 
-def _most(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> list[tuple[str, str]]:
+def most(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> list[tuple[str, str]]:
     """The most that each level holds, in words."""
     said: list[tuple[str, str]] = []
     for place in story.places.names:
