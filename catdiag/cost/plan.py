@@ -108,7 +108,9 @@ def fit(
         passed=passed,
         density=density,
     ).plan()
-    return plan if isinstance(dtype, str) else replace(plan, dtype=", ".join(f"{n} {t}" for n, t in dtype.items()))
+    said = dtype if isinstance(dtype, str) else ", ".join(f"{n} {t}" for n, t in dtype.items())
+    whole = getattr(diagram, "diagram", diagram)
+    return replace(plan, dtype=said, diagram=whole, source=getattr(diagram, "source", None))
 
 
 def searching(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from catdiag.cost.levelled import LevelsIO
     from catdiag.cost.plan import Plan
     from catdiag.emit.state import StateFormulas
+    from catdiag.gpu.compile import Compiled
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.attempt import Origins
     from catdiag.rewrite.claims import Claims, Verdict
@@ -549,7 +550,7 @@ class Derivation:
         """
         from catdiag.cost.plan import fit
 
-        return fit(self.diagram, hardware, sizes, **options)
+        return fit(self, hardware, sizes, **options)
 
     def spread(self, over: Mapping[str, int | str], **options: Any) -> Spread:
         """The derived diagram on several devices: what each receives, holds and computes (`catdiag.cost.devices`).
@@ -601,6 +602,39 @@ class Derivation:
         from catdiag.emit.numpy import source
 
         return source(self.diagram)
+
+    def triton(
+        self, tiles: Mapping[str, int], dtype: str | Mapping[str, str] = "bf16", *, stages: int = 2, warps: int = 4
+    ) -> str:
+        """The derived diagram as a Triton module, self-contained: its text (see `catdiag.emit.triton.module`).
+
+        `tiles` gives each tile and block its length, a power of two. Raises SizeError for one that is missing,
+        TypeMismatch for what has no form in a kernel.
+        """
+        from catdiag.emit.triton import module
+
+        return module(self.diagram, tiles, dtype, stages=stages, warps=warps).text
+
+    def compile(
+        self, tiles: Mapping[str, int], dtype: str | Mapping[str, str] = "bf16", *, stages: int = 2, warps: int = 4
+    ) -> Compiled:
+        """The derived diagram as a function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
+
+        The arguments are those of `triton`; the same ones give the same function. Raises what it raises, and
+        CatdiagError where torch or triton is not installed.
+        """
+        from catdiag.gpu.planned import compiled_of
+
+        types = dtype if isinstance(dtype, str) else tuple(dtype.items())
+        place = (tuple(tiles.items()), types, stages, warps)
+        if place not in self._kernels:
+            self._kernels[place] = compiled_of(self.diagram, self.source, tiles, dtype, stages=stages, warps=warps)
+        return self._kernels[place]
+
+    @cached_property
+    def _kernels(self) -> dict[Any, Compiled]:
+        """The kernels that were compiled, by what they were asked for with."""
+        return {}
 
     def html(
         self,

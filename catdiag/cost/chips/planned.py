@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.proof import Proof
 
 if TYPE_CHECKING:
     from catdiag.cost.chips.turns import Schedule
+    from catdiag.diagram import Diagram
+    from catdiag.gpu.compile import Compiled
 
 WORDS = {
     "tensor": "matrix units",
@@ -92,7 +95,8 @@ class Plan:
     what the next best choices would do. `objective`, `overlap` and `producers` are as given to `fit`; `threads` are
     without those of producers, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
     blocks out, `parts_s` are of the average group, and `uneven_s` is what the longest takes more, which `time_s` has
-    once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop.
+    once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop. `diagram` is what was
+    planned, and `source` what that was derived from, where `fit` was given a derivation.
     """
 
     hardware: str
@@ -133,6 +137,8 @@ class Plan:
     schedule: Schedule | None
     candidates: int = field(compare=False)
     uneven_s: float = 0.0
+    diagram: Diagram | None = field(default=None, repr=False, compare=False)
+    source: Diagram | None = field(default=None, repr=False, compare=False)
 
     @property
     def bytes_moved(self) -> int:
@@ -141,8 +147,8 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        inner = ("least_traffic", "proof", "levels", "edges", "next_best", "schedule", "divisors")
-        plain = {name: value for name, value in vars(self).items() if name not in inner}
+        inner = ("least_traffic", "proof", "levels", "edges", "next_best", "schedule", "divisors", "diagram", "source")
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in inner}
         plain.update({name: dict(plain[name]) for name in ("sizes", "tiles", "parts_s", "busy", "limits")})
         least = {**vars(self.least_traffic), "tiles": dict(self.least_traffic.tiles)}
         return {
@@ -156,6 +162,37 @@ class Plan:
             "least_traffic": least,
             "proof": dict(vars(self.proof)),
         }
+
+    def triton(self) -> str:
+        """The kernel of the plan as a Triton module, self-contained: its text (see `catdiag.emit.triton`).
+
+        Raises CatdiagError as `compile` does; neither torch nor triton is needed.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> print(total.fit("H100", {"q": 4096, "x": 4096}).triton().splitlines()[0])
+        \"""total.stream('x').group('q'): a[q x] -> [q].
+        """
+        from catdiag.gpu.planned import module_of
+
+        return module_of(self).text
+
+    def compile(self) -> Compiled:
+        """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
+
+        Its tiles are the plan's, those that are no power of two rounded to one. The same plan gives the same function.
+        Raises CatdiagError where torch or triton is not installed, TypeMismatch for what has no form in a kernel.
+        """
+        if "kernel" not in self._made:
+            from catdiag.gpu.planned import kernel_of
+
+            self._made["kernel"] = kernel_of(self)
+        return self._made["kernel"]
+
+    @cached_property
+    def _made(self) -> dict[str, Compiled]:
+        """The kernel, once it was asked for."""
+        return {}
 
     def _repr_html_(self) -> str:
         """For notebooks: as HTML."""
