@@ -16,7 +16,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 SCHEMA = TESTS.parent / "catdiag" / "certificate.schema.json"
 # The rooms whose tests are not about proving: there, what has been proved in a process need not be proved again.
-BUILT_ON_PROOFS = {"cost", "draw", "emit", "library", "rewrite", "run", "test_documents.py"}
+BUILT_ON_PROOFS = {"cost", "draw", "emit", "gpu", "library", "rewrite", "run", "test_documents.py"}
 
 # What is collected stays to the end. The collector of garbage would go through it again and again, which takes a
 # quarter of all computing.

@@ -41,7 +41,7 @@ def test_in_the_interpreter() -> None:
     """The tests below that run kernels, in a process that was told to before it imports Triton."""
     command = ["-m", "pytest", "-m", "triton", "-n0", "-k", "TestRun", "-q", "-rs", "-p", "no:cacheprovider"]
     ran = subprocess.run(
-        [sys.executable, *command, "--show-capture=no", __file__],
+        [sys.executable, *command, "--show-capture=no", str(Path(__file__).parent)],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,

@@ -1,0 +1,101 @@
+"""The kernels of plans and derivations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.cost.plan import Plan, fit
+from catdiag.errors import CatdiagError, SizeError
+from catdiag.gpu.planned import module_of, tiles_of
+
+SIZES = {"q": 4096, "x": 4096, "d": 64}
+
+
+@pytest.fixture(scope="module")
+def flash() -> cd.Derivation:
+    return cd.library.get("attention").stream("x").group("q")
+
+
+@pytest.fixture(scope="module")
+def plan(flash: cd.Derivation) -> Plan:
+    return flash.fit("H200", SIZES)
+
+
+def test_a_plan_knows_what_it_is_of(flash: cd.Derivation, plan: Plan) -> None:
+    assert plan.diagram is flash.diagram
+    assert plan.source is flash.source
+    bare = fit(flash.diagram, "H200", SIZES)
+    assert bare.diagram is flash.diagram and bare.source is None
+    assert replace(plan, diagram=None, source=None) == plan, "what it is of is not what it says"
+    assert "diagram" not in repr(plan) and "diagram" not in json.dumps(plan.as_dict())
+
+
+def test_the_module_has_the_tiles_buffers_and_warps_of_the_plan(plan: Plan) -> None:
+    made = module_of(plan)
+    assert made.text == plan.triton()
+    assert dict(made.tiles) == dict(plan.tiles)
+    assert (made.stages, made.warps) == (plan.stages, plan.threads // 32)
+    assert {a.dtype for a in made.inputs} == {"bfloat16"}
+
+
+def test_types_by_name(flash: cd.Derivation) -> None:
+    plan = flash.fit("H200", SIZES, dtype={"Q": "fp8", "K": "fp8", "V": "bf16", "out": "bf16"})
+    assert [a.dtype for a in module_of(plan).inputs] == ["float8_e4m3fn", "float8_e4m3fn", "bfloat16"]
+
+
+def test_tiles_are_powers_of_two(flash: cd.Derivation) -> None:
+    plan = flash.fit("H200", {**SIZES, "x": 100}, tiles={"g_q": 48, "s_x": 100})
+    assert tiles_of(plan) == {"g_q": 32, "s_x": 128}
+
+
+def test_a_plan_from_elsewhere_has_no_kernel(plan: Plan) -> None:
+    with pytest.raises(CatdiagError, match="the plan does not know its diagram"):
+        replace(plan, diagram=None).triton()
+
+
+def test_a_tile_that_is_missing_is_named(flash: cd.Derivation) -> None:
+    with pytest.raises(SizeError, match="s_x"):
+        flash.triton({"g_q": 64})
+
+
+def test_compiling_without_torch_says_how_to_install_it(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(CatdiagError, match=r"a generated kernel needs torch, .*pip install 'catdiag\[gpu\]'"):
+        replace(plan, core="SM").compile()
+
+
+@pytest.mark.triton
+@pytest.mark.usefixtures("compiling")
+class TestCompiled:
+    def test_a_plan_gives_one_function(self, flash: cd.Derivation, plan: Plan) -> None:
+        assert plan.compile() is plan.compile()
+        assert plan.compile().source is flash.source
+        given = {"g_q": 64, "s_x": 32}
+        assert flash.compile(given) is flash.compile(dict(given)) is not flash.compile(given, warps=8)
+
+    def test_shared_memory_is_what_the_plan_said(self, flash: cd.Derivation) -> None:
+        plan = flash.fit("H200", SIZES, tiles={"g_q": 64, "s_x": 128}, stages=2)
+        (binary,) = plan.compile().binaries(SIZES)
+        assert abs(binary.shared - plan.smem_bytes) <= 1024
+        assert binary.threads == plan.threads
+        assert not binary.spills
+        assert binary.launches[0].programs == plan.groups
+
+
+@pytest.mark.triton
+@pytest.mark.usefixtures("interpreting")
+class TestRun:
+    def test_it_gives_what_the_diagram_means(self, flash: cd.Derivation) -> None:
+        import torch
+
+        kernel = flash.compile({"g_q": 16, "s_x": 16}, "fp32")
+        rng = np.random.default_rng(0)
+        arrays = [rng.normal(size=shape).astype(np.float32) for shape in ((20, 16), (37, 16), (37, 16))]
+        got = kernel(*map(torch.from_numpy, arrays))
+        assert np.allclose(got.numpy(), flash.source(*arrays), atol=1e-5)
+        kernel.check({"q": [1, 17], "x": [1, 33], "d": 16}, trials=3, operands="tf32")
