@@ -273,7 +273,7 @@ def _predict(
         free = bool(kernel.loops) and not any(length for nest, length in kernel.chains.items() if nest)
         at_work = max(1, stages - 1) if free else 1
         demands = [parts[name] / at_work for name in ("tensor", "exp", "alu")]
-        computing, ending, alone = _circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
+        computing, ending, alone = circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
         wave = np.maximum(computing, arriving(fullest, computing))
         ends = np.where(rest > 0, np.maximum(ending, arriving(last, ending)), 0.0)
         alone = np.maximum(alone, arriving(1, alone))
@@ -322,7 +322,7 @@ def _combined(parts: Mapping[str, Numbers], together: set[str]) -> Numbers:
     return most + total
 
 
-def _circulate(demands: list[Numbers], waits: Numbers, customers: list[Numbers]) -> list[Numbers]:
+def circulate(demands: list[Numbers], waits: Numbers, customers: list[Numbers]) -> list[Numbers]:
     """Seconds of a round of a closed network with so many customers, for each of the numbers asked for.
 
     `demands` are the seconds at each station that a customer needs for itself; `waits` are shared by nobody.
