@@ -96,7 +96,7 @@ class Diagram:
         >>> Diagram.of_arrays(X, [f, add], [0, 1], [0, 0, 1], [2]) == copy(X) >> id(X) @ f >> add
         True
         """
-        table = [_one_box(b, k) for k, b in enumerate(_listed(boxes))]
+        table = [one_box(b, f"boxes[{k}]") for k, b in enumerate(_listed(boxes))]
         graph, cod = of_arrays(_ty(dom), table, which, reads, outputs)
         return Diagram(GRAPH, graph, None, graph.dom, cod)
 
@@ -451,12 +451,10 @@ def _listed(boxes: object) -> Sequence[Any]:
     return boxes  # type: ignore[return-value]
 
 
-def _one_box(given: object, place: int) -> Box:
-    """The box that was given, or of which the given diagram is made."""
+def one_box(given: object, what: str) -> Box:
+    """The box that was given, or of which the given diagram is made. Raises TypeMismatch for anything else."""
     found = given._left if isinstance(given, Diagram) and given._kind == BOX else given
-    require(
-        isinstance(found, Box), f"boxes[{place}]", given, "a box, such as cd.box('f', X, X), or cd.call of a diagram"
-    )
+    require(isinstance(found, Box), what, given, "a box, such as cd.box('f', X, X)")
     return found  # type: ignore[return-value]
 
 
@@ -531,32 +529,30 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kern
     >>> inline(call("outer", call("inner", f) >> g)) == f >> g
     True
     """
-    nodes: list[Node] = []
-    count = len(diagram.dom)
-    # One frame a graph being read: the graph, the next node's place, and names of its wires in the result.
-    frames: list[tuple[Graph, int, list[int]]] = [(diagram.graph, 0, list(range(count)))]
-    while True:
-        graph, place, names = frames.pop()
-        opened = False
-        for k in range(place, len(graph.nodes)):
-            node = graph.nodes[k]
-            wires = [names[w] for w in node.inputs]
-            op = node.box.op
-            named = isinstance(op, Call) or (kernels and isinstance(op, Group) and not op.tiles)
-            if named and not keep(node.box):
-                frames.append((graph, k + 1, names))
-                frames.append((bodies(op)[0].graph, 0, wires))
-                opened = True
-                break
-            nodes.append(Node(node.box, tuple(wires)))
-            names.extend(range(count, count + len(node.box.cod)))
-            count += len(node.box.cod)
-        if opened:
+    from catdiag.substitute import replaced
+
+    done: dict[int, Graph] = {}
+    todo = [diagram]
+    while todo:
+        item = todo[-1]
+        if builtins.id(item) in done:
+            todo.pop()
             continue
-        outputs = [names[w] for w in graph.outputs]
-        if not frames:
-            return of_graph(Graph(diagram.dom, tuple(nodes), tuple(outputs)), diagram.cod, diagram.names, diagram.title)
-        frames[-1][2].extend(outputs)
+        opened = [_opened(b, kernels) for b in item.graph.table]
+        opened = [None if body is None or keep(b) else body for b, body in zip(item.graph.table, opened, strict=True)]
+        missing = [body for body in opened if body is not None and builtins.id(body) not in done]
+        if missing:
+            todo += missing
+        else:
+            images = [None if body is None else done[builtins.id(body)] for body in opened]
+            done[builtins.id(item)] = replaced(item.graph, images)
+    return of_graph(done[builtins.id(diagram)], diagram.cod, diagram.names, diagram.title)
+
+
+def _opened(b: Box, kernels: bool) -> Diagram | None:
+    """The diagram for which a box stands by name alone, or None."""
+    named = isinstance(b.op, Call) or (kernels and isinstance(b.op, Group) and not b.op.tiles)
+    return bodies(b.op)[0] if named else None
 
 
 def live(graph: Graph) -> Graph:

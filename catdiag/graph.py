@@ -11,9 +11,10 @@ until something looks at one of its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from catdiag.boxes import Box
 from catdiag.errors import TypeMismatch, require
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     Ints: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
-MANY = 2_000
-"""From so many nodes on, work on columns is handed to NumPy, whose import takes as long as the work on 50,000."""
+T = TypeVar("T")
+FEW, MANY = 300, 10_000
+"""From so many nodes on, work on columns is handed to NumPy: if it is imported already, and if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Graph:
     _nodes: tuple[Node, ...] | None = field(default=None)
     _lists: Lists | None = field(default=None)
     _arrays: tuple[tuple[Box, ...], Ints, Ints] | None = field(default=None)
+    _kept: dict[object, object] | None = field(default=None)
 
     def __init__(self, dom: Ty, nodes: tuple[Node, ...] | None, outputs: tuple[int, ...]) -> None:
         put = object.__setattr__
@@ -66,6 +69,7 @@ class Graph:
         put(self, "_nodes", nodes)
         put(self, "_lists", None)
         put(self, "_arrays", None)
+        put(self, "_kept", None)
 
     @staticmethod
     def of_columns(dom: Ty, table: Iterable[Box], which: Column, reads: Column, outputs: Iterable[int]) -> Graph:
@@ -136,6 +140,21 @@ class Graph:
         if self._arrays is None and other._arrays is None:
             return self.lists(), other.lists()
         return self.arrays(), other.arrays()
+
+    def kept(self, make: Callable[[Graph], T]) -> T:
+        """What a function makes of this flat form: made once."""
+        known = self._kept
+        if known is None:
+            known = {}
+            object.__setattr__(self, "_kept", known)
+        if make not in known:
+            known[make] = make(self)
+        return known[make]  # type: ignore[return-value]
+
+    @property
+    def has_arrays(self) -> bool:
+        """Whether the columns are there as arrays, or so long that they should be."""
+        return self._arrays is not None or len(self) >= (FEW if "numpy" in sys.modules else MANY)
 
     @property
     def table(self) -> tuple[Box, ...]:

@@ -39,37 +39,47 @@ def interpret(
     graph = diagram.graph
     if len(inputs) != len(graph.dom):
         raise TypeMismatch(f"the diagram has {len(graph.dom)} inputs, {len(inputs)} were given")
+    table, which, reads = graph.lists()
     last = last_uses(graph)
     values: dict[int, V] = dict(enumerate(inputs))
     for wire in range(len(graph.dom)):
         if last[wire] == -1:
             del values[wire]
     count = len(graph.dom)
-    for place, node in enumerate(graph.nodes):
-        args = tuple(values[w] for w in node.inputs)
-        for w in node.inputs:
+    shape = [(b, b.dom._length, b.cod._length) for b in table]
+    at = 0
+    for place, k in enumerate(which):
+        box, arity, ports = shape[k]
+        wires = reads[at : at + arity]
+        at += arity
+        args = tuple([values[w] for w in wires])
+        for w in wires:
             if last[w] == place:
                 values.pop(w, None)
-        results = action(node.box, args)
+        results = action(box, args)
         del args
-        if len(results) != len(node.box.cod):
-            raise TypeMismatch(f"{node.box.name} has {len(node.box.cod)} outputs, its action gave {len(results)}")
-        for k, value in enumerate(results):
-            if last[count + k] > place:
-                values[count + k] = value
-        count += len(results)
-    return tuple(values[w] for w in graph.outputs)
+        if len(results) != ports:
+            raise TypeMismatch(f"{box.name} has {ports} outputs, its action gave {len(results)}")
+        for value in results:
+            if last[count] > place:
+                values[count] = value
+            count += 1
+    return tuple([values[w] for w in graph.outputs])
 
 
 def last_uses(graph: Graph) -> list[int]:
     """For each wire the place of the last node that reads it; -1 for none, the number of nodes for an output."""
-    total = len(graph.dom) + sum(len(node.box.cod) for node in graph.nodes)
-    last = [-1] * total
-    for place, node in enumerate(graph.nodes):
-        for w in node.inputs:
+    table, which, reads = graph.lists()
+    arity, ports = [b.dom._length for b in table], [b.cod._length for b in table]
+    last = [-1] * (len(graph.dom) + sum([ports[k] for k in which]))
+    at = 0
+    for place, k in enumerate(which):
+        stop = at + arity[k]
+        for w in reads[at:stop]:
             last[w] = place
+        at = stop
     for w in graph.outputs:
-        last[w] = len(graph.nodes)
+        last[w] = len(which)
     return last
 
 

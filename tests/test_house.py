@@ -19,7 +19,7 @@ ROWS: tuple[dict[str, str], ...] = (
     {"errors": "", "files": "", "kernel": ""},
     {"types": "", "solvers": "", "views": "types", "tasks": ""},
     {"boxes": "", "graph": "boxes", "diagram": "boxes graph constants", "constants": "diagram", "signature": ""},
-    {"flatten": "", "isomorphism": "", "interpret": "", "position": "", "partial": "interpret"},
+    {"flatten": "", "isomorphism": "", "interpret": "", "position": "", "partial": "interpret", "substitute": "", "evaluate": ""},
     {
         "trace": "",
         "calls": "trace",
@@ -44,7 +44,7 @@ ROW = {room: number for number, row in enumerate(ROWS) for room in row}
 # Beside: a diagram's own methods, thin, which import what they call when they are called.
 THIN = {
     "trace": "calls",
-    "diagram": "flatten isomorphism interpret run rewrite cost emit draw",
+    "diagram": "flatten isomorphism substitute interpret run rewrite cost emit draw",
     "rewrite": "emit draw gpu",
     "prove": "draw",
     "cost": "draw gpu",
