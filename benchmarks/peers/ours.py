@@ -9,7 +9,9 @@ import numpy as np
 
 from catdiag.boxes import Box
 from catdiag.diagram import Diagram, Graph, Node, box, call, id, inline, of_graph
+from catdiag.evaluate import evaluate
 from catdiag.interpret import interpret
+from catdiag.substitute import substitute
 from catdiag.types import ArrayType, Axis, Ty
 
 from . import KINDS, WIDTH, rows
@@ -201,6 +203,24 @@ def interpreted(n: int) -> Callable[[], Any]:
     return lambda: interpret(diagram, [0], lambda b, v: (functions[b](*v),))[0]
 
 
+def as_functions(make: Callable[[int], Callable[[], Any]]) -> Callable[[int], Callable[[], Any]]:
+    def run(n: int) -> Callable[[], Any]:
+        diagram = make(n)()
+        functions = dict.fromkeys(diagram.boxes, lambda v: v + 1)
+        return lambda: evaluate(diagram, [0], functions)[0]
+
+    return run
+
+
+def substituted(make: Callable[[int], Callable[[], Any]]) -> Callable[[int], Callable[[], Any]]:
+    def rewrite(n: int) -> Callable[[], Any]:
+        diagram = make(n)()
+        to = {b: box(b.name + "a", X, X) >> box(b.name + "b", X, X) for b in set(diagram.boxes)}
+        return lambda: _flat(substitute(diagram, to))
+
+    return rewrite
+
+
 WAYS: dict[tuple[str, str], dict[str, Callable[[int], Callable[[], Any]]]] = {
     ("build", "chain"): {
         "`>>` one by one": one_by_one,
@@ -221,8 +241,17 @@ WAYS: dict[tuple[str, str], dict[str, Callable[[int], Callable[[], Any]]]] = {
     },
     ("differ", "chain"): {"`==`": unequal(one_by_one, X), "`==` of arrays": unequal_arrays(chain_of_arrays)},
     ("differ", "layers"): {"`==`": unequal(row_by_row, XX), "`==` of arrays": unequal_arrays(wall_of_arrays)},
-    ("rewrite", "chain"): {"by interpretation": by_interpretation, "named boxes opened": opened},
-    ("evaluate", "chain"): {"interpretation": interpreted},
+    ("rewrite", "chain"): {
+        "`substitute`": substituted(halves),
+        "`substitute` in arrays": substituted(chain_of_arrays),
+        "by interpretation": by_interpretation,
+        "named boxes opened": opened,
+    },
+    ("evaluate", "chain"): {
+        "`evaluate`": as_functions(halves),
+        "`evaluate` of arrays": as_functions(chain_of_arrays),
+        "interpretation": interpreted,
+    },
 }
 
 
