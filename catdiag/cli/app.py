@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from catdiag.cli.outcome import DONE, ended, guarded
 
@@ -37,7 +38,19 @@ def _options(version: Annotated[bool, _VERSION] = False) -> None:
     """Derive kernels with proofs, count their traffic, choose their tiles."""
 
 
-@app.command()
+class _Derive(TyperCommand):
+    """`derive`, whose `--pseudocode` goes with a file or without, for the standard output."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        read = list(args)
+        for place in reversed(range(len(read))):
+            bare = place + 1 == len(read) or read[place + 1].startswith("-")
+            if read[place] == "--pseudocode" and bare:
+                read[place] = "--pseudocode=-"
+        return list(super().parse_args(ctx, read))
+
+
+@app.command(cls=_Derive)
 def derive(
     op: Annotated[
         str | None, typer.Argument(help=_OP + "; left out, the library is listed", metavar="OP", show_default=False)
@@ -57,7 +70,15 @@ def derive(
         str, typer.Option(help="Into how many kernels more it may be cut: any, none, or a number at most.")
     ] = "any",
     theorems: Annotated[bool, typer.Option("--theorems", help="Prove all that is claimed of the loops.")] = False,
-    pseudocode: Annotated[bool, typer.Option("--pseudocode", help="Print the loops in full, however long.")] = False,
+    pseudocode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[FILE]",
+            help="Print the loops in full, however long; or write them with all variables, sizes and levels to a file.",
+        ),
+    ] = None,
+    triton: Annotated[Path | None, typer.Option(help="Write the kernel, for torch, to this file; needs --on.")] = None,
+    numpy: Annotated[Path | None, typer.Option(help="Write the loops to this file as plain NumPy.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the theorem's certificate to this file.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write all of it to this file as a page.")] = None,
@@ -65,12 +86,16 @@ def derive(
 ) -> None:
     """Stream and group an operator with proofs; count transfers and memory; choose tiles for a chip."""
     with guarded():
+        if op is None:  # what follows --pseudocode is no file then
+            op, pseudocode = pseudocode if pseudocode != "-" else None, "-" if pseudocode is not None else None
         if op is None:
             from catdiag.cli.tables import run_library
 
-            run_library(alone=not any((on, size, dtype, stages, stream, group, split, skip, json, certificate, html)))
+            given = (on, size, dtype, stages, stream, group, split, skip, json, certificate, html, triton, numpy)
+            run_library(alone=not any(given))
             return
         from catdiag.cli.commands import run_derive
+        from catdiag.cli.programs import Files
 
         ended(
             run_derive(
@@ -85,12 +110,13 @@ def derive(
                 split or [],
                 skip or [],
                 theorems,
-                pseudocode,
+                pseudocode == "-",
                 json,
                 certificate,
                 html,
                 times,
                 cuts,
+                Files(Path(pseudocode) if pseudocode not in (None, "-") else None, triton, numpy),
             )
         )
 

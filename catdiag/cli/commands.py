@@ -16,6 +16,7 @@ from catdiag.files import write_whole
 from catdiag.signature import axis_names
 
 if TYPE_CHECKING:
+    from catdiag.cli.programs import Files
     from catdiag.cost.io import IO
     from catdiag.cost.levelled import LevelsIO
     from catdiag.diagram import Diagram
@@ -45,11 +46,16 @@ def run_derive(
     html: Path | None = None,
     times: bool = False,
     cuts: str = "any",
+    programs: Files | None = None,
 ) -> int:
     """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
+    from catdiag.cli.programs import Files, texts
     from catdiag.solvers.z3 import Z3
 
-    check_writable(json_file, certificate, html)
+    files = programs or Files()
+    check_writable(json_file, certificate, html, *files.paths)
+    if files.triton is not None and on is None:
+        raise UsageError("--triton writes a kernel with the tiles of a plan: say for which chip, as in --on h200")
     if times and html is None:
         raise UsageError("--times is about the page: say where to write it, as in --html report.html")
     _check_stages(stages)
@@ -98,6 +104,7 @@ def run_derive(
             from catdiag.cli.page import html_of
 
             page = html_of(report, target, times)
+        written = texts(report, files)
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")
@@ -107,6 +114,8 @@ def run_derive(
         _save(report.derivation.theorem, certificate)
     if html is not None and page is not None:
         _write(html, page)
+    for path, text in written:
+        _write(path, text)
     if report.misfit is not None:
         raise report.misfit
     return DONE

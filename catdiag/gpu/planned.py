@@ -15,6 +15,7 @@ from catdiag.types import size_value
 if TYPE_CHECKING:
     from catdiag.cost.plan import Plan
     from catdiag.diagram import Diagram
+    from catdiag.rewrite.several import Plans
 
 
 def compiled_of(
@@ -33,24 +34,36 @@ def compiled_of(
     return compiled(module(diagram, tiles, dtype, stages=stages, warps=warps), diagram, source)
 
 
-def module_of(plan: Plan) -> Module:
-    """The Triton module of a plan, with its tiles, buffers and warps. Raises what `catdiag.emit.triton.module` raises,
-    and CatdiagError for a plan that does not know its diagram."""
-    if plan.diagram is None:
-        raise CatdiagError("the plan does not know its diagram: expected one that fit gave in this process")
+def module_of(plan: Plan | Plans) -> Module:
+    """The Triton module of a plan, with its tiles, buffers and warps; of several kernels with the buffers and warps of
+    the one that takes longest.
+
+    Raises what `catdiag.emit.triton.module` raises, and CatdiagError for a plan that does not know its diagram.
+    """
+    own = longest(plan)
     # Types by name are written `Q fp8, K fp8`.
-    named = dict(part.split(" ") for part in plan.dtype.split(", ") if " " in part)
-    dtype = named or plan.dtype
-    warps = max(1, plan.threads // plan.warp)
-    return module(plan.diagram, tiles_of(plan), dtype, stages=plan.stages, warps=warps)
+    named = dict(part.split(" ") for part in own.dtype.split(", ") if " " in part)
+    warps = max(1, own.threads // own.warp)
+    return module(_known(plan), tiles_of(plan), named or own.dtype, stages=own.stages, warps=warps)
 
 
-def kernel_of(plan: Plan) -> Compiled:
-    """The kernel of a plan. Raises what `module_of` and `catdiag.gpu.compile.compiled` raise."""
-    return compiled(module_of(plan), plan.diagram, plan.source)
+def kernel_of(plan: Plan | Plans) -> Compiled:
+    """The kernel of a plan, or its kernels. Raises what `module_of` and `catdiag.gpu.compile.compiled` raise."""
+    return compiled(module_of(plan), _known(plan), plan.source)
 
 
-def tiles_of(plan: Plan) -> dict[str, int]:
+def longest(plan: Plan | Plans) -> Plan:
+    """The plan of the kernel that is predicted to take longest."""
+    return max((k.plan for k in plan.kernels), key=lambda p: p.time_s) if hasattr(plan, "kernels") else plan
+
+
+def sizes_of(plan: Plan | Plans) -> dict[str, int]:
+    """The sizes that a plan is for."""
+    plans = [k.plan for k in plan.kernels] if hasattr(plan, "kernels") else [plan]
+    return {name: size for one in plans for name, size in one.sizes.items()}
+
+
+def tiles_of(plan: Plan | Plans) -> dict[str, int]:
     """The tiles of a plan as a kernel takes them, powers of two: a whole axis has the next one, any other tile that is
     none the one before, so that what is held fits all the more.
 
@@ -60,14 +73,18 @@ def tiles_of(plan: Plan) -> dict[str, int]:
     >>> tiles_of(plan)
     {'g_q': 32, 's_x': 128}
     """
-    if plan.diagram is None:
-        raise CatdiagError("the plan does not know its diagram: expected one that fit gave in this process")
-    wholes = tile_bounds(plan.diagram)
+    wholes, sizes = tile_bounds(_known(plan)), sizes_of(plan)
     found = {}
     for name, length in plan.tiles.items():
         whole = None
         with suppress(SizeError):  # of an axis that is made on the way
-            whole = size_value(wholes.get(name, 0), plan.sizes)
+            whole = size_value(wholes.get(name, 0), sizes)
         below = 1 << (length.bit_length() - 1)
         found[name] = length if length == below else 2 * below if whole == length else below
     return found
+
+
+def _known(plan: Plan | Plans) -> Diagram:
+    if plan.diagram is None:
+        raise CatdiagError("the plan does not know its diagram: expected one that fit gave in this process")
+    return plan.diagram

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.planned import Plan, several, shown
 from catdiag.diagram import Diagram
 
 if TYPE_CHECKING:
+    from catdiag.gpu.compile import Compiled
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.derivation import Derivation
 
@@ -129,6 +131,30 @@ class Plans:
     def bytes_moved(self) -> int:
         """Bytes that cross the edge to shared memory, of all kernels."""
         return sum(k.plan.bytes_moved for k in self.kernels)
+
+    def triton(self) -> str:
+        """The kernels as one Triton module: its text (see `catdiag.emit.triton`). Raises TypeMismatch for what has no
+        form in a kernel."""
+        from catdiag.gpu.planned import module_of
+
+        return module_of(self).text
+
+    def compile(self) -> Compiled:
+        """The kernels as one function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
+
+        Each has its tiles, and all have the buffers and warps of the one that takes longest. The same plan gives the
+        same function. Raises what `triton` does, and CatdiagError where torch or triton is not installed.
+        """
+        from catdiag.gpu.planned import kernel_of
+
+        if "kernel" not in self._made:
+            self._made["kernel"] = kernel_of(self)
+        return self._made["kernel"]
+
+    @cached_property
+    def _made(self) -> dict[str, Compiled]:
+        """The function, once it was asked for."""
+        return {}
 
     def why(self) -> tuple[str, ...]:
         """Against each rival: what it would take, or why it does not fit."""

@@ -1,0 +1,59 @@
+"""The programs that `catdiag derive` writes: pseudocode with all variables, a Triton module, plain NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catdiag.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.cli.report import Report
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where each program is to be written, if at all."""
+
+    pseudocode: Path | None = None
+    triton: Path | None = None
+    numpy: Path | None = None
+
+    @property
+    def paths(self) -> tuple[Path | None, ...]:
+        """All of them."""
+        return self.pseudocode, self.triton, self.numpy
+
+
+def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
+    """What is written where. A kernel has the tiles of the plan, and there is none where nothing fits.
+
+    Raises CatdiagError for what has no form in a program of that kind, before anything is written.
+    """
+    found: list[tuple[Path, str]] = []
+    if files.pseudocode is not None:
+        found.append((files.pseudocode, pseudocode_of(report) + "\n"))
+    plan = report.plan or report.plans
+    if files.triton is not None and plan is not None:
+        found.append((files.triton, plan.triton()))
+    if files.numpy is not None:
+        found.append((files.numpy, report.derivation.numpy()))
+    return found
+
+
+def pseudocode_of(report: Report) -> str:
+    """The loops with all variables, with numbers where there is a plan of them; where they are not counted, the loops
+    alone, and why."""
+    from catdiag.draw.expanded import expanded
+    from catdiag.gpu.planned import longest, sizes_of
+
+    plan = report.plan or report.plans
+    try:
+        if plan is None or plan.diagram is not report.derivation.diagram:
+            return expanded(report.derivation)
+        own = longest(plan)
+        dtype = own.dtype
+        return expanded(report.derivation, sizes=sizes_of(plan), tiles=plan.tiles, dtype=dtype, stages=own.stages)
+    except CatdiagError as error:
+        return f"{report.derivation.pseudocode()}\n\nthe sizes of variables are not counted: {error.message}"
