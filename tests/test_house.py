@@ -19,7 +19,15 @@ ROWS: tuple[dict[str, str], ...] = (
     {"errors": "", "files": "", "kernel": ""},
     {"types": "", "solvers": "", "views": "types", "tasks": ""},
     {"boxes": "", "graph": "boxes", "diagram": "boxes graph constants", "constants": "diagram", "signature": ""},
-    {"flatten": "", "isomorphism": "", "interpret": "", "position": "", "partial": "interpret", "substitute": "", "evaluate": ""},
+    {
+        "flatten": "",
+        "isomorphism": "",
+        "interpret": "",
+        "position": "",
+        "partial": "interpret",
+        "substitute": "",
+        "evaluate": "",
+    },
     {
         "trace": "",
         "calls": "trace",
