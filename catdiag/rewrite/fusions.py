@@ -21,14 +21,19 @@ from typing import TYPE_CHECKING, Any
 from catdiag.diagram import Diagram, inline, of_graph
 from catdiag.errors import CatdiagError, NotFusable, require
 from catdiag.rewrite.derivation import Derivation, Step
-from catdiag.rewrite.schedules import REFUSED, Kernel, Schedule, at_large, proved
+from catdiag.rewrite.schedules import REFUSED, Kernel, Schedule, at_large, counted, proved
 from catdiag.rewrite.segments import Row, spans
 from catdiag.solvers.z3 import Z3
+from catdiag.tasks import Failed, each
 from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from catdiag.cost.crossover import Crossover
     from catdiag.cost.optima.cases import Case
+    from catdiag.cost.optima.least import Least
+    from catdiag.tasks import Progress
 
 Expr = Any
 
@@ -269,12 +274,21 @@ class Fusions:
                 ranked.append((sum(parts), place, way))
         return next((way for *_, way in sorted(ranked, key=lambda r: r[:2]) if way.leading is not None), None)
 
-    def best(self, sizes: Mapping[str, int], capacity: int, kernels: int | None = None) -> Verdict:
+    def best(
+        self,
+        sizes: Mapping[str, int],
+        capacity: int,
+        kernels: int | None = None,
+        *,
+        executor: Executor | None = None,
+        progress: Progress | None = None,
+    ) -> Verdict:
         """The way of at most `kernels` kernels that moves least at these sizes, by dynamic programming over the row.
 
         Transfers are exact, at the best integer tiles; kernels have at most `most` stages each. The schedules of the
-        way that wins are proved; one that is not is left out, and the rest compared again. Raises CatdiagError for
-        sizes that are missing.
+        way that wins are proved; one that is not is left out, and the rest compared again. With an `executor` (see
+        `catdiag.tasks`) what each kernel moves is counted in its workers, with the same result; `progress` is told how
+        many are counted. Raises CatdiagError for sizes that are missing, and for an executor that is none.
         """
         from catdiag.cost.given import finite, numbers
 
@@ -286,8 +300,8 @@ class Fusions:
         needed = {s for ty in self.row.types for axis in ty.axes for s in size_symbols(axis.size)}
         if missing := sorted(needed - set(sizes)):
             raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
+        costs = self._counted(list(spans(count, self.most)), sizes, capacity, executor, progress)
         while True:
-            costs = {span: self.kernel(*span).least(sizes, capacity) for span in spans(count, self.most)}
             table: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
             for used in range(1, limit + 1):
                 row: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -303,9 +317,11 @@ class Fusions:
                 return Verdict(None, None, (), (), {}, True)
             total, starts = min(whole.values(), key=lambda v: (v[0], len(v[1])))
             spans_won = list(zip(starts, (*starts[1:], count), strict=True))
-            won = [c for s in spans_won if (c := costs[s]) is not None]
-            if self._proved(spans_won, [schedule for _, schedule in won]):
+            won = [(c[0], self.kernel(*s).schedules[c[1]]) for s in spans_won if (c := costs[s]) is not None]
+            dropped = self._dropped(spans_won, [schedule for _, schedule in won])
+            if dropped is None:
                 break
+            costs |= {span: self.kernel(*span).counted(sizes, capacity) for span in dropped}
         by_kernels = {used: (cost, self.cut(c for c in cuts if c)) for used, (cost, cuts) in whole.items()}
         return Verdict(
             way=self.cut(c for c in starts if c),
@@ -317,19 +333,54 @@ class Fusions:
             and not any(self.kernel(*span).uncounted for span in costs),
         )
 
-    def _proved(self, won: Sequence[tuple[int, int]], schedules: Sequence[Schedule]) -> bool:
-        """Whether the schedules are proved as they were measured; those that are not are left out."""
-        good = True
+    def _counted(
+        self,
+        every: Sequence[tuple[int, int]],
+        sizes: Mapping[str, int],
+        capacity: int,
+        executor: Executor | None,
+        progress: Progress | None,
+    ) -> dict[tuple[int, int], tuple[Least, int] | None]:
+        """The least transfers of each kernel, with the place of the schedule; counted here or by an executor."""
+        costs: dict[tuple[int, int], tuple[Least, int] | None] = {}
+        if executor is None:
+            for number, span in enumerate(every, 1):
+                costs[span] = self.kernel(*span).counted(sizes, capacity)
+                if progress is not None:
+                    progress(number, len(every))
+            return costs
+        items = [(self.kernel(*span).diagram, dict(self.options), dict(sizes), capacity) for span in every]
+        for span, found in zip(every, each(counted, items, executor=executor, progress=progress), strict=True):
+            # What was lost with a worker is counted here, and what failed fails here again, as it would without one.
+            kernel = self.kernel(*span)
+            if isinstance(found, Failed):
+                costs[span] = kernel.counted(sizes, capacity)
+            else:
+                # Schedules were left out here that a worker does not know of.
+                costs[span], uncounted = found if not kernel.dropped else (kernel.counted(sizes, capacity), False)
+                kernel.uncounted = kernel.uncounted or uncounted
+        return costs
+
+    def _dropped(self, won: Sequence[tuple[int, int]], schedules: Sequence[Schedule]) -> list[tuple[int, int]] | None:
+        """None if the schedules are proved as they were measured; the kernels that are to be measured again if not.
+
+        A schedule that is not proved is left out.
+        """
+        good, again = True, []
         for span, schedule in zip(won, schedules, strict=True):
             try:
                 same = schedule.io.transfers == schedule.estimate.transfers
-                good = good and same and schedule.io.memory == schedule.estimate.memory
-                if not same or schedule.io.memory != schedule.estimate.memory:
+                same = same and schedule.io.memory == schedule.estimate.memory
+                if not same:
                     schedule.__dict__["estimate"] = schedule.io
+                    self.kernel(*span).dropped = True
             except REFUSED:
                 self.kernel(*span).drop(schedule)
+                same = False
+            if not same:
                 good = False
-        return good
+                again.append(span)
+        return None if good else again
 
     def __str__(self) -> str:
         stages = len(self.row.stages)

@@ -95,6 +95,8 @@ class Kernel:
     ask: Z3 = field(repr=False)
     uncounted: bool = field(default=False, init=False)
     """Whether a schedule was left out of `least`, whose transfers are not counted for every tile."""
+    dropped: bool = field(default=False, init=False)
+    """Whether a schedule was left out, or measured again, since it was not proved as it was measured."""
 
     @cached_property
     def schedules(self) -> list[Schedule]:
@@ -121,18 +123,24 @@ class Kernel:
     def drop(self, schedule: Schedule) -> None:
         """Leaves out a schedule that was not proved."""
         self.schedules.remove(schedule)
+        self.dropped = True
 
     def least(self, sizes: Mapping[str, int], capacity: int) -> tuple[Least, Schedule] | None:
         """The least exact transfers at these sizes, over schedules and integer tiles; None where none fits."""
-        best: tuple[Least, Schedule] | None = None
-        for schedule in self.schedules:
+        best = self.counted(sizes, capacity)
+        return None if best is None else (best[0], self.schedules[best[1]])
+
+    def counted(self, sizes: Mapping[str, int], capacity: int) -> tuple[Least, int] | None:
+        """As `least`, with the schedule's place among `schedules`."""
+        best: tuple[Least, int] | None = None
+        for place, schedule in enumerate(self.schedules):
             try:
                 found = least(schedule.estimate, sizes, capacity)
             except CatdiagError:
                 self.uncounted = True
                 continue
             if found is not None and (best is None or found.transfers < best[0].transfers):
-                best = found, schedule
+                best = found, place
         return best
 
     @cached_property
@@ -190,6 +198,14 @@ class Kernel:
             else:
                 conditions[sympy.Ge(decides, 0)] = None
         return tuple(c for c in conditions if c != sympy.true), tuple(others)
+
+
+def counted(
+    piece: Diagram, options: Mapping[str, Any], sizes: Mapping[str, int], capacity: int
+) -> tuple[tuple[Least, int] | None, bool]:
+    """What `Kernel.counted` gives for a piece, in whatever process, and whether a schedule was left `uncounted`."""
+    kernel = Kernel(0, 1, piece, options, Z3())
+    return kernel.counted(sizes, capacity), kernel.uncounted
 
 
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
