@@ -336,6 +336,43 @@ def plot(
 
 
 @app.command()
+def bench(
+    op: Annotated[str, typer.Argument(help=_OP + "; or a file that --to wrote", metavar="OP")],
+    on: Annotated[str, typer.Option(help="gpu: the GPU of this machine.")] = "gpu",
+    size: Annotated[list[str] | None, typer.Option(help="Sizes, such as q=8192,x=8192,d=128.")] = None,
+    dtype: Annotated[str, typer.Option(help="Element type of inputs and outputs.")] = "bf16",
+    chip: Annotated[str | None, typer.Option(help="The chip to choose tiles for [the GPU that is there].")] = None,
+    stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None,
+    group: Annotated[str | None, typer.Option(help="The axes to group, such as 'r q' [all that can be].")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="Run the loop over this axis in parts at once.")] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
+    ] = None,
+    scalar: Annotated[list[str] | None, typer.Option(help="Inputs without axes, such as eps=1e-5.")] = None,
+    draw: Annotated[
+        list[str] | None, typer.Option(help="How inputs are drawn: W=normal*0.02, p=uniform, label=below*1000.")
+    ] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="A function of tensors to compare with, path.py:name.")
+    ] = None,
+    proposals: Annotated[int, typer.Option(help="How many tiles to try.")] = 3,
+    rounds: Annotated[int, typer.Option(help="How often each is timed, in turns.")] = 15,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the comparison to this .json file, to be run elsewhere; needs no GPU.")
+    ] = None,
+    write: Annotated[Path | None, typer.Option(help="Write the table to this file, as markdown.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
+) -> None:
+    """Check and time an operator's kernel on a GPU, beside its textbook form compiled and functions of your own."""
+    with guarded():
+        from catdiag.cli.bench import Asked, run_bench
+
+        asked = Asked(op, on, tuple(size or ()), dtype, chip, stream, group, tuple(split or ()), tuple(skip or ()),
+                      tuple(scalar or ()), tuple(draw or ()), tuple(against or ()), proposals, rounds)  # fmt: skip
+        ended(run_bench(asked, to, write, json))
+
+
+@app.command()
 def hardware(
     name: Annotated[
         str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +33,20 @@ def operator(name: str) -> Diagram:
     if not inside.isidentifier():
         raise UsageError(f"{name!r} does not say which operator of the file is meant: expected path.py:name")
     return _from_file(Path(path), inside)
+
+
+def function(name: str) -> Callable[..., Any]:
+    """A function of a user's file, `path.py:name`. Raises UsageError, saying what was found instead."""
+    path, colon, inside = name.rpartition(":")
+    if not colon or not inside.isidentifier():
+        raise UsageError(f"{name!r} does not say which function of which file is meant: expected path.py:name")
+    value = _run(Path(path)).get(inside)
+    if value is None:
+        raise UsageError(f"{path} defines nothing called {inside!r}")
+    if isinstance(value, Diagram) or not callable(value):
+        raise UsageError(f"{inside!r} of {path} is no function: expected one that takes the operator's inputs in order")
+    found: Callable[..., Any] = value
+    return found
 
 
 def _from_library(name: str) -> Diagram:

@@ -80,6 +80,14 @@ class Row:
         return Row(**{**data, "results": [Result(**r) for r in data["results"]]})
 
 
+class Lost(CatdiagError):
+    """A contestant after which the device no longer answers this process: `.name` and `.failure` say which and how."""
+
+    def __init__(self, name: str, failure: str) -> None:
+        super().__init__(f"{name} left the GPU in a state that ends this process: {failure}", "")
+        self.name, self.failure = name, failure
+
+
 @dataclass(frozen=True)
 class Machine:
     """Where it runs: PyTorch's name of the device, its clock, the bytes of its cache and those a reference may take."""
@@ -88,6 +96,23 @@ class Machine:
     clock: Clock
     cache: int = 0
     budget: float = 2.0**30
+
+    def fresh(self) -> None:
+        """Forgets what was compiled before: a function that is compiled anew too often is left as it is."""
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch._dynamo"].reset()
+
+    def alive(self) -> bool:
+        """Whether the device still answers: after an access out of bounds it does not, in this process."""
+        if self.device != "cuda":
+            return True
+        import torch
+
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return False
+        return True
 
     @staticmethod
     def gpu() -> Machine:
@@ -138,19 +163,31 @@ def versions() -> dict[str, str]:
 # -- contestants --------------------------------------------------------------------------------------------
 
 
-def of_kernel(kernel: Kernel, tiles: Mapping[str, int] | None = None, name: str = OURS) -> Contestant:
-    """A kernel with its tiles, or with others."""
-    chosen = dict(kernel.tiles if tiles is None else tiles)
+def of_kernels(case: Case) -> list[Contestant]:
+    """The kernels of a case: the model's first choice, then those with other tiles; or why there is none."""
+    if not case.kernels:
+        return [Contestant(OURS, _refusing(case.refused or "no kernel was made"))]
+    names = [OURS, *(f"{OURS}, {kernel.about or f'choice {k}'}" for k, kernel in enumerate(case.kernels[1:], 2))]
+    return [Contestant(name, _making(kernel), out=True) for name, kernel in zip(names, case.kernels, strict=True)]
 
+
+def _refusing(why: str) -> Callable[[], Function]:
+    def make() -> Function:
+        raise CatdiagError(why, "")
+
+    return make
+
+
+def _making(kernel: Kernel) -> Callable[[], Function]:
     def make() -> Function:
         function = getattr(imported(kernel.text, kernel.entry), kernel.entry)
 
-        def run(*inputs: Any, **options: Any) -> Any:
-            return function(*inputs, **chosen, **options)
+        def run(*inputs: Any, **further: Any) -> Any:
+            return function(*inputs, **kernel.options, **further)
 
         return run
 
-    return Contestant(name, make, out=True)
+    return make
 
 
 def textbook_of(case: Case, compiler: Callable[[Function], Function] | None = None) -> Contestant:
@@ -166,7 +203,6 @@ def textbook_of(case: Case, compiler: Callable[[Function], Function] | None = No
             return compiler(function)
         import torch
 
-        torch._dynamo.reset()
         compiled: Function = torch.compile(function, dynamic=False)
         return compiled
 
@@ -186,10 +222,14 @@ def run_case(
     warm_ms: float = 100.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Row:
-    """Checks the contestants on fresh inputs, then times those that are right, in interleaved rounds."""
+    """Checks the contestants on fresh inputs, then times those that are right, in interleaved rounds.
+
+    Raises Lost where one of them leaves the device unusable: the others can be run in a new process.
+    """
     started = clock()
     row = Row(case.name, case.group, case.operator, case.sizes, case.dtype, case.flops, case.bytes)
-    row.about = "" if case.kernel is None else case.kernel.about
+    row.about = case.kernels[0].about if case.kernels else ""
+    machine.fresh()
     inputs = inputs_of(case, machine.device, seed)
     functions: dict[str, Function] = {}
     for contestant in contestants:
@@ -208,6 +248,8 @@ def run_case(
             del found, options
         except raised() as error:
             result.failure = reason(error)
+            if not machine.alive():
+                raise Lost(contestant.name, result.failure) from error
     sets = [inputs]
     moved = sum(a.bytes for a in case.inputs if a.axes)
     wanted = math.ceil(_HELD * machine.cache / moved) if moved else 1
@@ -221,6 +263,8 @@ def run_case(
             result.median_ms, result.low_ms, result.high_ms = found_ms.median, found_ms.low, found_ms.high
         elif result.name in failed:
             result.failure = reason(failed[result.name])
+            if not machine.alive():
+                raise Lost(result.name, result.failure)
     if isinstance(machine.clock, Events):
         machine.clock.forget()
     row.seconds = clock() - started

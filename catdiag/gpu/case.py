@@ -47,16 +47,15 @@ class Array:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A module with a function over tensors: its text, the function's name, and the tiles it is called with.
+    """A module with a function over tensors: its text, the function's name, and the keywords it is called with.
 
-    `alternatives` are further tiles, with `num_warps` and `num_stages` among them, that the model proposes after the
-    first; `loads` are bytes that the formula says each edge of the memory carries down, with these tiles.
+    Those are tiles, `num_warps` and `num_stages`. `loads` are the bytes that the formula says each edge of the memory
+    carries down with these tiles, `about` is what a reader of a table should know of it.
     """
 
     text: str
     entry: str
-    tiles: Mapping[str, int]
-    alternatives: tuple[Mapping[str, int], ...] = ()
+    options: Mapping[str, int]
     loads: Mapping[str, float] = field(default_factory=dict)
     about: str = ""
 
@@ -64,7 +63,8 @@ class Kernel:
 @dataclass(frozen=True)
 class Case:
     """A comparison at sizes. `flops` are those of contractions, without blocks that a mask empties; `bytes` what has to
-    cross memory at the least: each input read once, each output written once. `refused` says why there is no kernel."""
+    cross memory at the least: each input read once, each output written once. `kernels` are the model's choice, then
+    others that it proposes; `refused` says why there is none."""
 
     name: str
     group: str
@@ -82,7 +82,7 @@ class Case:
     slices: tuple[str, ...]
     starts: Mapping[str, str]
     between: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]
-    kernel: Kernel | None = None
+    kernels: tuple[Kernel, ...] = ()
     peers: tuple[str, ...] = ()
     refused: str = ""
 
@@ -106,9 +106,7 @@ class Case:
             )
         found["between"] = tuple((tuple(axes), tuple(shape)) for axes, shape in found["between"])
         found["slices"], found["peers"] = tuple(found["slices"]), tuple(found["peers"])
-        if found["kernel"] is not None:
-            kernel = dict(found["kernel"])
-            found["kernel"] = Kernel(**{**kernel, "alternatives": tuple(kernel["alternatives"])})
+        found["kernels"] = tuple(Kernel(**k) for k in found["kernels"])
         return Case(**found)
 
 
@@ -122,7 +120,7 @@ def case_of(
     name: str = "",
     group: str = "",
     derivation: Derivation | None = None,
-    kernel: Kernel | None = None,
+    kernels: Sequence[Kernel] = (),
     peers: Sequence[str] = (),
     refused: str = "",
 ) -> Case:
@@ -168,7 +166,7 @@ def case_of(
         slices=book.slices,
         starts=dict(book.starts),
         between=tuple(dict.fromkeys((ty.names, _shape(ty, sizes)) for ty in book.between)),
-        kernel=kernel,
+        kernels=tuple(kernels),
         peers=tuple(peers),
         refused=refused,
     )
