@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.gpu.case import Kernel, evaluated
 
 if TYPE_CHECKING:
@@ -54,8 +54,15 @@ def _choices(
     made: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str, most: int
 ) -> list[tuple[dict[str, int], int, int]]:
     """Tiles, stages and warps, the model's first choice first."""
-    plan = made.fit(hardware, sizes, dtype=dtype)
-    return [(dict(plan.tiles), plan.stages, max(1, plan.threads // _WARP))]
+    from catdiag.gpu.proposals import propose
+
+    try:
+        return [(dict(p.tiles), p.stages, p.warps) for p in propose(made, hardware, sizes, dtype, most=most)]
+    except DoesNotFit:
+        raise
+    except CatdiagError:  # proposals are for one kernel; a loop in parts has a second one, that merges them
+        plan = made.fit(hardware, sizes, dtype=dtype)
+        return [(dict(plan.tiles), plan.stages, max(1, plan.threads // _WARP))]
 
 
 def _kernel(
