@@ -63,19 +63,27 @@ def edge(nodes: Nodes, node: Node, upper: bool) -> Node | None:
         return node
     if node.kind == "arange":
         return nodes.op("sub", _block(nodes, node.dims[0]), nodes.const(1, "int")) if upper else nodes.const(0, "int")
+    form = affine(node)
+    if node.kind in ("add", "sub") and len(form.terms) > 1:
+        found = Affine(form.constant)
+        for term, n in form.terms.items():
+            least = edge(nodes, term, upper == (n > 0))
+            if least is None:
+                return None
+            found = found.plus(affine(least), n)
+        return summed(nodes, found)
     if node.kind in ("add", "sub", "max", "min"):
         flipped = upper if node.kind != "sub" else not upper
         a, b = edge(nodes, node.args[0], upper), edge(nodes, node.args[1], flipped)
         return None if a is None or b is None else nodes.op(node.kind, a, b)
     if node.kind in ("neg", "mul"):
-        form = affine(node)
         if len(form.terms) == 1:
             ((inner, n),) = form.terms.items()
-            found = None if inner is node else edge(nodes, inner, upper == (n > 0))
-            return None if found is None else summed(nodes, Affine(form.constant, {found: n}))
+            end = None if inner is node else edge(nodes, inner, upper == (n > 0))
+            return None if end is None else summed(nodes, Affine(form.constant).plus(affine(end), n))
     if node.kind == "floordiv" and (node.args[1].value or 0) > 0:
-        found = edge(nodes, node.args[0], upper)
-        return None if found is None else nodes.op("floordiv", found, node.args[1])
+        end = edge(nodes, node.args[0], upper)
+        return None if end is None else nodes.op("floordiv", end, node.args[1])
     return None
 
 

@@ -50,6 +50,19 @@ class Loop:
         return "phase == 1" if self.whole.lower else "phase == 0"
 
 
+@dataclass(eq=False)
+class Boxes:
+    """Boxes of an array of slow memory: `name` is that of the descriptor by which the copy engine reads them."""
+
+    name: str
+    array: Stored
+    shape: tuple[str, ...]
+    sizes: tuple[Node, ...]
+    strides: tuple[Node, ...]
+    looped: bool = False
+    stored: bool = False
+
+
 @dataclass
 class Names:
     """Names that are taken in a module or a kernel."""
@@ -88,6 +101,8 @@ class Build:
         self.sizes: dict[str, str] = {}
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
+        self.boxes: dict[tuple[Stored, tuple[str, ...]], Boxes] = {}
+        self.unboxed = False
         self.scope = self.root
 
     # -- sizes and dimensions ------------------------------------------------------------------------------
@@ -215,13 +230,50 @@ class Build:
         element = {"int": "int", "bool": "bool"}.get(ty.element, "raw")
         joined = self.nodes.joined([tiled, *sure])
         order = [*dims, *(d for d in joined if d not in dims)]
+        boxed = None if guard is not None else self.boxed(array, index)
+        self.unboxed = self.unboxed or boxed is None
+        starts = () if boxed is None else boxed[1]
+        box = None if boxed is None else self.blocks_of(array, boxed[0])
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
         self.nodes.note = ""
         node = self.nodes.make(
-            "load", (scalar, tiled, *sure), order, element, (array, exact, guard is not None), fills=fills, heavy=True
-        )
+            "load", (scalar, tiled, *sure, *starts), order, element, (array, exact, guard is not None, len(sure), box),
+            fills=fills, heavy=True,
+        )  # fmt: skip
         node.wanted = f"{array.name}_tile"
         return node
+
+    def boxed(self, array: Stored, index: At) -> tuple[tuple[Dim | None, ...], tuple[Node, ...]] | None:
+        """The dimensions of a box of an array and where it starts, if that is what is read; None if it is not."""
+        dims: list[Dim | None] = []
+        starts: list[Node] = []
+        for axis in array.ty.axes:
+            start, own = self.nodes.const(0, "int"), None
+            for sign, term in _terms(index[axis.name]):
+                if not term.dims:
+                    start = self.nodes.op(sign, start, term)
+                elif own is None and sign == "add" and term.kind == "arange" and term.dims[0] not in dims:
+                    own = term.dims[0]
+                else:
+                    return None
+            dims.append(own)
+            starts.append(start)
+        if not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
+            return None
+        return tuple(dims), tuple(starts)
+
+    def blocks_of(self, array: Stored, dims: tuple[Dim | None, ...]) -> Boxes:
+        """The boxes of an array of some lengths, which a tensor descriptor is of."""
+        looped = any(d is not None and d.loop is not None for d in dims)
+        shape = tuple("1" if d is None else d.block for d in dims)
+        found = self.boxes.get((array, shape))
+        if found is None:
+            sizes = tuple(self.size(a.size) for a in array.ty.axes)
+            strides = tuple(self.stride(array, a.name) for a in array.ty.axes)
+            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, sizes, strides)
+            self.boxes[array, shape] = found
+        found.looped |= looped
+        return found
 
     def offsets(self, array: Stored, index: At) -> tuple[Node, Node, list[Dim]]:
         """Where entries are, in elements: the part that a whole tile shares, the other part, and its dimensions."""
@@ -240,8 +292,10 @@ class Build:
                 wide = shared if shared.value is not None else nodes.make("long", (shared,), (), "int")
                 scalar = nodes.op("add", scalar, nodes.op("mul", wide, stride))
             if own.value != 0:
-                tiled = nodes.op("add", tiled, nodes.op("mul", own, stride))
+                part = nodes.op("mul", own, stride)
                 dims += [d for d in own.dims if d not in dims]
+                # In the order of the array, which is how memory is read.
+                tiled = part if tiled.value == 0 else nodes.make("add", (tiled, part), dims, "int")
         return scalar, tiled, dims
 
     def stride(self, array: Stored, axis: str) -> Node:

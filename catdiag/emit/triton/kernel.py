@@ -22,7 +22,7 @@ from catdiag.emit.nest import (
     Within,
 )
 from catdiag.emit.triton.bounds import affine, edge, grows, summed
-from catdiag.emit.triton.builder import Build, Loop, Names, Tile
+from catdiag.emit.triton.builder import Boxes, Build, Loop, Names, Tile
 from catdiag.emit.triton.nodes import Dim, Node, Scope
 from catdiag.emit.triton.printer import Printer
 from catdiag.emit.triton.values import Kept, Made, Pull, Stored
@@ -54,11 +54,17 @@ class Kernel:
     """Tiles whose blocks are longer than they are: the name of the block's length."""
     exact: Mapping[str, Span]
     """Constants that say that an axis is cut into whole tiles."""
+    boxes: tuple[Boxes, ...] = ()
+    special: Span | None = None
+    """The axis of the only loop, where loading and computing can be told to different warps."""
     parts: Span | None = None
     """The axis that a program runs a part of."""
     chunk: Span | None = None
     """The axis that is cut into parts, by this kernel or the one before."""
     order: tuple[str, ...] = ()
+    """Tiles whose loops are the longer, the further on they are."""
+    uneven: tuple[str, ...] = ()
+    """Tiles that loops start or end by."""
     helpers: frozenset[str] = frozenset()
 
 
@@ -76,8 +82,8 @@ class Shared:
 class Writing:
     """Writes one kernel."""
 
-    def __init__(self, name: str, shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span]) -> None:
-        self.name, self.shared = name, shared
+    def __init__(self, shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span]) -> None:
+        self.shared = shared
         self.own = Names(set(shared.names.taken))
         self.given: dict[str, str] = {}
         self.k = Build(self.own, env, self.given, shared.dtypes)
@@ -90,8 +96,9 @@ class Writing:
         self.loops: dict[str, Span] = {}
         self.start_lines: list[str] = []
         self.reverse: set[str] = set()
+        self.uneven: set[str] = set()
         self.parts: Span | None = None
-        self.chunked = False
+        self.plain_loops = 0
         self.pad = _padding(spans, shared.tiles)
         for span in spans:
             self._grid(span)
@@ -169,7 +176,7 @@ class Writing:
                     pass
                 case For():
                     raise TypeMismatch(
-                        f"{self.name}: groups or parts inside a loop have no form as one kernel: group the whole, and "
+                        "groups or parts inside a loop have no form as one kernel: group the whole, and "
                         "split loops after that"
                     )
 
@@ -261,7 +268,7 @@ class Writing:
         k.scope = outside
         for state in carry.states:
             self._state(state, names[state], self._dims(state.ty), outside)
-        self.chunked = True
+        self.plain_loops += 2
         whole = p.plain(k.size(span.size))[0]
         p.write(outside, f"for {part.data[0]} in tl.range(0, tl.cdiv({whole}, chunk)):")
         outside.lines += scope.lines
@@ -287,6 +294,8 @@ class Writing:
                     end = nodes.reduce("max" if upper else "min", end, d)
             found.append(end)
         for span_, tile in ((s, k.tiles[s.symbol]) for s in self.all_spans):
+            if grows(found[1], tile.start) or grows(found[0], tile.start):
+                self.uneven.add(span_.symbol)
             if grows(found[1], tile.start) > 0 and not grows(found[0], tile.start) > 0:
                 self.reverse.add(span_.symbol)
         block = nodes.symbol(span.symbol, positive=True)
@@ -340,7 +349,9 @@ class Writing:
             p.write(inner, f"if phase == {n}:")
             p.write(inner, f"    {start} = {a}")
             p.write(inner, f"    {stop} = {b}")
-        p.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")
+        special = "" if masks or self.parts is not None else ", warp_specialize=special"
+        self.plain_loops += 1 if special else 2
+        p.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}{special}):")
 
     def _unless(self, live: Value) -> None:
         """The rest of a turn happens only where some entry holds."""
@@ -350,6 +361,7 @@ class Writing:
             node = k.nodes.reduce("any", k.nodes.masked(node, dim, 0.0), dim)
         p.count([node])
         text = p.ref(node, k.scope)
+        self.plain_loops += 2
         if node.value is None:
             p.write(k.scope, f"if {text[0]}:", "unless a mask empties the block")
             k.scope.depth += 1
@@ -433,16 +445,43 @@ class Writing:
                 parts.append(p.aligned(part, order if part.dims else ())[0])
         inside = p.inside(order, k.scope)
         mask = f", mask={inside}" if inside else ""
-        p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
+        boxed = k.boxed(array, places)
+        if boxed is None:
+            k.unboxed = True
+            p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
+            return
+        box = k.blocks_of(array, boxed[0])
+        box.stored = True
+        p.count(boxed[1])
+        for start in boxed[1]:
+            p.ref(start, k.scope)
+        value = text[0] if text[0].isidentifier() else self.own.fresh("result")
+        if value != text[0]:
+            p.write(k.scope, f"{value} = {text[0]}")
+        across = tuple(d for d in boxed[0] if d is not None)
+        turned = value if order == across else p.permuted((value, 9), order, across)[0]
+        if len(across) != len(boxed[0]):
+            turned = f"tl.reshape({turned}, ({', '.join(box.shape)}))"
+        p.write(k.scope, "if special:")
+        at = ", ".join(p.plain(start)[0] for start in boxed[1])
+        p.write(k.scope, f"    {box.name}.store([{at}], {turned}.to({array.name}.dtype.element_ty))")
+        p.write(k.scope, "else:")
+        p.write(k.scope, f"    tl.store({' + '.join(parts)}, {value}{mask})", f"save {array.name}")
 
     # -- the whole ---------------------------------------------------------------------------------------------
 
-    def done(self, note: str, chunk: Span | None = None) -> Kernel:
+    def done(self, name: str, note: str, chunk: Span | None = None) -> Kernel:
         """The kernel."""
-        k = self.k
+        k, special = self.k, self._special()
+        boxes = [b for b in k.boxes.values() if b.looped or special is not None]
+        lines = k.root.lines
+        if special is None:
+            lines = [line.replace(", warp_specialize=special", "") for line in _without("special", lines)]
+        if not boxes:
+            lines = _without("tma", lines)
         return Kernel(
-            self.name,
-            tuple(k.root.lines),
+            name,
+            tuple(lines),
             note,
             tuple(k.arrays),
             dict(k.strides),
@@ -455,15 +494,46 @@ class Writing:
             tuple(self.loops.values()),
             dict(self.padded),
             dict(self.exact),
+            tuple(boxes),
+            special,
             self.parts,
             chunk,
             tuple(sorted(self.reverse)),
+            tuple(sorted(self.uneven)),
             frozenset(p for p in self.printer.helpers),
         )
+
+    def _special(self) -> Span | None:
+        """The axis of the loop that warps can share by what they do: the only one, with boxes for all it reads."""
+        looped = [b for b in self.k.boxes.values() if b.looped]
+        if self.plain_loops != 1 or len(self.loops) != 1 or not looped or self.k.unboxed:
+            return None
+        return next(iter(self.loops.values()))
 
     def start(self, span: Span) -> str:
         """The name of where a tile starts."""
         return str(self.k.tiles[span.symbol].start.data[0])
+
+
+def _without(flag: str, lines: Sequence[str]) -> list[str]:
+    """Lines in which a flag is false: of its branches the second ones."""
+    found: list[str] = []
+    taken, depth = "", 0
+    for line in lines:
+        own = len(line) - len(line.lstrip())
+        if taken and own > depth:
+            if taken == "second":
+                found.append(line[4:])
+            continue
+        if taken == "first" and line.strip() == "else:":
+            taken = "second"
+            continue
+        taken = ""
+        if line.strip() == f"if {flag}:":
+            taken, depth = "first", own
+            continue
+        found.append(line)
+    return found
 
 
 def _symbol(pull: Pull) -> Node:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catdiag.emit.nest import Span
+from catdiag.emit.triton.builder import Boxes
 from catdiag.emit.triton.kernel import WIDTHS, Kernel
 from catdiag.emit.triton.values import Stored
 from catdiag.types import ArrayType, Size, size_symbols
@@ -37,6 +38,7 @@ class Launch:
     tiles: Mapping[str, int]
     stages: int
     warps: int
+    specialize: bool
     dtypes: Mapping[str, str]
     dtype: str
     about: str
@@ -96,7 +98,10 @@ class Launch:
         first = tensors[0].name if tensors else ""
         keywords = [self.sizes[s] for s in given]
         keywords += [f"{t}={n}" for t, n in self.tiles.items()]
-        keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}", "out=None"]
+        keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
+        if any(k.special is not None for k in self.kernels):
+            keywords.append(f"specialize={self.specialize}")
+        keywords.append("out=None")
         if not tensors:
             keywords.append('device="cuda"')
         arguments = [a.name for a in self.inputs]
@@ -144,7 +149,7 @@ class Launch:
 
     def _launched(self, kernel: Kernel) -> None:
         grid: list[str] = []
-        for span in (*kernel.single, *kernel.spans):
+        for span in spans_of(kernel):
             whole = self.size(span.size)
             grid.append(whole if span in kernel.single else f"triton.cdiv({whole}, {span.symbol})")
         if kernel.parts is not None:
@@ -154,6 +159,9 @@ class Launch:
             self.write(f"chunk = triton.cdiv(triton.cdiv({self.size(kernel.parts.size)}, {symbol}), {block}) * {block}")
             grid.append(symbol)
         arguments = [a.name for a in kernel.arrays]
+        if kernel.boxes:
+            self._boxes(kernel)
+            arguments += [b.name for b in kernel.boxes]
         arguments += [f"{a.name}.stride({_place(a, axis)})" for a, axis in kernel.strides]
         arguments += [s.name for s in kernel.scalars]
         constants = set(kernel.constants)
@@ -162,6 +170,10 @@ class Launch:
             arguments.append("chunk")
         for name, text in self._constants(kernel):
             arguments.append(f"{name}={text}")
+        if kernel.boxes:
+            arguments += ["tma=tma", "special=special"]
+        if "_tanh" in kernel.helpers:
+            arguments.append(f"fast={self._fast()}")
         arguments += ["num_warps=num_warps", "num_stages=num_stages"]
         count = " * ".join(_factor(g) for g in grid) or "1"
         self.write(f"{kernel.name}[({count},)](")
@@ -173,6 +185,33 @@ class Launch:
             line += f"{' ' if line else ''}{argument},"
         self.write(f"    {line}")
         self.write(")")
+
+    def _fast(self) -> str:
+        """Whether results are so short that the chip's own functions are as exact."""
+        first = next((a.name for a in self.inputs if a.ty.axes and a.ty.element in ("real", "extended")), "")
+        return f'{first}.device.type != "cpu" and {first}.element_size() < 4' if first else "False"
+
+    def _boxes(self, kernel: Kernel) -> None:
+        """Descriptors of the boxes that are loaded, where the tensors and the chip allow them."""
+        shapes = {b.name: self._shape_of(kernel, b) for b in kernel.boxes}
+        fits = " and ".join(f"_boxed({b.array.name}, {shapes[b.name]})" for b in kernel.boxes if b.looped) or "False"
+        self.write(f"tma = {fits}")
+        if kernel.special is None:
+            self.write("special = False")
+        else:
+            span = kernel.special
+            rest = "".join(f" and _boxed({b.array.name}, {shapes[b.name]})" for b in kernel.boxes if not b.looped)
+            self.write(f"special = specialize and tma and {self.size(span.size)} % {span.symbol} == 0{rest}")
+        for box in kernel.boxes:
+            if box.looped:
+                made = f"TensorDescriptor.from_tensor({box.array.name}, {shapes[box.name]})"
+                self.write(f"{box.name} = {made} if tma and not special else {box.array.name}")
+            else:
+                self.write(f"{box.name} = {box.array.name}")
+
+    def _shape_of(self, kernel: Kernel, boxes: Boxes) -> str:
+        known = dict(self._constants(kernel))
+        return f"[{', '.join(known.get(b, b) for b in boxes.shape)}]"
 
     def _constants(self, kernel: Kernel) -> list[tuple[str, str]]:
         found = [(kernel.sizes.get(s, s), self.sizes[s]) for s in kernel.constants]
@@ -203,13 +242,15 @@ def constants_of(kernel: Kernel) -> list[str]:
 
 def head_of(kernel: Kernel) -> list[str]:
     """The parameters of a kernel."""
-    names = [a.name for a in kernel.arrays]
+    names = [*(a.name for a in kernel.arrays), *(b.name for b in kernel.boxes)]
     names += list(kernel.strides.values())
     names += list(kernel.scalars.values())
     names += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
     if kernel.chunk is not None:
         names.append("chunk")
-    return [*names, *(f"{c}: tl.constexpr" for c in constants_of(kernel))]
+    constants = [*constants_of(kernel), *(("tma", "special") if kernel.boxes else ())]
+    constants += ["fast"] if "_tanh" in kernel.helpers else []
+    return [*names, *(f"{c}: tl.constexpr" for c in constants)]
 
 
 def torch_type(array: Stored, dtypes: Mapping[str, str], dtype: str) -> str:
@@ -244,5 +285,6 @@ def _solved(size: Size, symbol: str, text: str, name: Any) -> str:
 
 
 def spans_of(kernel: Kernel) -> tuple[Span, ...]:
-    """The tiles of the grid, those that are one entry first."""
-    return (*kernel.single, *kernel.spans)
+    """The tiles of the grid, the slowest first: those with loops of their own length, then those that are one entry."""
+    own = [s for s in kernel.spans if s.symbol in kernel.uneven]
+    return (*own, *kernel.single, *(s for s in kernel.spans if s not in own))

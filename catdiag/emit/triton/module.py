@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
-from catdiag.emit.triton.builder import Names
+from catdiag.emit.triton.builder import Boxes, Names
 from catdiag.emit.triton.kernel import WIDTHS, Kernel, Shared, Writing
 from catdiag.emit.triton.launch import Launch, Room, head_of, spans_of, torch_type
 from catdiag.emit.triton.nodes import Node
@@ -61,6 +61,7 @@ def module(
     *,
     stages: int = 2,
     warps: int = 4,
+    specialize: bool = False,
 ) -> Module:
     """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
 
@@ -78,14 +79,20 @@ def module(
     (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
     dtype.
     """
-    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps).made()
+    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps, specialize).made()
 
 
 class _Modular:
     def __init__(
-        self, program: Program, tiles: dict[str, int], dtype: str | Mapping[str, str], stages: int, warps: int
+        self,
+        program: Program,
+        tiles: dict[str, int],
+        dtype: str | Mapping[str, str],
+        stages: int,
+        warps: int,
+        specialize: bool,
     ) -> None:
-        self.program, self.stages, self.warps = program, stages, warps
+        self.program, self.stages, self.warps, self.specialize = program, stages, warps, specialize
         names = {v.name for v in program.inputs}
         dtypes = dict.fromkeys(names, dtype) if isinstance(dtype, str) else dict(dtype)
         for kind in dtypes.values():
@@ -147,7 +154,7 @@ class _Modular:
         shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._kept(t))
         keywords = {t: self.tiles[t] for t in shown}
         launch = Launch(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
-                        self.dtypes, self.dtype, self._about(), sizes)  # fmt: skip
+                        self.specialize, self.dtypes, self.dtype, self._about(), sizes)  # fmt: skip
         text = self._text(launch)
         return Module(
             text,
@@ -239,8 +246,10 @@ class _Modular:
         self.rooms.append(Room(array, dtype, result=result))
 
     def _writing(self, env: Mapping[Value, Pull], spans: Sequence[Span]) -> Writing:
-        name = self.shared.names.fresh(f"_{self.entry}")
-        return Writing(name, self.shared, {**env, **self.shared.saved}, spans)
+        return Writing(self.shared, {**env, **self.shared.saved}, spans)
+
+    def _name(self) -> str:
+        return self.shared.names.fresh(f"_{self.entry}")
 
     def _group(self, group: For, env: dict[Value, Pull]) -> None:
         split = next((s for s in group.body if isinstance(s, For) and s.how == "parts"), None)
@@ -255,7 +264,7 @@ class _Modular:
     def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
         writing.body(body)
         if any("tl.store" in line for line in writing.k.root.lines):
-            self.kernels.append(writing.done(note))
+            self.kernels.append(writing.done(self._name(), note))
 
     def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> None:
         """A loop in parts: one kernel leaves the states of the parts, a second one merges them."""
@@ -281,7 +290,7 @@ class _Modular:
             first.store(
                 array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
             )
-        self.kernels.append(first.done(f"{_tiled(group.spans)}, a part of {span.axis} each", chunk=span))
+        self.kernels.append(first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", chunk=span))
         second = self._writing(env, group.spans)
         for s in group.body[at + 1 :]:
             if isinstance(s, For) and s.how == "merge":
@@ -289,7 +298,9 @@ class _Modular:
             else:
                 second.body([s])
         self.kernels.append(
-            second.done(f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", chunk=span)
+            second.done(
+                self._name(), f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", chunk=span
+            )
         )
 
     def _part_axis(self, ty: ArrayType) -> str:
@@ -316,13 +327,25 @@ class _Modular:
 
     def _text(self, launch: Launch) -> str:
         helpers = sorted({h for k in self.kernels for h in k.helpers})
+        boxes = any(k.boxes for k in self.kernels)
+        special = any(k.special is not None for k in self.kernels)
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
-                 '"""', "", "import torch", "import triton", "import triton.language as tl", "", ""]  # fmt: skip
+                 '"""', "", "import torch", "import triton", "import triton.language as tl",
+                 *(["from triton.tools.tensor_descriptor import TensorDescriptor"] if boxes else []), "", ""]  # fmt: skip
         for helper in helpers:
             lines += [HELPERS[helper], ""]
         for kernel in self.kernels:
             lines += [*_kernel(kernel), "", ""]
-        lines += [*_CHECKS.splitlines(), "", "", launch.text(), ""]
+        lines += [*_CHECKS.splitlines(), "", ""]
+        if boxes:
+            lines += [*_BOXED.splitlines(), "", ""]
+        text = launch.text()
+        if special:
+            lines += [*_SCRATCH.splitlines(), "", ""]
+            head, _, rest = text.partition("\n")
+            rest = rest.replace("    special = specialize", "    if specialize:\n        triton.set_allocator(_scratch)\n    special = specialize", 1)
+            text = f"{head}\n{rest}"
+        lines += [text, ""]
         return "\n".join(lines)
 
 
@@ -338,7 +361,24 @@ def _kernel(kernel: Kernel) -> list[str]:
         line += f"{name}, "
     lines += ["    " + line.rstrip(), "):", f'    """{kernel.note}."""']
     lines += _grid(kernel)
+    for array, name in kernel.scalars.items():
+        if array.ty.element in ("real", "extended"):
+            lines.append(f"    {name} = tl.full([], {name}, tl.float32)")
+    if kernel.special is not None:
+        lines.append("    if special:  # made here, as Triton asks where warps are told apart")
+        lines += [f"        {line}" for b in kernel.boxes for line in _descriptor(b)]
     return [*lines, *kernel.lines]
+
+
+def _descriptor(b: Boxes) -> list[str]:
+    """The descriptor of an array's boxes, made in a kernel."""
+    sizes = ", ".join(str(n.data if n.value is not None else n.data[0]) for n in b.sizes)
+    strides = ", ".join([*(str(n.data[0]) for n in b.strides[:-1]), "1"])
+    return [
+        f"{b.name} = tl.make_tensor_descriptor(",
+        f"    {b.array.name}, [{sizes}], [{strides}], [{', '.join(b.shape)}]",
+        ")",
+    ]
 
 
 def _grid(kernel: Kernel) -> list[str]:
@@ -389,5 +429,18 @@ def _powers(**tiles):
 def _expect(name, tensor, shape, axes):
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {tuple(shape)}, the axes {axes}")'''
+
+_BOXED = '''def _boxed(tensor, shape):
+    """Whether the copy engine of the chip (Hopper or later) can read boxes of a tensor."""
+    size = tensor.element_size()
+    if tensor.device.type == "cuda" and torch.cuda.get_device_capability(tensor.device)[0] < 9:
+        return False
+    if tensor.device.type == "cpu" or max(shape) > 256 or shape[-1] * size < 16 or tensor.stride(-1) != 1:
+        return False
+    aligned = tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0
+    return aligned and all(s > 0 and s * size % 16 == 0 for s in tensor.stride()[:-1])'''
+
+_SCRATCH = '''def _scratch(size, alignment, stream):
+    return torch.empty(size, dtype=torch.int8, device="cuda")'''
 
 __all__ = ["Argument", "Module", "module"]

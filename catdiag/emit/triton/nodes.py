@@ -18,6 +18,7 @@ Fill: TypeAlias = "float | str | None"
 """What a node holds outside of the array: a number, None for anything at all, FINITE for any finite number."""
 
 FINITE = "finite"
+LARGEST = 2**31 - 1
 _REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid")
 LOG2E = 1 / math.log(2)
 INFINITE = float("inf")
@@ -118,7 +119,7 @@ class Nodes:
 
     def const(self, value: float | int, element: str = "real") -> Node:
         """A number; a truth value is 0 or 1."""
-        return self.make("const", (), (), element, float(value) if element == "real" else int(value))
+        return self.make("const", (), (), element, float(value) if element in ("real", "raw") else int(value))
 
     def symbol(self, text: str, element: str = "int", scope: Scope | None = None, positive: bool = False) -> Node:
         """A scalar that the kernel has a name for."""
@@ -152,9 +153,10 @@ class Nodes:
     def joined(self, args: Sequence[Node]) -> tuple[Dim, ...]:
         """The dimensions of what is made of some nodes entry by entry, in the order of what was computed."""
         first = max(args, key=lambda a: (len(a.dims), a.heavy))
-        dims = list(first.dims)
-        dims += [d for a in args for d in a.dims if d not in dims and not dims.append(d)]  # type: ignore[func-returns-value]
-        return tuple(dict.fromkeys(dims))
+        dims = dict.fromkeys([*first.dims, *(d for a in args for d in a.dims)])
+        if len(dims) > len(first.dims) and not first.heavy:
+            return tuple(sorted(dims, key=lambda d: d.loop is not None))
+        return tuple(dims)
 
     def real(self, node: Node) -> Node:
         """A node as a number in single precision; sums of integers are converted term by term."""
@@ -191,6 +193,9 @@ class Nodes:
                     return y
                 if x.dims and x.element == "real" and not y.dims and _positive(y):
                     return self.scaled(x, y)
+            for x, y in ((a, b), (b, a)):
+                if x.kind in ("add", "sub") and x.element == "real" and not x.heavy and _smaller(x, y):
+                    return self.op(x.kind, *(self.op("mul", p, y) for p in x.args))
         elif fn == "div":
             if b.value == 1:
                 return a
@@ -219,10 +224,6 @@ class Nodes:
         elif fn == "sigmoid":
             one = self.const(1.0)
             return self.op("div", one, self.op("add", one, self.op("exp", self.op("neg", a))))
-        elif fn == "tanh":
-            one, two = self.const(1.0), self.const(2.0)
-            rest = self.op("add", one, self.op("exp", self.op("mul", a, two)))
-            return self.op("sub", one, self.op("div", two, rest))
         elif fn == "where" and args[1].kind == "scaled" and args[2].value in (0.0, INFINITE, -INFINITE):
             return self.scaled(self.op("where", a, args[1].args[0], args[2]), args[1].args[1])
         elif fn == "and":
@@ -265,6 +266,8 @@ class Nodes:
 
     def masked(self, node: Node, dim: Dim, neutral: float) -> Node:
         """The node with a neutral element where the array ends along a dimension."""
+        if node.element == "int" and math.isinf(neutral):
+            neutral = float(LARGEST if neutral > 0 else -LARGEST)
         if dim not in node.dims or dim.within is None or node.fills.get(dim) == neutral:
             return node
         other = self.const(neutral, node.element if node.element != "raw" else "real")
@@ -294,6 +297,11 @@ def _filled(node: Node, dim: Dim) -> Fill:
     if dim in node.dims:
         return node.fills.get(dim)
     return node.value if node.value is not None else FINITE
+
+
+def _smaller(total: Node, factor: Node) -> bool:
+    """Whether products with the terms of a sum have fewer dimensions than the product with the sum has."""
+    return all(len({*p.dims, *factor.dims}) < len({*total.dims, *factor.dims}) for p in total.args)
 
 
 def _times_positive(fill: Fill) -> Fill:
