@@ -76,11 +76,10 @@ def edge(nodes: Nodes, node: Node, upper: bool) -> Node | None:
         flipped = upper if node.kind != "sub" else not upper
         a, b = edge(nodes, node.args[0], upper), edge(nodes, node.args[1], flipped)
         return None if a is None or b is None else nodes.op(node.kind, a, b)
-    if node.kind in ("neg", "mul"):
-        if len(form.terms) == 1:
-            ((inner, n),) = form.terms.items()
-            end = None if inner is node else edge(nodes, inner, upper == (n > 0))
-            return None if end is None else summed(nodes, Affine(form.constant).plus(affine(end), n))
+    if node.kind in ("neg", "mul") and len(form.terms) == 1:
+        ((inner, n),) = form.terms.items()
+        end = None if inner is node else edge(nodes, inner, upper == (n > 0))
+        return None if end is None else summed(nodes, Affine(form.constant).plus(affine(end), n))
     if node.kind == "floordiv" and (node.args[1].value or 0) > 0:
         end = edge(nodes, node.args[0], upper)
         return None if end is None else nodes.op("floordiv", end, node.args[1])

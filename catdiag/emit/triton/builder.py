@@ -59,8 +59,14 @@ class Boxes:
     shape: tuple[str, ...]
     sizes: tuple[Node, ...]
     strides: tuple[Node, ...]
+    fixed: tuple[Node | None, ...]
+    """Where it starts along the axes of which it has one entry."""
     looped: bool = False
-    stored: bool = False
+
+    @property
+    def made_inside(self) -> bool:
+        """Whether a kernel can make the descriptor before its loop: a program has one place along the other axes."""
+        return all(n is None or n.kind in ("const", "symbol") for n in self.fixed)
 
 
 @dataclass
@@ -101,7 +107,7 @@ class Build:
         self.sizes: dict[str, str] = {}
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
-        self.boxes: dict[tuple[Stored, tuple[str, ...]], Boxes] = {}
+        self.boxes: dict[tuple[Stored, tuple[str, ...], tuple[Node | None, ...]], Boxes] = {}
         self.unboxed = False
         self.scope = self.root
 
@@ -233,7 +239,7 @@ class Build:
         boxed = None if guard is not None else self.boxed(array, index)
         self.unboxed = self.unboxed or boxed is None
         starts = () if boxed is None else boxed[1]
-        box = None if boxed is None else self.blocks_of(array, boxed[0])
+        box = None if boxed is None else self.blocks_of(array, boxed[0], boxed[1])
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
         self.nodes.note = ""
         node = self.nodes.make(
@@ -258,20 +264,21 @@ class Build:
                     return None
             dims.append(own)
             starts.append(start)
-        if not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
+        if array.parts or not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
             return None
         return tuple(dims), tuple(starts)
 
-    def blocks_of(self, array: Stored, dims: tuple[Dim | None, ...]) -> Boxes:
+    def blocks_of(self, array: Stored, dims: tuple[Dim | None, ...], starts: tuple[Node, ...]) -> Boxes:
         """The boxes of an array of some lengths, which a tensor descriptor is of."""
+        fixed = tuple(s if d is None else None for d, s in zip(dims, starts, strict=True))
         looped = any(d is not None and d.loop is not None for d in dims)
         shape = tuple("1" if d is None else d.block for d in dims)
-        found = self.boxes.get((array, shape))
+        found = self.boxes.get((array, shape, fixed))
         if found is None:
             sizes = tuple(self.size(a.size) for a in array.ty.axes)
             strides = tuple(self.stride(array, a.name) for a in array.ty.axes)
-            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, sizes, strides)
-            self.boxes[array, shape] = found
+            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, sizes, strides, fixed)
+            self.boxes[array, shape, fixed] = found
         found.looped |= looped
         return found
 

@@ -61,6 +61,8 @@ class Kernel:
     """The axis that a program runs a part of."""
     chunk: Span | None = None
     """The axis that is cut into parts, by this kernel or the one before."""
+    place: int = 0
+    """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
     order: tuple[str, ...] = ()
     """Tiles whose loops are the longer, the further on they are."""
     uneven: tuple[str, ...] = ()
@@ -335,7 +337,8 @@ class Writing:
             texts.append(text)
         phases = [(texts[0], texts[1]), (texts[1], texts[2]), (texts[2], texts[3])][0 if context.whole.lower else 1 :]
         masks = bool(context.whole.lower or context.whole.upper)
-        number = str(len(phases)) if masks or self.parts is not None else f"1 if {exact} else 2"
+        ranged = low.value != 0 or high is not k.size(span.size)
+        number = str(len(phases)) if masks or ranged else f"1 if {exact} else 2"
         base = span.axis if span.axis.isidentifier() else "i"
         start, stop = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
         why = "blocks inside all masks" if masks else "whole blocks"
@@ -349,7 +352,7 @@ class Writing:
             p.write(inner, f"if phase == {n}:")
             p.write(inner, f"    {start} = {a}")
             p.write(inner, f"    {stop} = {b}")
-        special = "" if masks or self.parts is not None else ", warp_specialize=special"
+        special = "" if masks or ranged else ", warp_specialize=special"
         self.plain_loops += 1 if special else 2
         p.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}{special}):")
 
@@ -450,8 +453,7 @@ class Writing:
             k.unboxed = True
             p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
             return
-        box = k.blocks_of(array, boxed[0])
-        box.stored = True
+        box = k.blocks_of(array, boxed[0], boxed[1])
         p.count(boxed[1])
         for start in boxed[1]:
             p.ref(start, k.scope)
@@ -460,17 +462,15 @@ class Writing:
             p.write(k.scope, f"{value} = {text[0]}")
         across = tuple(d for d in boxed[0] if d is not None)
         turned = value if order == across else p.permuted((value, 9), order, across)[0]
-        if len(across) != len(boxed[0]):
-            turned = f"tl.reshape({turned}, ({', '.join(box.shape)}))"
         p.write(k.scope, "if special:")
-        at = ", ".join(p.plain(start)[0] for start in boxed[1])
+        at = ", ".join(p.plain(start)[0] for start, d in zip(boxed[1], boxed[0], strict=True) if d is not None)
         p.write(k.scope, f"    {box.name}.store([{at}], {turned}.to({array.name}.dtype.element_ty))")
         p.write(k.scope, "else:")
         p.write(k.scope, f"    tl.store({' + '.join(parts)}, {value}{mask})", f"save {array.name}")
 
     # -- the whole ---------------------------------------------------------------------------------------------
 
-    def done(self, name: str, note: str, chunk: Span | None = None) -> Kernel:
+    def done(self, name: str, note: str, place: int, chunk: Span | None = None) -> Kernel:
         """The kernel."""
         k, special = self.k, self._special()
         boxes = [b for b in k.boxes.values() if b.looped or special is not None]
@@ -498,6 +498,7 @@ class Writing:
             special,
             self.parts,
             chunk,
+            place,
             tuple(sorted(self.reverse)),
             tuple(sorted(self.uneven)),
             frozenset(p for p in self.printer.helpers),
@@ -506,6 +507,8 @@ class Writing:
     def _special(self) -> Span | None:
         """The axis of the loop that warps can share by what they do: the only one, with boxes for all it reads."""
         looped = [b for b in self.k.boxes.values() if b.looped]
+        if not all(b.made_inside for b in self.k.boxes.values()):
+            return None
         if self.plain_loops != 1 or len(self.loops) != 1 or not looped or self.k.unboxed:
             return None
         return next(iter(self.loops.values()))
@@ -528,6 +531,8 @@ def _without(flag: str, lines: Sequence[str]) -> list[str]:
         if taken == "first" and line.strip() == "else:":
             taken = "second"
             continue
+        if taken == "first" and line.strip().startswith("elif "):
+            line = line.replace("elif ", "if ", 1)
         taken = ""
         if line.strip() == f"if {flag}:":
             taken, depth = "first", own

@@ -36,8 +36,8 @@ class Launch:
     rooms: Sequence[Room]
     kernels: Sequence[Kernel]
     tiles: Mapping[str, int]
-    stages: int
-    warps: int
+    stages: int | tuple[int, ...]
+    warps: int | tuple[int, ...]
     specialize: bool
     dtypes: Mapping[str, str]
     dtype: str
@@ -89,7 +89,7 @@ class Launch:
         for room in self.rooms:
             for axis in room.array.ty.axes:
                 wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
-        return shown, [s for s in wanted if s not in shown]
+        return shown, [s for s in wanted if s not in shown and s in self.sizes]
 
     def text(self) -> str:
         """The source of the function."""
@@ -112,7 +112,8 @@ class Launch:
         for array in tensors:
             self.write(f'_expect("{array.name}", {array.name}, {self.shape(array.ty)}, "{" ".join(array.ty.names)}")')
         if self.tiles:
-            self.write(f"_powers({', '.join(f'{t}={t}' for t in self.tiles if not t.startswith('p_'))})")
+            free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
+            self.write(f"_powers({', '.join(f'{t}={t}' for t in self.tiles if t not in free)})")
         results = [r for r in self.rooms if r.result]
         several = len(results) > 1
         if results:
@@ -132,6 +133,10 @@ class Launch:
         for room in self.rooms:
             if not room.result:
                 self.write(f"{room.array.name} = {self._empty(room, device)}")
+        if len(self.kernels) > 1:
+            count = 1 + max(k.place for k in self.kernels)
+            for name in ("num_warps", "num_stages"):
+                self.write(f"{name} = ({name},) * {count} if isinstance({name}, int) else {name}")
         for kernel in self.kernels:
             self._launched(kernel)
         ends = [a.name for a in self.outputs]
@@ -140,9 +145,8 @@ class Launch:
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
 
     def _empty(self, room: Room, device: str) -> str:
-        sizes = [self.size(a.size) for a in room.array.ty.axes]
-        if room.parts:
-            sizes = [room.parts, *sizes[1:]]
+        sizes = [room.parts] if room.parts else []
+        sizes += [self.size(a.size) for a in room.array.ty.axes[len(sizes) :]]
         shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
         dtype = room.dtype if "." in room.dtype else f"torch.{room.dtype}"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
@@ -174,7 +178,9 @@ class Launch:
             arguments += ["tma=tma", "special=special"]
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
-        arguments += ["num_warps=num_warps", "num_stages=num_stages"]
+        several = len(self.kernels) > 1
+        for name in ("num_warps", "num_stages"):
+            arguments.append(f"{name}={name}[{kernel.place}]" if several else f"{name}={name}")
         count = " * ".join(_factor(g) for g in grid) or "1"
         self.write(f"{kernel.name}[({count},)](")
         line = ""

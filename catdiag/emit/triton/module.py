@@ -46,8 +46,8 @@ class Module:
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     tiles: Mapping[str, int]
-    stages: int
-    warps: int
+    stages: int | tuple[int, ...]
+    warps: int | tuple[int, ...]
     dtype: str
 
     def __str__(self) -> str:
@@ -59,15 +59,17 @@ def module(
     tiles: Mapping[str, int],
     dtype: str | Mapping[str, str] = "bf16",
     *,
-    stages: int = 2,
-    warps: int = 4,
+    stages: int | Sequence[int] = 2,
+    warps: int | Sequence[int] = 4,
     specialize: bool = False,
 ) -> Module:
     """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
 
     `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
     others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
-    and results, or theirs by name; sums are kept in single precision.
+    and results, or theirs by name; sums are kept in single precision. `stages` (buffers of each loaded block) and
+    `warps` are one number, or one for each group. With `specialize`, a kernel of one loop has warps that load and
+    warps that compute, where Triton can.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -88,11 +90,14 @@ class _Modular:
         program: Program,
         tiles: dict[str, int],
         dtype: str | Mapping[str, str],
-        stages: int,
-        warps: int,
+        stages: int | Sequence[int],
+        warps: int | Sequence[int],
         specialize: bool,
     ) -> None:
-        self.program, self.stages, self.warps, self.specialize = program, stages, warps, specialize
+        self.program, self.specialize = program, specialize
+        groups = max(1, sum(isinstance(s, For) and s.how == "tiles" for s in program.body))
+        self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
+        self.place = 0
         names = {v.name for v in program.inputs}
         dtypes = dict.fromkeys(names, dtype) if isinstance(dtype, str) else dict(dtype)
         for kind in dtypes.values():
@@ -204,11 +209,13 @@ class _Modular:
                 self._loose(loose, env)
                 loose = []
                 self._group(s, env)
+                self.place += 1
             elif isinstance(s, Make):
                 for value in s.values:
                     self._room(value)
             else:
                 loose.append(s)
+        self.place = max(0, self.place - 1)
         self._loose(loose, env)
         for value in self.program.outputs:
             if value in self.shared.saved:
@@ -264,7 +271,7 @@ class _Modular:
     def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
         writing.body(body)
         if any("tl.store" in line for line in writing.k.root.lines):
-            self.kernels.append(writing.done(self._name(), note))
+            self.kernels.append(writing.done(self._name(), note, self.place))
 
     def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> None:
         """A loop in parts: one kernel leaves the states of the parts, a second one merges them."""
@@ -281,8 +288,9 @@ class _Modular:
                 for a in value.ty.axes
             )
             part = self._part_axis(value.ty)
-            array = Stored(ArrayType((Axis(part, span.symbol), *axes), value.ty.element),
-                           self.shared.names.fresh(f"{value.name or 'state'}_parts"), temporary=True)  # fmt: skip
+            name = self.shared.names.fresh(f"{value.name or 'state'}_parts")
+            ty = ArrayType((Axis(part, span.symbol), *axes), value.ty.element)
+            array = Stored(ty, name, temporary=True, parts=True)
             kept[value] = array
             dtype = {"int": "int32", "bool": "bool"}.get(value.ty.element, "float32")
             self.dtypes[array.name] = "fp32"
@@ -290,7 +298,9 @@ class _Modular:
             first.store(
                 array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
             )
-        self.kernels.append(first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", chunk=span))
+        self.kernels.append(
+            first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", self.place, chunk=span)
+        )
         second = self._writing(env, group.spans)
         for s in group.body[at + 1 :]:
             if isinstance(s, For) and s.how == "merge":
@@ -299,7 +309,7 @@ class _Modular:
                 second.body([s])
         self.kernels.append(
             second.done(
-                self._name(), f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", chunk=span
+                self._name(), f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", self.place, span
             )
         )
 
@@ -331,7 +341,7 @@ class _Modular:
         special = any(k.special is not None for k in self.kernels)
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', "", "import torch", "import triton", "import triton.language as tl",
-                 *(["from triton.tools.tensor_descriptor import TensorDescriptor"] if boxes else []), "", ""]  # fmt: skip
+                 *([_DESCRIPTOR] if boxes else []), "", ""]  # fmt: skip
         for helper in helpers:
             lines += [HELPERS[helper], ""]
         for kernel in self.kernels:
@@ -343,7 +353,11 @@ class _Modular:
         if special:
             lines += [*_SCRATCH.splitlines(), "", ""]
             head, _, rest = text.partition("\n")
-            rest = rest.replace("    special = specialize", "    if specialize:\n        triton.set_allocator(_scratch)\n    special = specialize", 1)
+            rest = rest.replace(
+                "    special = specialize",
+                "    if specialize:\n        triton.set_allocator(_scratch)\n    special = specialize",
+                1,
+            )
             text = f"{head}\n{rest}"
         lines += [text, ""]
         return "\n".join(lines)
@@ -372,13 +386,15 @@ def _kernel(kernel: Kernel) -> list[str]:
 
 def _descriptor(b: Boxes) -> list[str]:
     """The descriptor of an array's boxes, made in a kernel."""
-    sizes = ", ".join(str(n.data if n.value is not None else n.data[0]) for n in b.sizes)
-    strides = ", ".join([*(str(n.data[0]) for n in b.strides[:-1]), "1"])
-    return [
-        f"{b.name} = tl.make_tensor_descriptor(",
-        f"    {b.array.name}, [{sizes}], [{strides}], [{', '.join(b.shape)}]",
-        ")",
-    ]
+    base = b.array.name
+    for start, stride in zip(b.fixed, b.strides, strict=True):
+        if start is not None and start.kind == "symbol":
+            base += f" + tl.cast({start.data[0]}, tl.int64) * {stride.data[0]}"
+    own = [n for n, start in enumerate(b.fixed) if start is None]
+    sizes = ", ".join(str(b.sizes[n].data if b.sizes[n].value is not None else b.sizes[n].data[0]) for n in own)
+    strides = ", ".join([*(str(b.strides[n].data[0]) for n in own[:-1]), "1"])
+    shape = ", ".join(b.shape[n] for n in own)
+    return [f"{b.name} = tl.make_tensor_descriptor(", f"    {base}, [{sizes}], [{strides}], [{shape}]", ")"]
 
 
 def _grid(kernel: Kernel) -> list[str]:
@@ -411,6 +427,15 @@ def _grid(kernel: Kernel) -> list[str]:
     return lines
 
 
+def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int, ...]:
+    """A number for all groups, or one for each."""
+    if isinstance(given, int):
+        return given
+    if len(given) != groups:
+        raise CatdiagError(f"{what} are {tuple(given)}: expected one number, or one for each of {groups} groups")
+    return given[0] if groups == 1 else tuple(given)
+
+
 def _tiled(spans: Sequence[Span]) -> str:
     return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
 
@@ -430,6 +455,8 @@ def _expect(name, tensor, shape, axes):
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {tuple(shape)}, the axes {axes}")'''
 
+_DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
+
 _BOXED = '''def _boxed(tensor, shape):
     """Whether the copy engine of the chip (Hopper or later) can read boxes of a tensor."""
     size = tensor.element_size()
@@ -440,7 +467,7 @@ _BOXED = '''def _boxed(tensor, shape):
     aligned = tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0
     return aligned and all(s > 0 and s * size % 16 == 0 for s in tensor.stride()[:-1])'''
 
-_SCRATCH = '''def _scratch(size, alignment, stream):
-    return torch.empty(size, dtype=torch.int8, device="cuda")'''
+_SCRATCH = """def _scratch(size, alignment, stream):
+    return torch.empty(size, dtype=torch.int8, device="cuda")"""
 
 __all__ = ["Argument", "Module", "module"]

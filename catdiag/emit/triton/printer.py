@@ -11,10 +11,10 @@ from catdiag.emit.triton.nodes import Dim, Node, Scope, natural
 from catdiag.emit.writer import ATOM, Text
 from catdiag.errors import TypeMismatch
 
-CALL, SIGN, TIMES, PLUS, AND, COMPARE, LOOSE = 8, 7, 6, 5, 4, 3, 1
+CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 8, 7, 6, 5, 4, 3, 2
 _INFIX = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "scaled": ("*", TIMES), "div": ("/", TIMES),
           "floordiv": ("//", TIMES), "eq": ("==", COMPARE), "ne": ("!=", COMPARE), "lt": ("<", COMPARE),
-          "le": ("<=", COMPARE), "and": ("&", AND), "or": ("|", AND)}  # fmt: skip
+          "le": ("<=", COMPARE), "and": ("&", AND), "or": ("|", OR)}  # fmt: skip
 _CALLS = {"exp2": "tl.exp2", "log": "tl.log", "sqrt": "tl.sqrt", "rsqrt": "tl.rsqrt", "abs": "tl.abs",
           "max": "tl.maximum", "min": "tl.minimum", "where": "tl.where"}  # fmt: skip
 _HEAVY = ("load", "dot", "guard")
@@ -40,7 +40,7 @@ def _load(at, inside, exact: tl.constexpr):
 def _tanh(x, fast: tl.constexpr):
     """The hyperbolic tangent; if `fast` by the chip's own instruction, within 1.1e-5 of it (relative)."""
     if fast:
-        found = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+        found = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
     else:
         found = 1.0 - 2.0 / (1.0 + tl.exp2(x * 2.8853900817779268))
     return found
@@ -166,10 +166,14 @@ class Printer:
         boxes, count = node.data[4], node.data[3]
         starts = node.args[2 + count :]
         name = self.fresh(wanted or node.wanted)
-        places = ", ".join(self.plain(a)[0] for a in starts)
+        places = [self.plain(a)[0] for a in starts]
         shape = "" if len(node.dims) == len(starts) else f".reshape({_shape(node.dims)})"
-        self.write(node.scope, f"if {'tma' if boxes.looped else 'special'}:")
-        self.write(node.scope, f"    {name} = {boxes.name}.load([{places}]){shape}")
+        own = ", ".join(p for p, fixed in zip(places, boxes.fixed, strict=True) if fixed is None)
+        self.write(node.scope, "if special:")
+        self.write(node.scope, f"    {name} = {boxes.name}.load([{own}])")
+        if boxes.looped:
+            self.write(node.scope, "elif tma:")
+            self.write(node.scope, f"    {name} = {boxes.name}.load([{', '.join(places)}]){shape}")
         self.write(node.scope, "else:")
         self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
         self.names[node] = name

@@ -57,6 +57,8 @@ class Stored(Pull):
 
     name: str
     temporary: bool = False
+    parts: bool = False
+    """Whether it has a row for each part of a loop."""
 
     def compute(self, k: Builder, index: At, guard: Node | None) -> Node:
         """A load; a scalar is an argument of the kernel."""
