@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
     from catdiag.cost.io import IO
     from catdiag.cost.optimum import Optimum
+    from catdiag.rewrite.cuts import Cuts
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.several import Plans
     from catdiag.solvers.z3 import Z3
@@ -75,28 +77,39 @@ def derive(
     >>> [step.name for step in report.derivation.steps]
     ['stream x', 'group q']
     """
-    from catdiag.rewrite.strategy import PAYS, Attempt, attempts, best, memory
+    from catdiag.rewrite.cuts import NEAR
+    from catdiag.rewrite.strategy import PAYS, Attempt, Refused, attempts, best, memory
 
     def planned(derivation: Derivation) -> Planned:
         return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
 
     start = time.perf_counter()
-    tried, refused = attempts(
-        diagram,
-        ask,
-        planned,
-        stream=stream,
-        group=group,
-        pays=PAYS if target is not None else 0.0,
-        passes=passes,
-    )
-    chosen = best(tried)
+    search: Cuts | None = None
+    found: Plans | None = None
+    if target is not None and stream is None and group is None and not split and not skip and passes == 1:
+        search = _searched(diagram, ask, target, cuts)
+    if search is not None and len(search.chosen()) > 1:
+        found = _plans(search)
     instead: tuple[str, ...] = ()
-    if target is not None and cuts != 0 and stream is None and group is None and not split and not skip and passes == 1:
-        found, instead = _cut(diagram, ask, target, cuts, chosen.worth.measure)
-        if found is not None:
-            tried = [Attempt(None, found.derivation, Planned(plans=found, measure=found.time_s)), *tried]
-            chosen = tried[0]
+    tried, refused = list[Attempt[Planned]](), list[Refused]()
+    if found is None:
+        tried, refused = attempts(
+            diagram,
+            ask,
+            planned,
+            stream=stream,
+            group=group,
+            pays=PAYS if target is not None else 0.0,
+            passes=passes,
+        )
+        one = best(tried).worth.measure
+        if search is not None and search.total(search.chosen()) * NEAR < one:
+            found = _plans(search)
+        if search is not None and found is None and not math.isinf(one):
+            instead = tuple(f"{r.name}: {r.against(one)}" for r in search.rivals((search.whole,)))
+    if found is not None:
+        tried = [Attempt(None, found.derivation, Planned(plans=found, measure=found.time_s)), *tried]
+    chosen = best(tried)
     derivation = chosen.derivation
     for axis in split:
         derivation = derivation.split(axis)
@@ -128,20 +141,22 @@ def derive(
     )
 
 
-def _cut(
-    diagram: Diagram, ask: Z3, target: Target, cuts: int | None, one: float
-) -> tuple[Plans | None, tuple[str, ...]]:
-    """The plan that is taken instead of one kernel that takes so many seconds; without one, what others would take."""
-    from catdiag.rewrite.cuts import NEAR, searching
+def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None) -> Cuts | None:
+    """The ways to cut the diagram into kernels; None where nothing fits however it is cut, or nothing is to be cut."""
+    from catdiag.rewrite.cuts import searching
 
     try:
-        search = searching(diagram, target.hardware, target.sizes, target.dtype, target.stages, cuts=cuts, ask=ask)
-        way = search.chosen()
-        if search.total(way) * NEAR >= one:
-            return None, tuple(f"{r.name}: {r.against(one)}" for r in search.rivals((search.whole,)))
-        return search.plans(), ()
-    except CatdiagError:  # nothing fits, or was proved, however it is cut
-        return None, ()
+        return searching(diagram, target.hardware, target.sizes, target.dtype, target.stages, cuts=cuts, ask=ask)
+    except CatdiagError:
+        return None
+
+
+def _plans(search: Cuts) -> Plans | None:
+    """The plan of the way that is taken; None where it was not proved."""
+    try:
+        return search.plans()
+    except CatdiagError:
+        return None
 
 
 def _optimum(io: IO) -> Optimum | str:

@@ -394,6 +394,8 @@ def least_memory_whole(
     if missing:
         raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(account.sizes)}")
     (kernel,) = account.kernels
+    if any(transfer.turns for transfer in kernel.transfers):
+        raise CatdiagError("a loop inside a loop loads anew in every turn: its best blocks are not sought here")
     budget = ratio * _number(_once(io, _products(io)), sizes)
     values: dict[str, Any] = {**sizes, **{block: 1 for block, _ in kernel.loops}, **(blocks or {})}
     shared = {tile for moved in kernel.transfers for tile in moved.again}

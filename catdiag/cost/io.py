@@ -10,6 +10,9 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
   loaded again by each group of that axis. An array that only loops read along their axis is streamed, block
   by block: each block once for each loop, with `stages` buffers of a block held as long as the loop runs.
   Any other array is loaded whole before its first use (for a loop: before it starts) and dropped after its last.
+- **Loops in loops.** What a loop reads only in loops inside its turns, along their axes, is left to these: they stream
+  it, block by block, anew in every turn of the loops around whose axis it lacks. A loop that leaves blocks out leaves
+  nothing to others. With several levels on chip, or a cache, what inner loops read is loaded by the outer one instead.
 - **Parts.** A loop in `p_x` parts is two kernels: of each group one block a part, which saves its states, and one
   that loads those of all parts and merges them, with a buffer for those of one. What the first kernel keeps resident
   is loaded by each part. Formulas are exact where the parts are of one length.
@@ -250,6 +253,9 @@ def io(
                 exact = relaxed = moved.amount.expr()
                 for tile in moved.again:
                     ratio = kernel.tiles[tile].expr() / symbol(tile)
+                    exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
+                for block, axis in moved.turns:
+                    ratio = axis.expr() / symbol(block)
                     exact, relaxed = exact * sympy.ceiling(ratio), relaxed * ratio
             traffic.append(Traffic(moved.array, moved.direction, told(exact), sympy.expand(told(relaxed))))
         for (pipeline, loops), amount in kernel.work.items():

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,8 @@ def levels_io(
             f"placement lets arrays pass by {places.names[0]}, which is under the cache {caches[-1].name}: expected "
             f"paths that begin with {places.names[0]}"
         )
+    if caches:
+        places = replace(places, nested=False)
     account = measure(diagram, dtype, fused=fused, places=places)
     windows = [side for kernel in account.kernels for moved in kernel.transfers for side in moved.window]
     partly = any(kernel.extents for kernel in account.kernels) or not all(side.whole for side in windows)
@@ -187,7 +190,9 @@ def places_of(names: Sequence[str], placement: Mapping[str, Names], stages: int 
             f"temporaries are expected there"
         )
     phased = state != fast[-1]
-    return Places(fast, held("operand", fast), streamed, state, temporary, held("output", ()), buffers, phased)
+    return Places(
+        fast, held("operand", fast), streamed, state, temporary, held("output", ()), buffers, phased, "", len(fast) == 1
+    )
 
 
 def level_symbol(base: str, level: int, taken: Collection[str] = ()) -> str:
@@ -282,6 +287,9 @@ class _Count:
             exact = exact * pieces(whole, found)
             if found:
                 relaxed = relaxed * whole / found[-1]
+        for loop in transfer.turns:
+            turns, about = self.turns(loop, place)
+            exact, relaxed = exact * turns, relaxed * about
         return self.told(exact), self.told(relaxed)
 
     def _windows(self, transfer: Transfer, kernel: Kernel, place: str) -> tuple[Expr, Expr]:

@@ -9,7 +9,7 @@ from catdiag.boxes import Box, Fold
 from catdiag.cost.count.amounts import ZERO, Amount
 from catdiag.cost.count.extents import Bound
 from catdiag.cost.count.live import Buffer, Kernel, Loop, Walk, Within
-from catdiag.cost.count.lives import Lives, elementwise, is_view
+from catdiag.cost.count.lives import Lives, elementwise, is_view, postponed
 from catdiag.cost.count.places import Places
 from catdiag.cost.count.widths import Widths
 from catdiag.diagram import Graph, Node, inline
@@ -82,10 +82,15 @@ class Begun:
     states: list[int] = field(default_factory=list)
     streamed: list[int] = field(default_factory=list)
     full: tuple[Held, ...] = ()
+    nested: bool = False
 
     def sources(self) -> list[Buffer]:
-        """The arrays that are streamed, each once."""
-        return list(dict.fromkeys(b for b in self.inputs if b is not None and b.streamed_only))
+        """The arrays that are streamed, each once, but for those that are left to loops inside."""
+        left = postponed(self.box, [id(b) for b in self.inputs]) if self.nested else [False] * len(self.inputs)
+        found = zip(self.inputs, left, strict=True)
+        return list(
+            dict.fromkeys(b for b, late in found if b is not None and b.streamed_only and (b.window or not late))
+        )
 
     def block(self, source: Buffer) -> ArrayType:
         """What of a streamed array a turn reads."""
@@ -373,6 +378,7 @@ class Watched(Walk):
         several = len(op.components) == len(box.cod)
         names = op.components if several else tuple(f"state{k}" for k in range(len(box.cod)))
         loop = Begun(box, op, frame.args, behind, inputs, tuple(map(self.book.name, names)))
+        loop.nested = self.places.nested
         self.turning.append(loop)
         results = super().fold(box, op, inputs, known, loops)
         self.turning.pop()

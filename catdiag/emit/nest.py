@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf
-from catdiag.cost.count.live import is_view
+from catdiag.cost.count.lives import is_view, only_streamed, postponed
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.interpret import interpret
 from catdiag.types import ArrayType, Size
@@ -333,7 +333,8 @@ class _Lowering:
     def fold(self, box: Box, op: Fold, args: Sequence[Value], apart: set[Value]) -> Sequence[Value]:
         """The loop over blocks; with `parts` several of them, whose states are merged."""
         along = [ty.axis(op.axis) is not None for ty in box.dom]
-        self.need([a for a in args if a.origin not in apart])
+        left = _left(box, args)
+        self.need([a for a in args if a.origin not in apart and a.origin not in left])
         size = _size(box, op.axis)
         extent: tuple[Value, ...] = ()
         if op.extent is not None:
@@ -395,7 +396,8 @@ class _Lowering:
                 cuts[arg, ty] = Value(ty, arg.name, slow, arg.spot)
                 self.body.append(Cut(cuts[arg, ty], arg, (span,)))
             inputs.append(cuts[arg, ty] if has else arg)
-        self.need(inputs)
+        left = _left(box, inputs)
+        self.need([v for v in inputs if v.origin not in left])
         if op.asked is not None:
             (live,) = self.inside(inline(op.asked), inputs)
             self.body.append(Unless(live))
@@ -412,21 +414,22 @@ def _size(box: Box, axis: str) -> Size:
 
 
 def _apart(graph: Graph, inputs: Sequence[Value]) -> set[Value]:
-    """The inputs that only loops read, along their axis: no more of them than a block is loaded at a time."""
-    streamed = _streamed(graph)
-    return {v.origin for k, v in enumerate(inputs) if k in streamed} - {
-        v.origin for k, v in enumerate(inputs) if k not in streamed
+    """The inputs that only loops read, along their axis or by loops inside: no more of them than a block is loaded at a
+    time."""
+    whole = only_streamed(graph, _roots(graph), [True] * len(graph.dom), nested=True)
+    return {v.origin for v, alone in zip(inputs, whole, strict=True) if alone} - {
+        v.origin for v, alone in zip(inputs, whole, strict=True) if not alone
     }
 
 
-def _streamed(graph: Graph) -> set[int]:
+def _left(box: Box, args: Sequence[Value]) -> set[Value]:
+    """What a loop leaves to loops inside its turns to load."""
+    found = postponed(box, [id(a.origin) for a in args])
+    return {a.origin for a, left in zip(args, found, strict=True) if left}
+
+
+def _roots(graph: Graph) -> list[int]:
     root = list(range(len(graph.dom)))
-    elsewhere = set(graph.outputs)
     for node in graph.nodes:
-        view, op = is_view(node.box), node.box.op
-        for k, w in enumerate(node.inputs):
-            along = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None
-            if not (along or view or isinstance(op, Group)):
-                elsewhere.add(root[w])
-        root.extend(root[node.inputs[0]] if view else len(root) for _ in node.box.cod)
-    return set(range(len(graph.dom))) - {root[w] for w in elsewhere}
+        root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)
+    return root

@@ -231,7 +231,7 @@ class Cuts:
                 self._drop(span, error)
                 return None
             diagram = piece if made is None else made.diagram
-            fresh = _fresh(diagram, taken)
+            fresh = _fresh(diagram, taken, len(found) + 1)
             if fresh and made is not None:
                 renamed = resized(diagram, fresh)
                 theorem = proved(self.ask, piece, renamed, True)
@@ -322,8 +322,8 @@ class Cuts:
         return Rival(len(way), tuple(self.row.names[w] for w in names), seconds, "", flops, moved)
 
 
-def _fresh(diagram: Diagram, taken: set[str]) -> dict[str, str]:
-    """New symbols for the tiles and blocks of a diagram that are taken."""
+def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:
+    """New symbols for the tiles and blocks of a kernel that are taken: with its number, `g_t_2`."""
     found: dict[str, str] = {}
     used = taken | sizes_in(diagram)
     todo = [diagram]
@@ -333,7 +333,7 @@ def _fresh(diagram: Diagram, taken: set[str]) -> dict[str, str]:
             own = [op.block] if isinstance(op, Fold) else [s for _, s in op.tiles] if isinstance(op, Group) else []
             for symbol in own:
                 if symbol in taken and symbol not in found:
-                    new = symbol
+                    new = f"{symbol}_{number}"
                     while new in used:
                         new += "_"
                     found[symbol] = new

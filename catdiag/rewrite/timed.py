@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.boxes import Fold
 from catdiag.cost.chips.search import Choice
 from catdiag.cost.count.kernels import measure
 from catdiag.cost.hardware import Hardware
@@ -108,14 +109,12 @@ def timed(piece: Diagram, target: Target) -> list[Timed]:
 
 
 def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]:
-    """What is tried: no stream, each axis that is on no result, each of the others in two passes."""
+    """What is tried: no stream, each axis that is on no result, one of them inside another, each of the axes of results
+    in two passes."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
     names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
-    tried: list[tuple[str | None, int]] = [
-        (None, 1),
-        *((n, 1) for n in names if n not in kept),
-        *((n, 2) for n in kept),
-    ]
+    inner = [n for n in names if n not in kept]
+    tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept)]
     for axis, passes in tried:
         try:
             streamed = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
@@ -124,6 +123,29 @@ def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]
         except CatdiagError:
             continue
         yield (() if axis is None else ((axis, passes),)), groups, draft
+        if axis is None or passes > 1:
+            continue
+        for other in inner:
+            if other == axis:
+                continue
+            try:
+                within = forms(streamed, other, 1)[1][0].diagram
+                if not _inside(within):
+                    continue
+                groups = tuple(groupable(within))
+                yield ((axis, 1), (other, 1)), groups, find(within, groups) if groups else within
+            except CatdiagError:
+                continue
+
+
+def _inside(diagram: Diagram) -> bool:
+    """Whether a loop of a diagram has a loop in its turns."""
+    return any(
+        isinstance(inner.op, Fold)
+        for box in inline(diagram).boxes
+        if isinstance(box.op, Fold)
+        for inner in inline(box.op.step).boxes
+    )
 
 
 def at_least(piece: Diagram, target: Target) -> float:

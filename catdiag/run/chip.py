@@ -34,7 +34,8 @@ class Chain:
     `operand`, `streamed` and `output` are the levels that hold such arrays, in order; `home` the level of the states of
     loops, `work` that of everything else that is made; `lengths` the tiles and blocks of each level by their symbols,
     and `stages` the buffers of streamed blocks (both without level 0). `caches` are the capacities of those between the
-    levels 0 and 1, which are no levels here, and `wave` how many groups run at a time.
+    levels 0 and 1, which are no levels here, and `wave` how many groups run at a time. With `nested`, what only loops
+    inside a loop read comes block by block there, in every turn.
     """
 
     names: tuple[str, ...]
@@ -47,6 +48,7 @@ class Chain:
     stages: tuple[int, ...]
     caches: tuple[int | None, ...] = ()
     wave: int = 1
+    nested: bool = False
 
     @property
     def last(self) -> int:
@@ -135,13 +137,14 @@ class Chip:
             node = graph.nodes[place]
             if is_view(node.box):
                 continue
+            inner = outline.left_inside(place) if self.chain.nested else frozenset()
             for k, w in enumerate(node.inputs):
                 if base[w] in wires or w in wires:
                     cell = wires[w if w in wires else base[w]].cell
                     readers[cell] += 1
                     op = node.box.op
                     loop = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None
-                    loop = loop and w not in outline.placed
+                    loop = (loop or (base[w] in inner and not cell.window)) and w not in outline.placed
                     (along if loop else elsewhere).add(cell)
         for w in graph.outputs if copied or outline.kept else ():
             if base[w] in wires:

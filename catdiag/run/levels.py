@@ -137,6 +137,7 @@ def count_levels(
         tuple(buffers.get(name, 1) for name in fast),
         tuple(caches.values()),
         wave or 1,
+        len(fast) == 1 and not caches,
     )
     if caches and not chain.operand[0] == chain.streamed[0] == 1:
         raise CatdiagError(f"arrays pass by {fast[0]}, which is under a cache: expected paths that begin with it")

@@ -73,7 +73,7 @@ def count(
     at which a view reads outside its array, or a tile that is none of the diagram's, CatdiagError for unknown dtypes,
     and ArithmeticError where the result in blocks differs from a direct run's, which no rule of this library does.
     """
-    chain = Chain(("slow", "fast"), (1,), (1,), (), 1, 1, (tile_lengths(diagram, tiles or {}),), (stages,))
+    chain = Chain(("slow", "fast"), (1,), (1,), (), 1, 1, (tile_lengths(diagram, tiles or {}),), (stages,), nested=True)
     chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
     loads, saves = chip.loads[0, 1], chip.saves[0, 1]
     return Counts(sum(loads.values()), sum(saves.values()), chip.peaks[1], dict(loads), dict(saves), outputs)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
-from catdiag.diagram import Graph
+from catdiag.diagram import Graph, inline
 from catdiag.partial import Window
 
 _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
@@ -71,6 +71,34 @@ class Outline:
     def made(self, place: int) -> range:
         """The wires that a box makes."""
         return range(self.first[place], self.first[place] + len(self.graph.nodes[place].box.cod))
+
+    def left_inside(self, place: int) -> frozenset[int]:
+        """Of what a loop reads, the arrays that it leaves to loops inside its turns, which alone read them there: along
+        their axes, or leaving them to others in turn. A loop that leaves blocks out leaves none.
+        """
+        # No deeper than loops are within loops.
+        box, op = self.graph.nodes[place].box, self.graph.nodes[place].box.op
+        if not isinstance(op, Fold) or op.extent is not None or op.live is not None:
+            return frozenset()
+        step, states = inline(op.step).graph, len(box.cod)
+        inside = Outline(step, range(len(step.nodes)), {}, states, True)
+        read: set[int] = set()
+        kept = {inside.base[w] for w in step.outputs}
+        for at, node in enumerate(step.nodes):
+            if is_view(node.box) and not isinstance(node.box.op, Window):
+                continue
+            loop = node.box.op
+            further = inside.left_inside(at)
+            for k, w in enumerate(node.inputs):
+                read.add(inside.base[w])
+                along = isinstance(loop, Fold) and node.box.dom[k].axis(loop.axis) is not None
+                if not (along or inside.base[w] in further):
+                    kept.add(inside.base[w])
+        found: dict[int, bool] = {}
+        for k, w in enumerate(self.graph.nodes[place].inputs):
+            mine = states + k in read - kept
+            found[self.base[w]] = found.get(self.base[w], True) and mine
+        return frozenset(w for w, alone in found.items() if alone)
 
     def host(self, place: int) -> int | None:
         """The box into which a reduction runs, if it does."""

@@ -55,8 +55,14 @@ class Loop:
             guide = inline(op.asked).graph
             used = {w for node in guide.nodes for w in node.inputs} | set(guide.outputs)
             self.reads = {k for k in range(len(guide.dom)) if k in used}
+        place = next(p for p in outline.places if outline.graph.nodes[p].box is box)
+        self.inside = outline.left_inside(place) if self.chain.nested else frozenset[int]()
         self.rings: dict[Cell, int] = {}
         self.carried: dict[Piece, list[Wire]] = {}
+
+    def left(self, piece: Piece, w: int) -> bool:
+        """Whether an input is left to loops inside."""
+        return self.outline.base[w] in self.inside and not piece.wires[w].cell.window
 
     def start(self, states: Sequence[Named] | None = None) -> None:
         """What is read all along is loaded, and buffers are made ready; states are given, or those of no list."""
@@ -68,6 +74,8 @@ class Loop:
                     chip.fetch(piece, self.outline, w)
             longest = self.blocks[piece.level]
             for w, ty in zip(self.inputs, self.types, strict=True):
+                if w in piece.wires and self.left(piece, w):
+                    continue
                 if w in piece.wires and (cell := piece.wires[w].cell) in streamed and cell not in self.rings:
                     first = piece.wires[w].value.cut(op.axis, 0, longest)
                     amount = extent(ty, first, local_sizes(piece.sizes, {op.axis: (op.block, longest)}), cell.window)
@@ -147,10 +155,15 @@ class Loop:
         op = self.op
         for lane in self.lanes:
             wires = dict(enumerate(self.carried[lane]))
+            blocks: dict[Cell, Cell] = {}
             for k, w in enumerate(self.inputs):
                 wire = lane.wires[w]
-                part = wire.value.cut(op.axis, begin, end)
-                wires[self.states + k] = Wire(Cell(spot=wire.cell.spot, pinned=True, width=wire.cell.width), part)
+                part, own = wire.value.cut(op.axis, begin, end), wire.cell
+                cell = Cell(spot=own.spot, pinned=True, width=own.width)
+                if self.left(lane, w) and own in self.streamed[lane]:
+                    fresh = Cell(own.name, False, width=own.width, above=own.above)
+                    cell = blocks.setdefault(own, fresh)
+                wires[self.states + k] = Wire(cell, part)
             local = local_sizes(lane.sizes, {op.axis: (op.block, end - begin)})
             worker = replace(lane, wires=wires, sizes=local)
             spot = {w: wire.cell.spot for w, wire in wires.items()}

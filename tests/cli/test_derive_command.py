@@ -160,14 +160,15 @@ def test_what_does_not_fit(run, tmp_path):
     assert "nothing fits" in json.loads(data.read_text())["does_not_fit"]
 
 
-def test_what_does_not_fit_one_kernel_is_cut(run, op, tmp_path):
+def test_what_takes_less_in_several_kernels_is_cut(run, op, tmp_path):
     data, certificate = tmp_path / "d.json", tmp_path / "c.json"
     asked = ["derive", op("gated_mlp"), "--on", "h200", "--size", "t=8192,d=4096,f=14336,e=4096"]
     done = run(*asked, "--json", data, "--certificate", certificate)
     assert done.status == 0, done.err
     for said in (
         "kernels on H200",
-        "instead of one kernel: nothing fits H200",
+        "instead of one kernel: ",
+        "times the FLOPs",
         "Kernel 1: stream d, group t f",
         "then loaded",
     ):
@@ -176,7 +177,6 @@ def test_what_does_not_fit_one_kernel_is_cut(run, op, tmp_path):
     assert found["plan"] is None
     assert len(found["kernels"]["kernels"]) > 1
     assert run("check", certificate).status == 0
-    run(*asked, "--cuts", "none").one_message(4, "nothing fits H200")
 
 
 @pytest.mark.parametrize(

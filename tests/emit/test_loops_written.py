@@ -258,7 +258,7 @@ def test_a_loop_inside_a_loop():
         outer = next(k for k, line in enumerate(lines) if "for each block of x" in line)
         within = next(k for k, line in enumerate(lines) if "for each block of d" in line)
         assert within > outer and lines[within].index("for") == lines[outer].index("for") + 4
-        assert [line.strip() for line in lines if "load" in line] == ["load Q[q d]", "load K[x d], V[x d]"]
+        assert [line.strip() for line in lines if "load" in line] == ["load V[x d]", "load Q[q d], K[x d]"]
         assert "sum2[q] = sum2·t2 + Σ_x t3" in form.pseudocode()
         loops = formulas(form).loops
         assert [(loop.axis, loop.inside) for loop in loops] == [("x", ""), ("d", "x")]

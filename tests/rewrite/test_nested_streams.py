@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from catdiag.run.machine import count
 
 
 def attend(Q: Any, K: Any, V: Any) -> Any:
@@ -47,6 +48,21 @@ def test_the_inner_loop_is_inside_and_runs_in_groups() -> None:
     given = [rng.normal(size=s) for s in ((5, 3), (4, 3), (4, 2))]
     found = grouped.run(*given, tiles={"s_x": 3, "s_d": 2, "g_q": 2})
     np.testing.assert_allclose(found, PROGRAMS["attend"](*given))
+
+
+@pytest.mark.parametrize(("name", "order"), [("attend", "xd"), ("gated", "xd")])
+@pytest.mark.parametrize("tiles", [(2, 3, 2), (1, 1, 1), (5, 7, 5), (3, 2, 4)])
+def test_inner_loops_load_what_they_read_in_every_turn(name: str, order: str, tiles: tuple[int, int, int]) -> None:
+    derived = PROGRAMS[name].stream(order[0]).stream(order[1]).group("q")
+    lengths = {"q": 5, "x": 7, "d": 6, "v": 2}
+    blocks = dict(zip(("g_q", "s_x", "s_d"), tiles, strict=True))
+    io, counted = derived.io(), count(derived.diagram, lengths, blocks)
+    at = {s: {**lengths, **blocks}[str(s)] for s in io.transfers.free_symbols | io.memory.free_symbols}
+    assert (io.load.subs(at), io.save.subs(at), io.memory.subs(at)) == (counted.load, counted.save, counted.peak)
+    first = derived.diagram.input_names[0]
+    assert counted.loads[first] == 5 * 6 * -(-7 // blocks["s_x"])
+    level = derived.io(levels=("HBM", "SMEM"))
+    assert level.edges["HBM", "SMEM"].transfers == io.transfers
 
 
 def test_what_cannot_run_inside_is_refused() -> None:

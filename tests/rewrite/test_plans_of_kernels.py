@@ -22,12 +22,6 @@ def layer(X: Any, U: Any, W: Any) -> Any:
     return cd.einsum("t f, f o -> t o", cd.tanh(cd.einsum("t d, d f -> t f", X, U)), W)
 
 
-@cd.algorithm("t d, d f, d f, f o -> t o")
-def gated(X: Any, G: Any, U: Any, W: Any) -> Any:
-    a, b = (cd.einsum("t d, d f -> t f", X, w) for w in (G, U))
-    return cd.einsum("t f, f o -> t o", a * cd.sigmoid(a) * b, W)
-
-
 @cd.algorithm("t d, d f, f e, e o -> t e, t o")
 def chain(X: Any, A: Any, B: Any, C: Any) -> Any:
     H = cd.tanh(cd.einsum("t d, d f -> t f", X, A))
@@ -74,10 +68,11 @@ def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
     assert one.time_s > 10 * found.time_s
     assert one.flops > 2 * found.flops
     assert "times the FLOPs" in found.why()[0]
+    assert found.tiles.keys() >= {"g_t", "g_t_2"}
 
 
 def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
-    found = gated.plan("H200", WIDE)
+    found = chain.plan("H200", LONG)
     assert len(found.kernels) > 1
     one = found.rivals[0]
     assert one.time_s is None
@@ -85,7 +80,7 @@ def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
     assert "too much for 232,448 bytes of SMEM" in str(found)
     assert found.as_dict()["rivals"][0]["does_not_fit"] == one.misfit
     with pytest.raises(cd.CatdiagError, match="nothing fits H200"):
-        gated.plan("H200", WIDE, cuts=0)
+        chain.plan("H200", LONG, cuts=0)
 
 
 def test_a_narrow_layer_stays_in_one() -> None:

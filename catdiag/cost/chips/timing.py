@@ -28,6 +28,10 @@ edge to SMEM share the L2's bandwidth. HBM carries each array once if what a wav
 each wave touches anew, its groups forming a block of the grid that is about square. The run takes no less than HBM
 needs.
 
+What a loop inside a loop reads again in every turn comes from the L2 too, if that holds what a turn of all groups at
+work touches; else from HBM. The inner turns, where they wait for no sums, wait for each other only once for as many of
+them as there are buffers not being loaded.
+
 Where loops leave blocks out, groups differ in length. All of the above is of the average group: an SM takes the next
 group as soon as it is done with one, so that waves even out. At the end the longest group is waited for: what it takes
 more than the average one, alone on its SM, is added once (`uneven`); groups in one wave take what the longest does.
@@ -69,7 +73,7 @@ import numpy as np
 
 from catdiag.cost.count.amounts import ONE, Amount
 from catdiag.cost.count.kernels import width
-from catdiag.cost.count.live import LEVEL, REGISTERS, Contraction, Kernel, Loop
+from catdiag.cost.count.live import LEVEL, REGISTERS, Contraction, Kernel, Loop, Transfer
 from catdiag.cost.count.places import MATRIX
 from catdiag.cost.count.uneven import counted, whole_run
 from catdiag.cost.hardware import Hardware
@@ -224,14 +228,15 @@ def _predict(
         again: Numbers = moved.amount.value(values)
         for tile in moved.again:
             again = again * counts[tile]
+        again = again * _turns(moved.turns, values)
         again = values.get(("moved", moved), again)
         traffic[moved.direction] = traffic[moved.direction] + again
     load, save = traffic["load"], traffic["save"]
 
     clock, rate = hardware.clock_hz, hardware.tensor.get(dtype)
     turns: Numbers = 0
-    for loop in kernel.loops:
-        turns = turns + _turns((loop,), values)
+    for nest in kernel.chains:
+        turns = turns + (_turns(nest, values) if nest else 0)
     alu, tensor, read, filled = _work(kernel, "alu", values), 0.0, 0.0, 1.0
     for contraction in kernel.contractions:
         if rate is None:
@@ -247,7 +252,11 @@ def _predict(
         "SMEM": read,
         "L2": (load + save) / groups * hardware.sms / hardware.l2_bytes_per_s,
     }
-    steps = sum(((length + bool(nest)) * _turns(nest, values) for nest, length in kernel.chains.items()), 0)
+    steps: Numbers = 0
+    for nest, length in kernel.chains.items():
+        # Turns of a loop inside another that wait for no sums overlap, as many as there are buffers not being loaded.
+        abreast = max(1, stages - 1) if len(nest) > 1 and not length else 1
+        steps = steps + (length + bool(nest)) * _turns(nest, values) / abreast
     pauses = steps * hardware.wait_clocks / clock
     waits = pauses + hardware.latency_s + parts["L2"] / np.maximum(turns, 1)
     if stages == 1:
@@ -442,6 +451,8 @@ def _filled(
     touched: Numbers = 0
     anew: Numbers = 0
     groups: Numbers = 1
+    held: list[tuple[Transfer, Numbers]] = []
+    between: list[tuple[tuple[Loop, ...], Numbers]] = []
     for number in counts.values():
         groups = groups * number
     for moved in loads:
@@ -458,7 +469,17 @@ def _filled(
         loaded = values.get(("moved", moved), whole * repeated)
         anew = anew + np.maximum(once, np.minimum(loaded, waves * whole * share)) - once
         least = least + once
-    return least + np.where(touched > capacity, anew, 0), touched
+        if moved.turns:
+            between.append((moved.turns, waves * whole * share))
+        held.append((moved, whole * share))
+    fetched = least + np.where(touched > capacity, anew, 0)
+    for loops, part in between:  # read again in every turn of a loop: from the cache, if it holds what a turn touches
+        turn: Numbers = 0
+        for moved, there in held:
+            if moved.role != "operand":
+                turn = turn + there / _turns(tuple(loop for loop in loops if loop not in moved.turns), values)
+        fetched = fetched + np.where(turn > capacity, (_turns(loops, values) - 1) * part, 0)
+    return fetched, touched
 
 
 def flops(kernel: Kernel, values: Values) -> int:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count as count_from
@@ -194,6 +195,22 @@ def measure(
                 for b, (amount, again) in zip(wires, outer.incoming, strict=True)
                 if b is not None
                 for local, extent, loops in b.partly
+            ]
+            loads += [
+                Transfer(
+                    b.name,
+                    "load",
+                    amount.times(b.width * times),
+                    again,
+                    _role(b),
+                    held.path(_role(b)),
+                    times=times,
+                    wire=b.wire,
+                    turns=turns,
+                )
+                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                if b is not None
+                for turns, times in Counter(b.nested).items()
             ]
         else:
             loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held, walks).run()

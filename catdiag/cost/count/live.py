@@ -23,7 +23,17 @@ from catdiag.boxes import (
 from catdiag.cost.count.amounts import ONE, ZERO, Amount
 from catdiag.cost.count.extents import Bound, Extent, extent_of
 from catdiag.cost.count.extents import known as known_values
-from catdiag.cost.count.lives import Lives, chain, contracts, elementwise, is_view, lives, only_streamed, spots
+from catdiag.cost.count.lives import (
+    Lives,
+    chain,
+    contracts,
+    elementwise,
+    is_view,
+    lives,
+    only_streamed,
+    postponed,
+    spots,
+)
 from catdiag.cost.count.places import LEVEL, REGISTERS, Places
 from catdiag.cost.count.widths import Widths
 from catdiag.cost.count.windows import Side, outer
@@ -66,6 +76,11 @@ class Buffer:
     stages: Mapping[str, int] = field(default_factory=dict)
     wire: int = -1
     """Of an operand, which array of slow memory it is."""
+    origin: Buffer | None = None
+    """Of what a loop leaves to loops inside its turns: the array; `anew` are the loops around that lack none of it, so
+    that it is loaded in each of their turns, and `nested` of the array those loops for each time it is loaded so."""
+    anew: tuple[Loop, ...] = ()
+    nested: list[tuple[Loop, ...]] = field(default_factory=list)
 
     def at(self, place: str) -> Amount:
         """What it takes there: values times their width, for each buffer."""
@@ -123,6 +138,8 @@ class Transfer:
     window: tuple[Side, ...] = ()
     wire: int = -1
     """Of what comes from slow memory, which array it is: two may have one name."""
+    turns: tuple[Loop, ...] = ()
+    """Loops in each of whose turns it is loaded anew, by a loop inside them."""
 
 
 @dataclass
@@ -243,9 +260,10 @@ class Walk:
         """
         self.values = known_values(graph, given)
         root = lives(graph, spots(graph, [b is None for b in wires]), 0, False).root
-        for buffer, only in zip(wires, only_streamed(graph, root, wires), strict=True):
+        here, left = (only_streamed(graph, root, wires, n) for n in (False, self.places.nested))
+        for buffer, alone, only in zip(wires, here, left, strict=True):
             if buffer is not None:
-                buffer.streamed_only = only
+                buffer.streamed_only = alone if buffer.window else only
         return self.body(graph, wires)
 
     def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
@@ -371,10 +389,22 @@ class Walk:
         inner: list[Buffer | None] = []
         asked = extent.reads if extent is not None else frozenset[int]()
         first_asked = {b for k, b in enumerate(inputs) if k in asked and b is not None}
-        for b, ty in zip(inputs, step.dom.arrays[states:], strict=True):
+        later = postponed(box, [id(b) for b in inputs]) if self.places.nested else [False] * len(inputs)
+        passed: dict[Buffer, Buffer] = {}
+        for b, ty, left in zip(inputs, step.dom.arrays[states:], later, strict=True):
+            if b is not None and b.streamed_only and left and not b.window:
+                if b not in passed:
+                    anew = b.anew if ty.axis(op.axis) is not None else (*b.anew, loop)
+                    passed[b] = replace(b, amount=Amount.elements(ty.axes), origin=b.origin or b, anew=anew)
+                inner.append(passed[b])
+                continue
             if b is not None and b.streamed_only:
                 if b not in staged:
-                    if b.window:
+                    if b.anew and b.origin is not None:
+                        b.origin.nested.append(b.anew)
+                    elif b.origin is not None:
+                        b.origin.loads += 1
+                    elif b.window:
                         if extent is not None:
                             raise CatdiagError(
                                 f"{b.name} is read in place in a loop that leaves blocks out: not counted"

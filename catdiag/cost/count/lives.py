@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
-from catdiag.diagram import Graph
+from catdiag.diagram import Graph, inline
 from catdiag.partial import Window
 
 COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
@@ -109,8 +109,9 @@ def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:
     return Lives(root, last, into)
 
 
-def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[object]) -> list[bool]:
-    """For each input of a kernel, whether only loops read it, along their axis."""
+def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[object], nested: bool = False) -> list[bool]:
+    """For each input of a kernel, whether only loops read it, along their axis; with `nested`, or leave it to loops
+    inside of theirs (see `postponed`)."""
     streamed = [b is not None for b in wires]
     placed: set[int] = set()  # what is read in place, and views of that
     count = len(graph.dom)
@@ -120,15 +121,60 @@ def only_streamed(graph: Graph, root: Sequence[int], wires: Sequence[object]) ->
             if isinstance(node.box.op, Window) or node.inputs[0] in placed:
                 placed.add(count - 1)
             continue
+        op = node.box.op
+        along = [isinstance(op, Fold) and t.axis(op.axis) is not None for t in node.box.dom]
+        inside = postponed(node.box, [root[w] for w in node.inputs]) if nested else [False] * len(along)
         for k, w in enumerate(node.inputs):
-            op = node.box.op
-            along = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None and w not in placed
-            if root[w] < len(wires) and not along:
+            if root[w] < len(wires) and not ((along[k] or inside[k]) and w not in placed):
                 streamed[root[w]] = False
     for w in graph.outputs:
         if root[w] < len(wires):
             streamed[root[w]] = False
     return streamed
+
+
+def postponed(box: Box, arrays: Sequence[object]) -> list[bool]:
+    """For each input of a box, whether it is a loop that leaves it to loops inside its turns: nothing else reads it
+    there, and they do along their axes, or leave it to further ones. They load it, block by block, in every turn.
+
+    `arrays` tells which inputs are the same array: it is left to others everywhere, or nowhere. A loop that leaves
+    blocks out loads all that it needs itself.
+    """
+    found: dict[int, list[bool]] = {}
+    todo = [(box, list(arrays), False)]
+    while todo:
+        item, known, ready = todo.pop()
+        op = item.op
+        if not isinstance(op, Fold) or op.extent is not None or op.live is not None:
+            found[id(item)] = [False] * len(item.dom)
+            continue
+        step = inline(op.step).graph
+        root = list(range(len(step.dom)))
+        for node in step.nodes:
+            root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)
+        if not ready:
+            todo.append((item, known, True))
+            todo += [(n.box, [root[w] for w in n.inputs], False) for n in step.nodes if isinstance(n.box.op, Fold)]
+            continue
+        states = len(item.cod)
+        left = [False] * states + [True] * len(item.dom)
+        read = [False] * len(left)
+        for node in step.nodes:
+            inner = node.box.op
+            for k, w in enumerate(node.inputs):
+                if root[w] >= len(left) or (is_view(node.box) and not isinstance(inner, Window)):
+                    continue
+                read[root[w]] = True
+                along = isinstance(inner, Fold) and node.box.dom[k].axis(inner.axis) is not None
+                if not isinstance(inner, Fold) or not (along or found[id(node.box)][k]):
+                    left[root[w]] = False
+        for w in step.outputs:
+            if root[w] < len(left):
+                left[root[w]] = False
+        mine = [a and b for a, b in zip(left[states:], read[states:], strict=True)]
+        some = {a for a, ok in zip(known, mine, strict=True) if not ok}
+        found[id(item)] = [a not in some for a in known]
+    return found[id(box)]
 
 
 def chain(graph: Graph, found: Lives, states: int) -> int:

@@ -33,6 +33,8 @@ class Places:
     phased: bool = False
     """Whether the places after the states' take their pieces one after the other, loading the states each time."""
     matrix: str = ""
+    nested: bool = False
+    """Whether what only loops inside a loop read comes block by block there, in every turn (see `lives.postponed`)."""
 
     def of(self, role: str) -> tuple[str, ...]:
         """The places of what is made on chip: an accumulator, an output or a temporary."""
@@ -68,7 +70,9 @@ def two(stages: int = 1, registers: bool = False, matrix: bool = False) -> Place
     check_stages(stages)
     inner = REGISTERS if registers else LEVEL
     names = (LEVEL, REGISTERS, *([MATRIX] if matrix else []))
-    return Places(names, (LEVEL,), (LEVEL,), inner, inner, (), {LEVEL: stages}, matrix=MATRIX if matrix else "")
+    return Places(
+        names, (LEVEL,), (LEVEL,), inner, inner, (), {LEVEL: stages}, matrix=MATRIX if matrix else "", nested=True
+    )
 
 
 def check_stages(stages: object) -> None:

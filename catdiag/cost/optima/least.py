@@ -61,6 +61,8 @@ def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
         raise CatdiagError("accumulators in registers are held to another capacity: ask with accumulators='level'")
     if missing := [s for s in account.sizes if s not in sizes]:
         raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
+    if any(transfer.turns for kernel in account.kernels for transfer in kernel.transfers):
+        raise CatdiagError("a loop inside a loop loads anew in every turn: its best blocks are not sought here")
     whole = {t: int(axis.value(sizes)) for kernel in account.kernels for t, axis in kernel.tiles.items()}
     lists = {t: tile_sizes(n) for t, n in whole.items()}
     exhaustive = math.prod(map(len, lists.values())) <= _POINTS
