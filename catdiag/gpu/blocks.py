@@ -4,14 +4,13 @@ Triton decides where arrays lie by who reads them. What a product reads (`tl.dot
 loop in as many buffers as there are stages (one fewer where something is made of it first); everything else is in
 registers, also what was loaded, and then in the type that it is computed in, 4 bytes as a rule. The second factor of a
 product always lies in shared memory; the first may come from registers, where something made on chip is passed on.
-Every length is a power of two: what is not is filled up and masked, and a product takes no fewer than `LEAST` along any
-of its sides.
+Every length is a power of two: what is not is filled up and masked. A product takes no fewer than `LEAST` along any of
+its sides, and a kernel holds no fewer of an axis that is neither grouped nor streamed.
 
-Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.cost` counts what is live; addresses
-of the copies to shared memory, two registers for each 16 bytes that a thread copies in a turn; and `BESIDE`. Held
-against ptxas for 88 kernels of the two kinds in `benchmarks/tiles.py` (Triton 3.6, sm_90, two buffers or more) nine of
-ten are between 0.86 and 1.18 of what it takes; where it comes to more than `MOST`, some of them spill. Shared memory is
-what Triton allots to each of these, to the byte.
+Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.cost` counts what is live; sums along
+rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has made and another
+takes; addresses of the copies to shared memory, two registers for each 16 bytes that a thread copies in a turn; and
+`BESIDE`. The compiler saves some of them where it has to, so that this is no promise: docs/tiles.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.cost.plan import searching
@@ -26,7 +25,7 @@ what Triton allots to each of these, to the byte.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catdiag.boxes import Einsum, Fold, Group
@@ -40,26 +39,34 @@ from catdiag.types import ArrayType, union
 LEAST = 16
 """The least length of a product's side."""
 BESIDE = 24
-"""Registers of a thread beside arrays and addresses: what the kernels named above show."""
-MOST = 247
-"""Registers above which a kernel may spill: eight fewer than a thread can have."""
+"""Registers of a thread beside arrays and addresses, found by compiling kernels."""
+MOST = 255
+"""Registers above which a kernel may spill: what a thread can have."""
 SCRATCH = 1024
 """Bytes of shared memory beside the operands, for reductions and barriers, at most: in kernels seen, 32 to 56."""
 
 _COPY = 16
 """Bytes that one copy to shared memory takes."""
+_LINES = 4
+"""Threads of a warp that share a row of a product's result, and hold each the sums along it."""
+_ROWS = 16
+"""Rows of a product that a warp works on."""
 
 
 @dataclass(frozen=True)
 class Products:
     """What the products of a diagram read: the names of inputs that they read as they are (`direct`) and of those that
-    they read made into something else (`reach`), how many elements what is made on chip and read as a second factor has
-    (`second`), and the `sides` of each: rows, columns, depth."""
+    they read made into something else (`reach`); how many elements what is made on chip has that lies in shared memory,
+    being a second factor or made before the loop (`kept`), or is a first factor that does not (`first`, with the rows
+    of its product); and of each the `sides`: rows, columns and depth, and the axes that both factors and the result
+    have (`batches`)."""
 
     direct: frozenset[str]
     reach: frozenset[str]
-    second: tuple[Amount, ...]
+    kept: tuple[Amount, ...]
+    first: tuple[tuple[Amount, Amount], ...]
     sides: tuple[tuple[Amount, Amount, Amount], ...]
+    batches: tuple[Amount, ...]
 
 
 def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
@@ -71,7 +78,9 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
     """
     direct: dict[str, None] = {}
     reach: dict[str, None] = {}
-    second: dict[Amount, None] = {}
+    kept: dict[Amount, None] = {}
+    first: dict[tuple[Amount, Amount], None] = {}
+    batches: dict[Amount, None] = {}
     found: dict[tuple[Amount, Amount, Amount], None] = {}
     todo: list[tuple[Diagram, list[_Source]]] = [(diagram, [_Source(True, (n,)) for n in diagram.input_names])]
     while todo:
@@ -85,7 +94,8 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
             if isinstance(op, Group):
                 todo.append((op.body, given))
             elif isinstance(op, Fold):
-                todo.append((op.step, [_Source(False, ())] * len(box.cod) + given))
+                before = [replace(g, before=not g.whole) for g in given]
+                todo.append((op.step, [_Source(False, ())] * len(box.cod) + before))
                 made = _Source(False, ())
             elif isinstance(op, Einsum) and len(box.dom) == 2 and contracts(box):
                 sizes = _sides(box.dom.arrays[0], box.dom.arrays[1], set(box.cod[0].names))
@@ -94,18 +104,33 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
                     last = 0 if not sizes[0].symbols() & tiles and sizes[1].symbols() & tiles else 1
                     for k, factor in enumerate(given):
                         (direct if factor.whole else reach).update(dict.fromkeys(factor.names))
-                        if k == last and not factor.whole:
-                            second[Amount.elements(box.dom.arrays[k].axes)] = None
+                        made_here = Amount.elements(box.dom.arrays[k].axes)
+                        if factor.before or (k == last and not factor.whole):
+                            kept[made_here] = None
+                        elif not factor.whole:
+                            first[made_here, sizes[k]] = None
+                    left, right = box.dom.arrays
+                    both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
+                    batches[Amount.elements(both)] = None
             source.extend([made] * len(box.cod))
-    return Products(frozenset(direct), frozenset(reach) - frozenset(direct), tuple(second), tuple(found))
+    return Products(
+        frozenset(direct),
+        frozenset(reach) - frozenset(direct),
+        tuple(kept),
+        tuple(first),
+        tuple(found),
+        tuple(batches),
+    )
 
 
 @dataclass(frozen=True)
 class _Source:
-    """The inputs that a wire is made of; `whole`: it is one of them, or another form of it."""
+    """The inputs that a wire is made of; `whole`: it is one of them, or another form of it; `before`: it was made
+    before the loop that reads it."""
 
     whole: bool
     names: tuple[str, ...]
+    before: bool = False
 
 
 def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> tuple[Amount, Amount, Amount]:
@@ -120,14 +145,15 @@ def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> tuple[Amount, A
 class Block:
     """Amounts of what a block holds, moment by moment: bytes of shared memory, of registers, and those that all its
     threads copy to shared memory in a turn. `staged`: whether blocks of a loop are copied there ahead of their turn;
-    `sides` are those of its products."""
+    `element` is the width of what products read."""
 
     smem: tuple[Amount, ...]
     arrays: tuple[Amount, ...]
     copied: Amount
     staged: bool
     warp: int
-    sides: tuple[tuple[Amount, Amount, Amount], ...]
+    products: Products
+    element: int
 
     @staticmethod
     def of(diagram: Diagram, kernel: Kernel, dtype: str, chip: Hardware, stages: int) -> Block:
@@ -137,7 +163,7 @@ class Block:
         smem: dict[Amount, None] = {}
         loaded: dict[Amount, None] = {}
         copies: dict[tuple[str, Amount], None] = {}
-        made = sum((amount.times(element) for amount in found.second), ZERO)
+        made = sum((amount.times(element) for amount in found.kept), ZERO)
         for moment in kernel.moments[LEVEL]:
             near, far = made, ZERO
             for name, role, amount in moment.residents:
@@ -151,17 +177,29 @@ class Block:
                 elif direct:
                     near = near + amount
             smem[near], loaded[far] = None, None
-        arrays = {m.total + far: None for m in kernel.moments[REGISTERS] for far in loaded or (ZERO,)}
+        lines = {side.times(4) for of in found.sides for side in of[:2]}
+        arrays = {
+            m.total + sum((a.times(_LINES - 1) for _, _, a in m.residents if a in lines), far): None
+            for m in kernel.moments[REGISTERS]
+            for far in loaded or (ZERO,)
+        }
         copied = sum((a for _, a in copies), ZERO)
-        return Block(tuple(smem), tuple(arrays or loaded), copied, bool(copies), chip.warp, found.sides)
+        return Block(tuple(smem), tuple(arrays or loaded), copied, bool(copies), chip.warp, found, element)
 
     def shared(self, values: Mapping[Any, Any]) -> Any:
         """Bytes of shared memory, without `SCRATCH`."""
         return _most(self.smem, values)
 
     def values_each(self, values: Mapping[Any, Any], warps: int) -> Any:
-        """Values of 4 bytes that a thread holds at most."""
+        """Values of 4 bytes that a thread holds at most, of arrays."""
         return _most(self.arrays, values) / (4 * self.warp * warps)
+
+    def apart(self, values: Mapping[Any, Any], warps: int) -> Any:
+        """Whether warps have rows of their own, 16 at least, where one product takes what another has made."""
+        found: Any = True
+        for _, rows in self.products.first:
+            found = found & (rows.value(values) >= _ROWS * warps)
+        return found
 
     def registers(self, values: Mapping[Any, Any], warps: int) -> Any:
         """Registers of a thread, of 4 bytes each."""
@@ -169,7 +207,13 @@ class Block:
 
         threads = self.warp * warps
         addresses = 2 * np.ceil(self.copied.value(values) / (_COPY * threads))
-        return np.ceil(self.values_each(values, warps)) + addresses + BESIDE
+        passed: Any = 0
+        for amount, rows in self.products.first:
+            # Where there are more warps than 16 rows each make, several hold the same rows, in two layouts.
+            shared = _ROWS * warps / rows.value(values)
+            times = np.where(shared > 1, 2 * shared, 1)
+            passed = np.maximum(passed, amount.value(values) * self.element * times / (4 * threads))
+        return np.ceil(self.values_each(values, warps) + passed) + addresses + BESIDE
 
 
 def _most(amounts: tuple[Amount, ...], values: Mapping[Any, Any]) -> Any:

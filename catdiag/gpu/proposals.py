@@ -140,9 +140,10 @@ class _Candidates:
             least = min(search.kernels)
             self.kernels = {1: self._filled(search.kernels[least])}
             self.blocks = {1: Block.of(search.diagram, search.kernels[least], search.dtype, search.chip, least)}
-        sides = next(iter(self.blocks.values())).sides
-        self.multiplied = [tuple(s.without(self._single()) for s in of) for of in sides]
-        self.sizes = {**search.sizes, **{name: _power(size, self._least(name)) for name, size in self._whole()}}
+        found = next(iter(self.blocks.values())).products
+        self.batched = {name for batch in found.batches for name in batch.symbols()}
+        self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
+        self.sizes = {**search.sizes, **{name: _power(size, LEAST) for name, size in self._whole()}}
 
     def _single(self) -> tuple[str, ...]:
         return self.search.parted.single if self.search.parted is not None else ()
@@ -156,10 +157,6 @@ class _Candidates:
         taken = {name for whole in ranges for name in whole.symbols()}
         scalars = {name for extent in kernel.extents.values() for name in extent.scalars()}
         return [(n, s) for n, s in self.search.sizes.items() if n not in taken | scalars]
-
-    def _least(self, name: str) -> int:
-        """How long a block's side of that axis, tile or loop must be."""
-        return LEAST if any(side.terms.keys() == {(name,)} for c in self.multiplied for side in c) else 1
 
     def _filled(self, kernel: Kernel) -> Kernel:
         """The kernel with what it moves at the sizes of axes as they are, for what it holds is at those filled up."""
@@ -181,7 +178,7 @@ class _Candidates:
             size = math.ceil(ranges[name].value(self.search.full(self.search.sizes)))
             if name in given:
                 found[name] = [given[name]]
-            elif usual == [1] and name not in sides_of:
+            elif name in self.batched or (usual == [1] and name not in sides_of):
                 found[name] = [1]
             else:
                 longest = min(_power(size, LEAST if name in sides_of else 1), LONGEST)
@@ -201,7 +198,22 @@ class _Candidates:
         for side in chain.from_iterable(self.multiplied):
             if side.symbols() & set(found):
                 ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side))
+                ok &= self._packed(side, found)
         return {name: axis[ok] for name, axis in found.items()}
+
+    def _packed(self, side: Amount, grid: Mapping[str, Any]) -> Any:
+        """Whether a side that has several tiles has the whole of its longest axis, or nothing of the others: rows of
+        several axes are packed where one has too few, since the compiler has more to do for them."""
+        ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
+        known = self.search.full(self.search.sizes)
+        length = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
+        if len(length) < 2:
+            return True
+        longest = max(length, key=lambda name: length[name])
+        alone: Any = True
+        for name in length:
+            alone = alone & ((grid[name] == 1) | (name == longest))
+        return alone | (grid[longest] >= length[longest])
 
     def _reach(self, side: Amount) -> int:
         """How long a side must be: as far as tiles that are given let it."""
@@ -229,7 +241,7 @@ class _Candidates:
                 ok &= (registers * threads <= chip.registers_per_sm) & (threads <= chip.threads_per_block)
                 ok &= matrix <= chip.tmem_per_sm
                 if warps > _WARPS[0]:
-                    ok &= block.values_each(values, warps) >= _EACH
+                    ok &= (block.values_each(values, warps) >= _EACH) & block.apart(values, warps)
                 if count and not ok.any():
                     least = _lower(least, smem, registers, warps, chip, grid)
                 if not ok.any():
