@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -206,7 +207,8 @@ def compile_all(options: argparse.Namespace, cases: Sequence[Case], until: float
         if left <= 5:
             return
         try:
-            subprocess.run(command(options, "--warm", case.name), timeout=left, check=False, cwd=ROOT)
+            environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+            subprocess.run(command(options, "--warm", case.name), timeout=left, check=False, cwd=ROOT, env=environment)
         except subprocess.TimeoutExpired:
             print(f"{case.name}: not compiled after {left:.0f} s", flush=True)
 
@@ -260,7 +262,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="a regular expression that the name of a case matches somewhere")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=480.0, help="for all of it")
-    parser.add_argument("--workers", type=int, default=8, help="processes that compile; 0 compiles nothing beforehand")
+    parser.add_argument("--workers", type=int, default=10, help="processes that compile; 0 compiles nothing beforehand")
     parser.add_argument("--page", action="store_true", help="only write the page again, from the rows")
     parser.add_argument("--warm", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--measure", type=float, default=None, help=argparse.SUPPRESS)

@@ -52,7 +52,8 @@ class Result:
     high_ms: float | None = None
     error: float | None = None
     failure: str = ""
-    note: str = ""
+    peak: int = 0
+    """Bytes that were held at the most while it ran, beside its inputs; 0 where that is not known."""
 
 
 @dataclass
@@ -101,6 +102,17 @@ class Machine:
         """Forgets what was compiled before: a function that is compiled anew too often is left as it is."""
         if "torch._dynamo" in sys.modules:
             sys.modules["torch._dynamo"].reset()
+
+    def held(self, reset: bool = False) -> int:
+        """The most bytes that tensors took since the last reset; what they take now, with `reset`."""
+        if self.device != "cuda":
+            return 0
+        import torch
+
+        torch.cuda.synchronize()
+        if reset:
+            torch.cuda.reset_peak_memory_stats()
+        return int(torch.cuda.max_memory_allocated())
 
     def alive(self) -> bool:
         """Whether the device still answers: after an access out of bounds it does not, in this process."""
@@ -242,7 +254,9 @@ def run_case(
             if contestant.out:
                 outputs = poisoned_outputs(case, machine.device)
                 options["out"] = outputs[0] if len(outputs) == 1 else tuple(outputs)
+            before = machine.held(reset=True)
             found = function(*inputs, **options)
+            result.peak = machine.held() - before
             result.error = check(case, inputs, found, machine.budget).error
             functions[contestant.name] = function
             del found, options

@@ -124,7 +124,7 @@ def case_of(
     peers: Sequence[str] = (),
     refused: str = "",
 ) -> Case:
-    """The comparison of a diagram at sizes, its arrays of real numbers being of `dtype`.
+    """The comparison of a diagram at sizes, its arrays of real numbers being of `dtype` (results of fp8 are fp16).
 
     `scalars` are values of inputs without axes (a half where none is given; integers have to be given), `draws` say how
     inputs are drawn (fields of `Array`: draw, scale, below), `derivation` is what the kernel was made of, and says
@@ -145,7 +145,9 @@ def case_of(
             if ty.element == "int":
                 raise SizeError(f"input {label} is one integer, and decides what is computed: give its value")
             scalars[label] = 0.5
-    outputs = [_array(f"out{k}", ty, sizes, dtype, {}) for k, ty in enumerate(diagram.cod)]
+    outputs = [
+        _array(f"out{k}", ty, sizes, "fp16" if dtype == "fp8" else dtype, {}) for k, ty in enumerate(diagram.cod)
+    ]
     missing = [s for s in book.sizes if s not in sizes]
     if missing:
         raise SizeError(f"the size of axis {missing[0]!r} is missing: no input shows it")

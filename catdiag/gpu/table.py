@@ -8,6 +8,8 @@ from catdiag.gpu.bench import OURS, Result, Row
 
 _SAME = 0.03
 """Quartiles closer together than this part of the median are not worth a word."""
+_LARGE = 10**9
+"""Bytes held beside the inputs that are worth a column."""
 
 
 def page(rows: Sequence[Row], about: Mapping[str, str], missing: Iterable[str] = (), head: str = "") -> str:
@@ -73,7 +75,9 @@ def _table(rows: Sequence[Row], failures: list[str]) -> list[str]:
     unit = "TB/s" if all(not row.flops or _by_bytes(row) for row in rows) else "TFLOP/s"
     peers = peers_of(rows)
     several = any(sum(r.name.startswith(OURS) for r in row.results) > 1 for row in rows)
+    large = any(r.peak > _LARGE for row in rows for r in row.results)
     head = ["case", f"{OURS}: ms", unit, *(["best tiles"] if several else []), "error", *peers]
+    head += ["held beside inputs, GB"] if large else []
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     for row in rows:
         ours = row.result(OURS)
@@ -84,6 +88,9 @@ def _table(rows: Sequence[Row], failures: list[str]) -> list[str]:
         cells.append(f"{ours.error:.1e}" if ours is not None and ours.error is not None else "–")
         for name in peers:
             cells.append(_peer(row, row.result(name), unit, failures))
+        if large:
+            held = [row.result(name) for name in (OURS, *peers)]
+            cells.append(" / ".join(f"{r.peak / 1e9:.2f}" if r is not None and r.peak else "–" for r in held))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

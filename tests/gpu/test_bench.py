@@ -11,6 +11,7 @@ import catdiag as cd
 from catdiag.errors import CatdiagError
 from catdiag.gpu.bench import Contestant, Machine, Row, run_case, textbook_of, torch_with_gpu
 from catdiag.gpu.case import Case, case_of
+from catdiag.gpu.check import Wrong, check, inputs_of
 from catdiag.gpu.timing import interleaved
 
 Function = Callable[..., Any]
@@ -89,6 +90,21 @@ def test_the_reference_is_the_same_however_it_is_cut(budget: float) -> None:
     pytest.importorskip("torch")
     row = run(case(), textbook_of(case(), lambda f: f), budget=budget)
     assert row.results[0].error is not None and row.results[0].error < 1e-6
+
+
+@pytest.mark.triton
+def test_of_very_many_slices_some_are_compared_and_all_are_looked_at_for_nan() -> None:
+    torch = pytest.importorskip("torch")
+    made = case()
+    inputs = inputs_of(made, "cpu", 0)
+    out = textbook_of(made, lambda f: f).make()(*inputs)
+    assert check(made, inputs, out, budget=1.0, most=4).entries == 4 * 16
+    out[20, 3] = torch.nan  # slices 0, 13, 26 and 39 are compared
+    with pytest.raises(Wrong, match="1 of 640 entries are NaN"):
+        check(made, inputs, out, budget=1.0, most=4)
+    out[20, 3], out[26] = 0, 1.0
+    with pytest.raises(Wrong, match="error"):
+        check(made, inputs, out, budget=1.0, most=4)
 
 
 @pytest.mark.triton
