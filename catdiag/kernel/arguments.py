@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from catdiag.kernel.context import Context, fresh
@@ -49,6 +50,11 @@ def given_body(ctx: Context, data: Any) -> Term:
     if t.loose > 1 or not leaves(t, "idx") <= set(ctx.ranges) or t.op in LOGICAL:
         raise KernelError(f"{t} is no number of an index")
     return t
+
+
+def rational(data: Any) -> Fraction:
+    """A number of a certificate as terms have them: "p/q", and no "1e99999999", which would be written out."""
+    return Fraction(parse_term(["num", data, []]).data or 0)
 
 
 def depends(t: Term) -> bool:

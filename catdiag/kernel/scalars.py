@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import gcd
 from typing import Any
 
-from catdiag.kernel.arguments import given, opened, positions, reduction
+from catdiag.kernel.arguments import given, opened, positions, rational, reduction
 from catdiag.kernel.context import Context, arithmetic, integer, match, negate
 from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
 from catdiag.kernel.terms import (
@@ -343,7 +343,7 @@ def _combined(ctx: Context, goal: Term, combination: Any) -> bool:
         return False
     rest, strict = _gap(ctx, goal), goal.op == "lt" and not whole(ctx, goal)
     for data, coefficient in combination:
-        known, c = given(ctx, data, logical=True), Fraction(coefficient)
+        known, c = given(ctx, data, logical=True), rational(coefficient)
         if known.op not in ("lt", "le", "eq") or not ctx.entails(known) or (c <= 0 and known.op != "eq"):
             return False
         strict = strict and (known.op != "lt" or whole(ctx, known))

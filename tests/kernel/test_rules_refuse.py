@@ -147,6 +147,7 @@ REFUSED: list[Case] = [
     ("telescope", total(ONE), data(mul(TWO, HERE)), []),
     ("through", total(fn("sqrt", X), N, "prod"), [], []),
     ("through", total(fn("log", X)), [], []),
+    ("through", total(fn("log", X)), [], [*every(N, fn("le", ZERO, read("X", V)))]),
     ("through", total(fn("exp", X)), [], []),
     ("through", total(fn("exp", X), N, "max"), [], []),
     ("through", fn("max", fn("exp", A), fn("log", B)), [], []),
@@ -219,6 +220,8 @@ REFUSED: list[Case] = [
     ("decide", fn("le", A, B), [sums((fn("le", A, add(B, ONE)), "1"))], [fn("le", A, add(B, ONE))]),
     ("decide", fn("eq", A, B), [sums((fn("le", A, B), "1"))], [fn("le", A, B)]),
     ("decide", fn("lt", A, B), [sums((fn("eq", A, B), "1"))], [fn("eq", A, B)]),
+    *(("decide", fn("lt", A, B), [sums((fn("lt", A, B), k))], [fn("lt", A, B)])
+      for k in ("1e99999999", "1.0", " 1", "1/0", "", 1, True, None)),
     ("decide", fn("le", N, M), [sums((Term("holds", "P", (N, M)), "1"))], [Term("holds", "P", (N, M))]),
     ("guard", fn("ite", POSITIVE, E, A), [], []),
     ("guard", fn("ite", POSITIVE, A, E), [], []),
