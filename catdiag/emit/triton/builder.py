@@ -57,16 +57,7 @@ class Boxes:
     name: str
     array: Stored
     shape: tuple[str, ...]
-    sizes: tuple[Node, ...]
-    strides: tuple[Node, ...]
-    fixed: tuple[Node | None, ...]
-    """Where it starts along the axes of which it has one entry."""
     looped: bool = False
-
-    @property
-    def made_inside(self) -> bool:
-        """Whether a kernel can make the descriptor before its loop: a program has one place along the other axes."""
-        return all(n is None or n.kind in ("const", "symbol") for n in self.fixed)
 
 
 @dataclass
@@ -107,8 +98,7 @@ class Build:
         self.sizes: dict[str, str] = {}
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
-        self.boxes: dict[tuple[Stored, tuple[str, ...], tuple[Node | None, ...]], Boxes] = {}
-        self.unboxed = False
+        self.boxes: dict[tuple[Stored, tuple[str, ...]], Boxes] = {}
         self.scope = self.root
 
     # -- sizes and dimensions ------------------------------------------------------------------------------
@@ -180,7 +170,7 @@ class Build:
             self.blocks[name] = size
         dim = Dim(axis.name, size, name, self.root)
         dim.within = self.nodes.op("lt", self.nodes.arange(dim), text)
-        dim.exact = f"{_plain(size, self.sizes)} == {name}"
+        dim.exact = f"{sized(size, self.sizes)} == {name}"
         return dim
 
     def index(self, ty: ArrayType) -> dict[str, Node]:
@@ -237,13 +227,12 @@ class Build:
         joined = self.nodes.joined([tiled, *sure])
         order = [*dims, *(d for d in joined if d not in dims)]
         boxed = None if guard is not None else self.boxed(array, index)
-        self.unboxed = self.unboxed or boxed is None
         starts = () if boxed is None else boxed[1]
-        box = None if boxed is None else self.blocks_of(array, boxed[0], boxed[1])
+        box = None if boxed is None else self.blocks_of(array, boxed[0])
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
         self.nodes.note = ""
         node = self.nodes.make(
-            "load", (scalar, tiled, *sure, *starts), order, element, (array, exact, guard is not None, len(sure), box),
+            "load", (scalar, tiled, *sure, *starts), order, element, (array, exact, guard is not None, len(sure), box, ""),
             fills=fills, heavy=True,
         )  # fmt: skip
         node.wanted = f"{array.name}_tile"
@@ -268,17 +257,14 @@ class Build:
             return None
         return tuple(dims), tuple(starts)
 
-    def blocks_of(self, array: Stored, dims: tuple[Dim | None, ...], starts: tuple[Node, ...]) -> Boxes:
+    def blocks_of(self, array: Stored, dims: tuple[Dim | None, ...]) -> Boxes:
         """The boxes of an array of some lengths, which a tensor descriptor is of."""
-        fixed = tuple(s if d is None else None for d, s in zip(dims, starts, strict=True))
         looped = any(d is not None and d.loop is not None for d in dims)
         shape = tuple("1" if d is None else d.block for d in dims)
-        found = self.boxes.get((array, shape, fixed))
+        found = self.boxes.get((array, shape))
         if found is None:
-            sizes = tuple(self.size(a.size) for a in array.ty.axes)
-            strides = tuple(self.stride(array, a.name) for a in array.ty.axes)
-            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, sizes, strides, fixed)
-            self.boxes[array, shape, fixed] = found
+            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape)
+            self.boxes[array, shape] = found
         found.looped |= looped
         return found
 
@@ -409,7 +395,9 @@ def _refused(box: Box, why: str) -> TypeMismatch:
     )
 
 
-def _plain(size: Size, sizes: Mapping[str, str]) -> str:
+def sized(size: Size, sizes: Mapping[str, str]) -> str:
+    """A size as an expression of a kernel."""
+
     def leaf(v: Any) -> str:
         return str(v) if isinstance(v, int) else sizes.get(v, v)
 

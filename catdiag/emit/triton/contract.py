@@ -50,6 +50,7 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
         a, b, rows, columns = b, a, columns, rows
     for d in summed:
         a, b = _silent(nodes, a, b, d)
+    a, b = _operand(nodes, a), _operand(nodes, b)
     batch = [d for d in a.dims if d in b.dims and d not in summed]
     dims = (*batch, *rows, *columns)
     fills: dict[Dim, Fill] = {}
@@ -60,6 +61,26 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     return nodes.make(
         "dot", (a, b), dims, "real", (tuple(batch), tuple(rows), tuple(columns), tuple(summed)), fills=fills, heavy=True
     )
+
+
+def _operand(nodes: Nodes, node: Node) -> Node:
+    """A factor as matrix units read it: a loaded block is loaded for them alone.
+
+    Triton 3.6 gives a block that other work reads too a buffer less than the product in flight needs, and results are
+    wrong; so what else reads it has a load of its own.
+    """
+    if node.kind == "relabel":
+        (inner,) = node.args
+        own = _operand(nodes, inner)
+        return node if own is inner else nodes.make("relabel", (own,), node.dims, node.element, fills=dict(node.fills))
+    if node.kind != "load" or all(d.loop is None for d in node.dims):
+        return node
+    own = nodes.make(
+        "load", node.args, node.dims, node.element, (*node.data[:5], "dot"), fills=dict(node.fills), heavy=True
+    )
+    own.wanted = node.wanted
+    nodes.twins[node] = own
+    return own
 
 
 def _silent(nodes: Nodes, a: Node, b: Node, dim: Dim) -> tuple[Node, Node]:

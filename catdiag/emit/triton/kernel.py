@@ -55,8 +55,6 @@ class Kernel:
     exact: Mapping[str, Span]
     """Constants that say that an axis is cut into whole tiles."""
     boxes: tuple[Boxes, ...] = ()
-    special: Span | None = None
-    """The axis of the only loop, where loading and computing can be told to different warps."""
     parts: Span | None = None
     """The axis that a program runs a part of."""
     chunk: Span | None = None
@@ -92,6 +90,7 @@ class Writing:
         fp32 = all(WIDTHS.get(t, t) == "float32" for t in shared.dtypes.values()) and shared.dtype in ("fp32", "tf32")
         precision = ', input_precision="tf32x3"' if fp32 and shared.dtype == "fp32" else ""
         self.printer = Printer(self.own.fresh, self._element, precision)
+        self.printer.twins = self.k.nodes.twins
         self.all_spans = tuple(spans)
         self.padded: dict[str, str] = {}
         self.exact: dict[str, Span] = {}
@@ -100,7 +99,6 @@ class Writing:
         self.reverse: set[str] = set()
         self.uneven: set[str] = set()
         self.parts: Span | None = None
-        self.plain_loops = 0
         self.pad = _padding(spans, shared.tiles)
         for span in spans:
             self._grid(span)
@@ -270,7 +268,6 @@ class Writing:
         k.scope = outside
         for state in carry.states:
             self._state(state, names[state], self._dims(state.ty), outside)
-        self.plain_loops += 2
         whole = p.plain(k.size(span.size))[0]
         p.write(outside, f"for {part.data[0]} in tl.range(0, tl.cdiv({whole}, chunk)):")
         outside.lines += scope.lines
@@ -352,9 +349,7 @@ class Writing:
             p.write(inner, f"if phase == {n}:")
             p.write(inner, f"    {start} = {a}")
             p.write(inner, f"    {stop} = {b}")
-        special = "" if masks or ranged else ", warp_specialize=special"
-        self.plain_loops += 1 if special else 2
-        p.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}{special}):")
+        p.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")
 
     def _unless(self, live: Value) -> None:
         """The rest of a turn happens only where some entry holds."""
@@ -364,7 +359,6 @@ class Writing:
             node = k.nodes.reduce("any", k.nodes.masked(node, dim, 0.0), dim)
         p.count([node])
         text = p.ref(node, k.scope)
-        self.plain_loops += 2
         if node.value is None:
             p.write(k.scope, f"if {text[0]}:", "unless a mask empties the block")
             k.scope.depth += 1
@@ -448,40 +442,17 @@ class Writing:
                 parts.append(p.aligned(part, order if part.dims else ())[0])
         inside = p.inside(order, k.scope)
         mask = f", mask={inside}" if inside else ""
-        boxed = k.boxed(array, places)
-        if boxed is None:
-            k.unboxed = True
-            p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
-            return
-        box = k.blocks_of(array, boxed[0], boxed[1])
-        p.count(boxed[1])
-        for start in boxed[1]:
-            p.ref(start, k.scope)
-        value = text[0] if text[0].isidentifier() else self.own.fresh("result")
-        if value != text[0]:
-            p.write(k.scope, f"{value} = {text[0]}")
-        across = tuple(d for d in boxed[0] if d is not None)
-        turned = value if order == across else p.permuted((value, 9), order, across)[0]
-        p.write(k.scope, "if special:")
-        at = ", ".join(p.plain(start)[0] for start, d in zip(boxed[1], boxed[0], strict=True) if d is not None)
-        p.write(k.scope, f"    {box.name}.store([{at}], {turned}.to({array.name}.dtype.element_ty))")
-        p.write(k.scope, "else:")
-        p.write(k.scope, f"    tl.store({' + '.join(parts)}, {value}{mask})", f"save {array.name}")
+        p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
 
     # -- the whole ---------------------------------------------------------------------------------------------
 
     def done(self, name: str, note: str, place: int, chunk: Span | None = None) -> Kernel:
         """The kernel."""
-        k, special = self.k, self._special()
-        boxes = [b for b in k.boxes.values() if b.looped or special is not None]
-        lines = k.root.lines
-        if special is None:
-            lines = [line.replace(", warp_specialize=special", "") for line in _without("special", lines)]
-        if not boxes:
-            lines = _without("tma", lines)
+        k = self.k
+        boxes = [b for b in k.boxes.values() if b.looped]
         return Kernel(
             name,
-            tuple(lines),
+            tuple(k.root.lines),
             note,
             tuple(k.arrays),
             dict(k.strides),
@@ -495,7 +466,6 @@ class Writing:
             dict(self.padded),
             dict(self.exact),
             tuple(boxes),
-            special,
             self.parts,
             chunk,
             place,
@@ -504,41 +474,9 @@ class Writing:
             frozenset(p for p in self.printer.helpers),
         )
 
-    def _special(self) -> Span | None:
-        """The axis of the loop that warps can share by what they do: the only one, with boxes for all it reads."""
-        looped = [b for b in self.k.boxes.values() if b.looped]
-        if not all(b.made_inside for b in self.k.boxes.values()):
-            return None
-        if self.plain_loops != 1 or len(self.loops) != 1 or not looped or self.k.unboxed:
-            return None
-        return next(iter(self.loops.values()))
-
     def start(self, span: Span) -> str:
         """The name of where a tile starts."""
         return str(self.k.tiles[span.symbol].start.data[0])
-
-
-def _without(flag: str, lines: Sequence[str]) -> list[str]:
-    """Lines in which a flag is false: of its branches the second ones."""
-    found: list[str] = []
-    taken, depth = "", 0
-    for line in lines:
-        own = len(line) - len(line.lstrip())
-        if taken and own > depth:
-            if taken == "second":
-                found.append(line[4:])
-            continue
-        if taken == "first" and line.strip() == "else:":
-            taken = "second"
-            continue
-        if taken == "first" and line.strip().startswith("elif "):
-            line = line.replace("elif ", "if ", 1)
-        taken = ""
-        if line.strip() == f"if {flag}:":
-            taken, depth = "first", own
-            continue
-        found.append(line)
-    return found
 
 
 def _symbol(pull: Pull) -> Node:

@@ -38,7 +38,6 @@ class Launch:
     tiles: Mapping[str, int]
     stages: int | tuple[int, ...]
     warps: int | tuple[int, ...]
-    specialize: bool
     dtypes: Mapping[str, str]
     dtype: str
     about: str
@@ -99,8 +98,6 @@ class Launch:
         keywords = [self.sizes[s] for s in given]
         keywords += [f"{t}={n}" for t, n in self.tiles.items()]
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
-        if any(k.special is not None for k in self.kernels):
-            keywords.append(f"specialize={self.specialize}")
         keywords.append("out=None")
         if not tensors:
             keywords.append('device="cuda"')
@@ -175,7 +172,7 @@ class Launch:
         for name, text in self._constants(kernel):
             arguments.append(f"{name}={text}")
         if kernel.boxes:
-            arguments += ["tma=tma", "special=special"]
+            arguments.append("tma=tma")
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
         several = len(self.kernels) > 1
@@ -200,20 +197,11 @@ class Launch:
     def _boxes(self, kernel: Kernel) -> None:
         """Descriptors of the boxes that are loaded, where the tensors and the chip allow them."""
         shapes = {b.name: self._shape_of(kernel, b) for b in kernel.boxes}
-        fits = " and ".join(f"_boxed({b.array.name}, {shapes[b.name]})" for b in kernel.boxes if b.looped) or "False"
+        fits = " and ".join(f"_boxed({b.array.name}, {shapes[b.name]})" for b in kernel.boxes)
         self.write(f"tma = {fits}")
-        if kernel.special is None:
-            self.write("special = False")
-        else:
-            span = kernel.special
-            rest = "".join(f" and _boxed({b.array.name}, {shapes[b.name]})" for b in kernel.boxes if not b.looped)
-            self.write(f"special = specialize and tma and {self.size(span.size)} % {span.symbol} == 0{rest}")
         for box in kernel.boxes:
-            if box.looped:
-                made = f"TensorDescriptor.from_tensor({box.array.name}, {shapes[box.name]})"
-                self.write(f"{box.name} = {made} if tma and not special else {box.array.name}")
-            else:
-                self.write(f"{box.name} = {box.array.name}")
+            made = f"TensorDescriptor.from_tensor({box.array.name}, {shapes[box.name]})"
+            self.write(f"{box.name} = {made} if tma else {box.array.name}")
 
     def _shape_of(self, kernel: Kernel, boxes: Boxes) -> str:
         known = dict(self._constants(kernel))
@@ -254,7 +242,7 @@ def head_of(kernel: Kernel) -> list[str]:
     names += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
     if kernel.chunk is not None:
         names.append("chunk")
-    constants = [*constants_of(kernel), *(("tma", "special") if kernel.boxes else ())]
+    constants = [*constants_of(kernel), *(("tma",) if kernel.boxes else ())]
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     return [*names, *(f"{c}: tl.constexpr" for c in constants)]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
-from catdiag.emit.triton.builder import Boxes, Names
+from catdiag.emit.triton.builder import Names, sized
 from catdiag.emit.triton.kernel import WIDTHS, Kernel, Shared, Writing
 from catdiag.emit.triton.launch import Launch, Room, head_of, spans_of, torch_type
 from catdiag.emit.triton.nodes import Node
@@ -61,15 +61,13 @@ def module(
     *,
     stages: int | Sequence[int] = 2,
     warps: int | Sequence[int] = 4,
-    specialize: bool = False,
 ) -> Module:
     """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
 
     `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
     others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
     and results, or theirs by name; sums are kept in single precision. `stages` (buffers of each loaded block) and
-    `warps` are one number, or one for each group. With `specialize`, a kernel of one loop has warps that load and
-    warps that compute, where Triton can.
+    `warps` are one number, or one for each group.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -81,7 +79,7 @@ def module(
     (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
     dtype.
     """
-    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps, specialize).made()
+    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps).made()
 
 
 class _Modular:
@@ -92,9 +90,8 @@ class _Modular:
         dtype: str | Mapping[str, str],
         stages: int | Sequence[int],
         warps: int | Sequence[int],
-        specialize: bool,
     ) -> None:
-        self.program, self.specialize = program, specialize
+        self.program = program
         groups = max(1, sum(isinstance(s, For) and s.how == "tiles" for s in program.body))
         self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
         self.place = 0
@@ -159,7 +156,7 @@ class _Modular:
         shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._kept(t))
         keywords = {t: self.tiles[t] for t in shown}
         launch = Launch(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
-                        self.specialize, self.dtypes, self.dtype, self._about(), sizes)  # fmt: skip
+                        self.dtypes, self.dtype, self._about(), sizes)  # fmt: skip
         text = self._text(launch)
         return Module(
             text,
@@ -338,7 +335,6 @@ class _Modular:
     def _text(self, launch: Launch) -> str:
         helpers = sorted({h for k in self.kernels for h in k.helpers})
         boxes = any(k.boxes for k in self.kernels)
-        special = any(k.special is not None for k in self.kernels)
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', "", "import torch", "import triton", "import triton.language as tl",
                  *([_DESCRIPTOR] if boxes else []), "", ""]  # fmt: skip
@@ -349,17 +345,7 @@ class _Modular:
         lines += [*_CHECKS.splitlines(), "", ""]
         if boxes:
             lines += [*_BOXED.splitlines(), "", ""]
-        text = launch.text()
-        if special:
-            lines += [*_SCRATCH.splitlines(), "", ""]
-            head, _, rest = text.partition("\n")
-            rest = rest.replace(
-                "    special = specialize",
-                "    if specialize:\n        triton.set_allocator(_scratch)\n    special = specialize",
-                1,
-            )
-            text = f"{head}\n{rest}"
-        lines += [text, ""]
+        lines += [launch.text(), ""]
         return "\n".join(lines)
 
 
@@ -378,23 +364,7 @@ def _kernel(kernel: Kernel) -> list[str]:
     for array, name in kernel.scalars.items():
         if array.ty.element in ("real", "extended"):
             lines.append(f"    {name} = tl.full([], {name}, tl.float32)")
-    if kernel.special is not None:
-        lines.append("    if special:  # made here, as Triton asks where warps are told apart")
-        lines += [f"        {line}" for b in kernel.boxes for line in _descriptor(b)]
     return [*lines, *kernel.lines]
-
-
-def _descriptor(b: Boxes) -> list[str]:
-    """The descriptor of an array's boxes, made in a kernel."""
-    base = b.array.name
-    for start, stride in zip(b.fixed, b.strides, strict=True):
-        if start is not None and start.kind == "symbol":
-            base += f" + tl.cast({start.data[0]}, tl.int64) * {stride.data[0]}"
-    own = [n for n, start in enumerate(b.fixed) if start is None]
-    sizes = ", ".join(str(b.sizes[n].data if b.sizes[n].value is not None else b.sizes[n].data[0]) for n in own)
-    strides = ", ".join([*(str(b.strides[n].data[0]) for n in own[:-1]), "1"])
-    shape = ", ".join(b.shape[n] for n in own)
-    return [f"{b.name} = tl.make_tensor_descriptor(", f"    {base}, [{sizes}], [{strides}], [{shape}]", ")"]
 
 
 def _grid(kernel: Kernel) -> list[str]:
@@ -406,7 +376,7 @@ def _grid(kernel: Kernel) -> list[str]:
     where: list[tuple[str, str, Span | None]] = []
     for span in spans:
         base = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
-        size = kernel.sizes.get(span.size, "") if isinstance(span.size, str) else str(span.size)
+        size = sized(span.size, kernel.sizes)
         count = size if span in kernel.single else f"tl.cdiv({size}, {span.symbol})"
         where.append((base, count, span))
     if kernel.parts is not None:
@@ -466,8 +436,5 @@ _BOXED = '''def _boxed(tensor, shape):
         return False
     aligned = tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0
     return aligned and all(s > 0 and s * size % 16 == 0 for s in tensor.stride()[:-1])'''
-
-_SCRATCH = """def _scratch(size, alignment, stream):
-    return torch.empty(size, dtype=torch.int8, device="cuda")"""
 
 __all__ = ["Argument", "Module", "module"]

@@ -100,6 +100,7 @@ class Nodes:
         self.root = root
         self.known: dict[Hashable, Node] = {}
         self.note = ""
+        self.twins: dict[Node, Node] = {}
 
     # -- leaves ------------------------------------------------------------------------------------------
 

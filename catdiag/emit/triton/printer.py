@@ -71,6 +71,7 @@ class Printer:
         self.uses: dict[Node, int] = {}
         self.counted: set[Node] = set()
         self.helpers: set[str] = set()
+        self.twins: dict[Node, Node] = {}
 
     # -- where things stand ------------------------------------------------------------------------------
 
@@ -153,7 +154,8 @@ class Printer:
         """Gives a node a name, and writes what it is."""
         if node.kind == "guard":
             return self._guard(node, wanted)
-        if node.kind == "load" and node.data[4] is not None:
+        boxed = node.kind == "load" and node.data[4] is not None and node.data[4].looped
+        if boxed and not self._again(node):
             return self._boxed(node, wanted)
         text = self.text(node)[0]
         name = self.fresh(wanted or node.wanted or _base(node))
@@ -168,12 +170,8 @@ class Printer:
         name = self.fresh(wanted or node.wanted)
         places = [self.plain(a)[0] for a in starts]
         shape = "" if len(node.dims) == len(starts) else f".reshape({_shape(node.dims)})"
-        own = ", ".join(p for p, fixed in zip(places, boxes.fixed, strict=True) if fixed is None)
-        self.write(node.scope, "if special:")
-        self.write(node.scope, f"    {name} = {boxes.name}.load([{own}])")
-        if boxes.looped:
-            self.write(node.scope, "elif tma:")
-            self.write(node.scope, f"    {name} = {boxes.name}.load([{', '.join(places)}]){shape}")
+        self.write(node.scope, "if tma:")
+        self.write(node.scope, f"    {name} = {boxes.name}.load([{', '.join(places)}]){shape}")
         self.write(node.scope, "else:")
         self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
         self.names[node] = name
@@ -277,7 +275,7 @@ class Printer:
         return f"tl.{monoid}({text[0]}, {axis})", ATOM
 
     def _load(self, node: Node) -> str:
-        array, exact, guarded, count, _ = node.data
+        array, exact, guarded, count = node.data[:4]
         scalar, tiled, *rest = node.args
         conditions = rest[:count]
         parts = [array.name]
@@ -288,6 +286,9 @@ class Printer:
         if node.dims and not tiled.dims:
             place = f"{place} + tl.zeros({_shape(node.dims)}, tl.int32)"
         narrow = ".to(tl.int32)" if node.element == "int" else ""
+        if self._again(node):
+            inside = f", mask={self._all(conditions, node.dims)}, other=0" if conditions else ""
+            return f'tl.load({place}{inside}, eviction_policy="evict_last"){narrow}'
         if not conditions:
             return f"tl.load({place}){narrow}"
         inside = self._all(conditions, node.dims)
@@ -296,6 +297,11 @@ class Printer:
             return f"tl.load({place}, mask={inside}, other=0){narrow}"
         self.helpers.add("_load")
         return f"_load({place}, {inside}, {' and '.join(tests)}){narrow}"
+
+    def _again(self, node: Node) -> bool:
+        """Whether a block is loaded for a product of matrices too, and must not be one with that."""
+        twin = self.twins.get(node)
+        return twin is not None and twin in self.uses
 
     def _all(self, conditions: Sequence[Node], dims: Sequence[Dim]) -> str:
         own = {d for c in conditions for d in c.dims}
