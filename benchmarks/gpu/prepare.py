@@ -26,7 +26,7 @@ from benchmarks.gpu.cases import Declared, declared  # noqa: E402
 from catdiag.files import write_whole  # noqa: E402
 from catdiag.gpu.bench import raised, reason  # noqa: E402
 from catdiag.gpu.case import Case, case_of  # noqa: E402
-from catdiag.gpu.kernels import kernels_of  # noqa: E402
+from catdiag.gpu.kernels import kernels_of, planned, proposed  # noqa: E402
 
 FILE = "cases.jsonl"
 
@@ -42,16 +42,15 @@ class Prepared:
         """The case of a declaration, with its kernels, or with the reason why it has none."""
         diagram = item.build()
         derivation, kernels, refused = None, [], ""
-        whole = {n: v for n, v in item.scalars.items() if isinstance(v, int)}
+        known = {**item.sizes, **{n: v for n, v in item.scalars.items() if isinstance(v, int)}}
         try:
-            derivation = self._derived(item)
-            kernels = kernels_of(
-                derivation if derivation is not None else diagram,
-                self.chip,
-                {**item.sizes, **whole},
-                item.dtype,
-                most=self.proposals,
-            )
+            if item.steps:
+                derivation = self._derived(item)
+                kernels = kernels_of(derivation, self.chip, known, item.dtype, most=self.proposals)
+            else:
+                found = planned(diagram, self.chip, known, item.dtype)
+                derivation = found[0].derivation
+                kernels = proposed(found, self.chip, known, item.dtype, most=self.proposals)
         except raised() as error:  # the case is run without a kernel, and the page says why
             refused = reason(error)
         return case_of(
@@ -69,8 +68,6 @@ class Prepared:
         )
 
     def _derived(self, item: Declared) -> Any:
-        if not item.steps:
-            return None
         if item.key not in self.known:
             made: Any = item.build()
             for step, axis in item.steps:

@@ -100,7 +100,7 @@ def _read(asked: Asked) -> Case:
 
 def _case(asked: Asked, here: bool) -> Case:
     from catdiag.gpu.case import case_of
-    from catdiag.gpu.kernels import kernels_of
+    from catdiag.gpu.kernels import kernels_of, planned, proposed
 
     diagram = operator(asked.op)
     sizes = parse_sizes(asked.size)
@@ -114,12 +114,13 @@ def _case(asked: Asked, here: bool) -> Case:
     if chip is None:
         raise UsageError("tiles are chosen for a chip: say for which, as in --chip h200")
     known = {**sizes, **whole}
-    derivation = None
     if asked.stream or asked.group or asked.split or asked.skip:
         derivation = _derived(diagram, asked, chip, sizes, whole)
-    kernels = kernels_of(
-        diagram if derivation is None else derivation, chip, known, asked.dtype, most=asked.proposals
-    )  # fmt: skip
+        kernels = kernels_of(derivation, chip, known, asked.dtype, most=asked.proposals)
+    else:
+        found = planned(diagram, chip, known, asked.dtype)
+        derivation = found[0].derivation
+        kernels = proposed(found, chip, known, asked.dtype, most=asked.proposals)
     return case_of(
         diagram,
         sizes,

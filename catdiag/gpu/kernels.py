@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from catdiag.boxes import Fold, Group
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.gpu.case import Kernel, evaluated
+from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
@@ -14,10 +17,80 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 _WARP = 32
+_NEAR = 2.0
+"""How many times the predicted time of the best another derivation may take to be tried beside it."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A derivation for a chip, and what it takes by the model: tiles, stages, warps, seconds."""
+
+    derivation: Derivation
+    tiles: Mapping[str, int]
+    stages: int
+    warps: int
+    time_s: float
+    kernels: int = 1
+
+
+def planned(
+    diagram: Diagram, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str = "bf16"
+) -> tuple[Planned, ...]:
+    """Derivations of a diagram that nobody derived, the one of least predicted time first.
+
+    That in one kernel or several, as `Diagram.plan` has it; the one kernel of least time; that without the blocks that
+    a mask empties; and that with its loop in parts. `sizes` has scalar inputs too that say how often loops turn. Raises
+    as `plan` does where nothing fits.
+
+    >>> import catdiag as cd
+    >>> found = planned(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
+    >>> [step.name for step in found[0].derivation.steps]
+    ['stream b', 'group a c']
+    """
+    axes = {a for ty in (*diagram.dom, *diagram.cod) for axis in ty.axes for a in size_symbols(axis.size)}
+    lengths = {n: k for n, k in sizes.items() if n in axes or n not in diagram.input_names}
+    plans = diagram.plan(hardware, lengths, dtype=dtype)
+    stages = max(k.plan.stages for k in plans.kernels)
+    warps = max(1, max(k.plan.threads for k in plans.kernels) // _WARP)
+    found = [Planned(plans.derivation, plans.tiles, stages, warps, plans.time_s, len(plans.kernels))]
+    single: Derivation | None = plans.derivation
+    if len(plans.kernels) > 1:
+        try:
+            plans = diagram.plan(hardware, lengths, dtype=dtype, cuts=0)
+        except CatdiagError:
+            single = None
+        else:
+            single = plans.derivation
+            one = plans.kernels[0].plan
+            found.append(Planned(single, one.tiles, one.stages, max(1, one.threads // _WARP), one.time_s))
+    for step, axis in _steps(single):
+        try:
+            made: Derivation = getattr(single, step)(axis)
+            fitted = made.fit(hardware, sizes if step == "skip" else lengths, dtype=dtype)
+        except CatdiagError:  # no mask, or nothing that could run in parts
+            continue
+        threads = max(1, fitted.threads // _WARP)
+        found.append(Planned(made, fitted.tiles, fitted.stages, threads, fitted.time_s))
+    return tuple(sorted(found, key=lambda p: p.time_s))
+
+
+def _steps(single: Derivation | None) -> list[tuple[str, str]]:
+    """What may still be done to the loops of one kernel."""
+    if single is None:
+        return []
+    axes: dict[str, None] = {}
+    todo = [single.diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            if isinstance(box.op, Fold):
+                axes[box.op.axis] = None
+            elif isinstance(box.op, Group):
+                todo.append(box.op.body)
+    return [(step, axis) for axis in axes for step in ("skip", "split")]
 
 
 def kernels_of(
-    made: Derivation | Diagram,
+    made: Derivation | Planned,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
     dtype: str = "bf16",
@@ -26,28 +99,46 @@ def kernels_of(
 ) -> list[Kernel]:
     """At most `most` kernels for a derivation at sizes on a chip, the one that the model takes for the fastest first.
 
-    A diagram that is not derived is planned first, in one kernel or several. `sizes` has scalar inputs too that say how
-    often loops turn. Raises as `plan` and `fit` do where nothing fits, and as the emitter does.
+    `sizes` has scalar inputs too that say how often loops turn. What is planned in several kernels comes with its
+    planned tiles only. Raises as `fit` does where nothing fits, and as the emitter does.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")
     >>> kernels_of(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, most=1)[0].entry
     'matmul'
     """
-    from catdiag.diagram import Diagram
-
-    if isinstance(made, Diagram):
-        return [_planned(made, hardware, sizes, dtype)]
+    if isinstance(made, Planned) and made.kernels > 1:
+        kernel = _kernel(made.derivation, made.tiles, made.stages, made.warps, sizes, dtype)
+        return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}")]
+    derivation = made.derivation if isinstance(made, Planned) else made
     found: list[Kernel] = []
     problem: CatdiagError | None = None
-    for tiles, stages, warps in _choices(made, hardware, sizes, dtype, most):
+    for tiles, stages, warps in _choices(derivation, hardware, sizes, dtype, most):
         try:
-            found.append(_kernel(made, tiles, stages, warps, sizes, dtype))
+            found.append(_kernel(derivation, tiles, stages, warps, sizes, dtype))
         except CatdiagError as error:  # a tile that the emitter refuses; others may do
             problem = problem or error
     if not found and problem is not None:
         raise problem
     return found
+
+
+def proposed(
+    found: Sequence[Planned], hardware: Hardware | str, sizes: Mapping[str, int], dtype: str = "bf16", *, most: int = 3
+) -> list[Kernel]:
+    """Kernels of the first of some derivations; and one of each of the others that is predicted to take at most twice
+    as long, where the first has fewer than `most`. Raises as `kernels_of` does for the first."""
+    kernels = kernels_of(found[0], hardware, sizes, dtype, most=most)
+    for other in found[1:]:
+        if len(kernels) >= most or other.time_s > _NEAR * found[0].time_s:
+            break
+        try:
+            kernel = kernels_of(other, hardware, sizes, dtype, most=1)[0]
+        except CatdiagError:
+            continue
+        steps = ", ".join(step.name for step in other.derivation.steps)
+        kernels.append(replace(kernel, about=f"{steps}: {kernel.about}"))
+    return kernels
 
 
 def _choices(
@@ -95,14 +186,3 @@ def loads_of(
     io = made.io(dtype=dtype)
     known = {**sizes, **tiles}
     return {"load": evaluated(io.load, known), "save": evaluated(io.save, known)}
-
-
-def _planned(diagram: Diagram, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str) -> Kernel:
-    """What the plan cuts a diagram into, as one module: the kernels run one after the other."""
-    plans = diagram.plan(hardware, sizes, dtype=dtype)
-    stages = max(k.plan.stages for k in plans.kernels)
-    warps = max(1, max(k.plan.threads for k in plans.kernels) // _WARP)
-    made = _kernel(plans.derivation, plans.tiles, stages, warps, sizes, dtype)
-    if len(plans.kernels) == 1:
-        return made
-    return Kernel(made.text, made.entry, made.options, made.loads, f"{len(plans.kernels)} kernels: {made.about}")
