@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from catdiag.errors import CatdiagError, SizeError
-from catdiag.gpu.sources import Argument, Source, imported, needed
+from catdiag.errors import CatdiagError
+from catdiag.gpu.sources import Argument, Source, imported, launch_options, needed, unseen
 from catdiag.types import size_value
 
 HOPPER = 90
@@ -197,16 +197,10 @@ def _recorded(
     warps: int | None,
     stages: int | None,
 ) -> list[_Call]:
-    options: dict[str, int] = {}
-    for name, value in (tiles or {}).items():
-        if name in source.tiles:
-            options[name] = value
-        elif value != 1:
-            known = ", ".join(source.tiles) or "none"
-            raise SizeError(f"{source.entry} has no tile {name!r} to be {value}: its tiles are {known}")
-    options.update({n: v for n, v in (("num_warps", warps), ("num_stages", stages)) if v is not None})
+    options = launch_options(source, tiles, warps, stages)
     values = arguments(source, sizes, scalars, dtypes)
     module = imported(source.text, source.entry)
+    options.update(unseen(source, getattr(module, source.entry), sizes))
     calls: list[_Call] = []
     kernels = _kernels(module)
     vars(module).update({name: _Recorder(name, kernel, calls) for name, kernel in kernels.items()})

@@ -12,9 +12,10 @@ from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from catdiag.errors import CatdiagError, SizeError, TypeMismatch
-from catdiag.gpu.sources import Argument, Source, imported
+from catdiag.errors import CatdiagError, TypeMismatch
+from catdiag.gpu.sources import Argument, Source, imported, launch_options, unseen
 from catdiag.run.sizes import shown, solve, tile_bounds
+from catdiag.types import size_value
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -87,8 +88,10 @@ class Compiled:
             if out is not None:
                 raise CatdiagError("out= goes without torch.compile, which takes functions that change nothing")
             return self.op(*arrays)
-        values, device = self._checked(arrays)
-        options: dict[str, Any] = dict(self.options) if out is None else {**self.options, "out": out}
+        values, device, sizes = self._checked(arrays)
+        options: dict[str, Any] = {**sizes, **self.options}
+        if out is not None:
+            options["out"] = out
         launch = self._launch
         if device.type != "cuda" or device.index == torch.cuda.current_device():
             return launch(*values, **options)
@@ -100,12 +103,12 @@ class Compiled:
         return getattr(self.module, self.code.entry)
 
     @cached_property
-    def _known(self) -> set[Any]:
-        """The shapes, types and devices that were found right."""
-        return set()
+    def _known(self) -> dict[Any, dict[str, int]]:
+        """The shapes, types and devices that were found right, with the sizes that the launch function asks for."""
+        return {}
 
-    def _checked(self, arrays: tuple[Any, ...]) -> tuple[list[Any], Any]:
-        """What the launch function takes, and the device that it is on."""
+    def _checked(self, arrays: tuple[Any, ...]) -> tuple[list[Any], Any, dict[str, int]]:
+        """What the launch function takes, the device that it is on, and the sizes that it asks for."""
         import torch
 
         inputs = self.code.inputs
@@ -129,11 +132,10 @@ class Compiled:
             key.append((value.shape, value.dtype, value.device))
         place = tuple(key)
         if place not in self._known:
-            self._judge(values)
-            self._known.add(place)
-        return values, device or torch.device("cuda")
+            self._known[place] = self._judge(values)
+        return values, device or torch.device("cuda"), self._known[place]
 
-    def _judge(self, values: list[Any]) -> None:
+    def _judge(self, values: list[Any]) -> dict[str, int]:
         first: tuple[Argument, Any] | None = None
         for argument, value in zip(self.code.inputs, values, strict=True):
             if not argument.ty.axes:
@@ -151,17 +153,20 @@ class Compiled:
                 raise TypeMismatch(
                     f"input {name!r} is on {value.device}, and {first[0].name!r} on {first[1]}: expected one device"
                 )
-        self.sizes(*values)
+        sizes = self.sizes(*values)
         if first is not None:
             require_device(self.module, first[0].name, first[1])
+        return unseen(self.code, self._launch, {**sizes, **self.options})
 
     def sizes(self, *arrays: Any) -> dict[str, int]:
         """The size of each axis, from the shapes of tensors. Raises SizeError for a wrong rank or length."""
-        if self.diagram is not None:
-            return solve(self.diagram, [tuple(getattr(a, "shape", ())) for a in arrays], {})
-        inputs = self.code.inputs
         shapes = [tuple(getattr(a, "shape", ())) for a in arrays]
-        return shown([a.name for a in inputs], [a.ty for a in inputs], shapes, {})
+        tiles = {*self.code.tiles, "num_warps", "num_stages"}
+        given = {name: size for name, size in self.options.items() if name not in tiles}
+        if self.diagram is not None:
+            return solve(self.diagram, shapes, given)
+        inputs = self.code.inputs
+        return shown([a.name for a in inputs], [a.ty for a in inputs], shapes, given)
 
     # -- without running ---------------------------------------------------------------------------------------
 
@@ -169,13 +174,21 @@ class Compiled:
         """The machine code of its kernels at some sizes, no GPU needed (see `catdiag.gpu.binary.binaries`)."""
         from catdiag.gpu.binary import binaries
 
-        return binaries(self.code, sizes, **{**self._asked, **options})
+        return binaries(self.code, self._completed(sizes), **{**self._asked, **options})
 
     def launches(self, sizes: Mapping[str, int], **options: Any) -> tuple[Launch, ...]:
         """What it launches at some sizes, no GPU needed (see `catdiag.gpu.binary.launches`)."""
         from catdiag.gpu.binary import launches
 
-        return launches(self.code, sizes, **{**self._asked, **options})
+        return launches(self.code, self._completed(sizes), **{**self._asked, **options})
+
+    def _completed(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes, and those that follow from them."""
+        if self.diagram is None:
+            return dict(sizes)
+        known = {name: n for name, n in sizes.items() if name not in self.diagram.input_names}
+        shapes = [tuple(size_value(axis.size, known) for axis in ty.axes) for ty in self.diagram.dom]
+        return {**solve(self.diagram, shapes, known), **sizes}
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -257,24 +270,6 @@ def compiled(
 @lru_cache(maxsize=256)
 def _loaded(text: str, entry: str) -> ModuleType:
     return imported(text, entry)
-
-
-def launch_options(
-    code: Source, tiles: Mapping[str, int] | None, warps: int | None, stages: int | None
-) -> dict[str, int]:
-    """What is handed to a launch function for tiles, warps and buffers; tiles that are 1 need not be known to it.
-
-    Raises SizeError for a tile that the module does not have.
-    """
-    options: dict[str, int] = {}
-    for name, value in (tiles or {}).items():
-        if name in code.tiles:
-            options[name] = value
-        elif value != 1:
-            known = ", ".join(code.tiles) or "none"
-            raise SizeError(f"{code.entry} has no tile {name!r} to be {value}: its tiles are {known}")
-    options.update({n: v for n, v in (("num_warps", warps), ("num_stages", stages)) if v is not None})
-    return options
 
 
 def interpreted(module: ModuleType) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, SizeError
 from catdiag.files import write_whole
 from catdiag.types import ArrayType
 
@@ -127,3 +127,35 @@ def imported(text: str, entry: str) -> ModuleType:
     if not callable(getattr(module, entry, None)):
         raise CatdiagError(f"the generated module defines no function {entry!r}")
     return module
+
+
+def launch_options(
+    code: Source, tiles: Mapping[str, int] | None, warps: int | None, stages: int | None
+) -> dict[str, int]:
+    """What is handed to a launch function for tiles, warps and buffers; tiles that are 1 need not be known to it.
+
+    Raises SizeError for a tile that the module does not have.
+    """
+    options: dict[str, int] = {}
+    for name, value in (tiles or {}).items():
+        if name in code.tiles:
+            options[name] = value
+        elif value != 1:
+            known = ", ".join(code.tiles) or "none"
+            raise SizeError(f"{code.entry} has no tile {name!r} to be {value}: its tiles are {known}")
+    options.update({n: v for n, v in (("num_warps", warps), ("num_stages", stages)) if v is not None})
+    return options
+
+
+def unseen(code: Source, launch: Callable[..., Any], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that a launch function asks for by name, since no input shows them.
+
+    Raises SizeError for one that is not known.
+    """
+    found = {}
+    for name, parameter in inspect.signature(launch).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            if name not in sizes:
+                raise SizeError(f"{code.entry} has an axis of size {name!r} that no input shows: expected its size")
+            found[name] = sizes[name]
+    return found
