@@ -20,6 +20,7 @@ from catdiag.types import size_value
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
     from catdiag.gpu.binary import Binary, Launch
+    from catdiag.gpu.tune import Tuned
     from catdiag.testing import Tested
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
@@ -36,7 +37,8 @@ class Compiled:
 
     `code` is the generated module (its text, tiles, types), `module` the same imported, `diagram` what it was written
     from and `source` what that was derived from, where they are known. `options` are what is handed to the launch
-    function beside the arrays: tiles, `num_warps` and `num_stages` that are not the module's own.
+    function beside the arrays: tiles, `num_warps` and `num_stages` that are not the module's own. `tuning` says how
+    other tiles did, where they were timed.
     """
 
     code: Source
@@ -44,6 +46,7 @@ class Compiled:
     diagram: Diagram | None = field(default=None, repr=False)
     source: Diagram | None = field(default=None, repr=False)
     options: Mapping[str, int] = field(default_factory=dict)
+    tuning: Tuned | None = field(default=None, repr=False)
     op: Any = field(init=False, repr=False)
     """The kernel as an operator of torch, registered (see `catdiag.gpu.register`)."""
 

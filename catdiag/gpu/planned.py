@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catdiag.emit.triton import Module, module
@@ -50,6 +51,19 @@ def module_of(plan: Plan | Plans) -> Module:
 def kernel_of(plan: Plan | Plans) -> Compiled:
     """The kernel of a plan, or its kernels. Raises what `module_of` and `catdiag.gpu.compile.compiled` raise."""
     return compiled(module_of(plan), _known(plan), plan.source)
+
+
+def tuned_kernel(plan: Plan) -> Compiled:
+    """The kernel of a plan at the quickest of the tiles that the model proposes, as they were timed on the GPU here.
+
+    Raises CatdiagError for a plan with types by name, and what `catdiag.gpu.tune.tuned` raises.
+    """
+    from catdiag.gpu.tune import tuned
+
+    if " " in plan.dtype:
+        raise CatdiagError(f"a kernel of types by name ({plan.dtype}) is not tuned: expected one type for all")
+    kernel, found = tuned(_known(plan), plan.source, plan.hardware, plan.sizes, plan.dtype)
+    return replace(kernel, tuning=found)
 
 
 def longest(plan: Plan | Plans) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -67,6 +67,32 @@ def test_compiling_without_torch_says_how_to_install_it(plan: Plan, monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(CatdiagError, match=r"a generated kernel needs torch, .*pip install 'catdiag\[gpu\]'"):
         replace(plan, core="SM").compile()
+
+
+def test_tuning_takes_what_was_quickest(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU: what is handed over, and what comes back."""
+    from catdiag.gpu import planned, tune
+
+    asked: list[object] = []
+
+    @dataclass(frozen=True)
+    class Kernel:
+        tuning: object = None
+
+    def tuned(*given: object) -> tuple[Kernel, str]:
+        asked.extend(given)
+        return Kernel(), "times"
+
+    monkeypatch.setattr(tune, "tuned", tuned)
+    monkeypatch.setattr(planned, "kernel_of", lambda plan: "plain")
+    fresh = replace(plan, core="SM")
+    assert fresh.compile(tune=True).tuning == "times"
+    assert fresh.compile(tune=True) is fresh.compile(tune=True)
+    assert fresh.compile() == "plain"
+    assert asked == [plan.diagram, plan.source, "H200", plan.sizes, "bf16"]
+    named = replace(plan, dtype="Q fp8, K bf16")
+    with pytest.raises(CatdiagError, match="types by name"):
+        named.compile(tune=True)
 
 
 @pytest.mark.triton

@@ -177,21 +177,23 @@ class Plan:
 
         return module_of(self).text
 
-    def compile(self) -> Compiled:
+    def compile(self, *, tune: bool = False) -> Compiled:
         """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
 
-        Its tiles are the plan's, those that are no power of two rounded to one. The same plan gives the same function.
-        Raises CatdiagError where torch or triton is not installed, TypeMismatch for what has no form in a kernel.
+        Its tiles are the plan's, those that are no power of two rounded to one. With `tune`, which needs the GPU, the
+        few tiles that the model proposes are timed, and it has the quickest; `.tuning` says how all of them did. The
+        same plan gives the same function. Raises CatdiagError where torch or triton is not installed, or there is no
+        GPU to tune on, TypeMismatch for what has no form in a kernel.
         """
-        if "kernel" not in self._made:
-            from catdiag.gpu.planned import kernel_of
+        if tune not in self._made:
+            from catdiag.gpu.planned import kernel_of, tuned_kernel
 
-            self._made["kernel"] = kernel_of(self)
-        return self._made["kernel"]
+            self._made[tune] = tuned_kernel(self) if tune else kernel_of(self)
+        return self._made[tune]
 
     @cached_property
-    def _made(self) -> dict[str, Compiled]:
-        """The kernel, once it was asked for."""
+    def _made(self) -> dict[bool, Compiled]:
+        """The kernel, once it was asked for, tuned or not."""
         return {}
 
     def _repr_html_(self) -> str:
