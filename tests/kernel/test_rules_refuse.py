@@ -220,6 +220,7 @@ REFUSED: list[Case] = [
     ("decide", fn("le", A, B), [sums((fn("le", A, add(B, ONE)), "1"))], [fn("le", A, add(B, ONE))]),
     ("decide", fn("eq", A, B), [sums((fn("le", A, B), "1"))], [fn("le", A, B)]),
     ("decide", fn("lt", A, B), [sums((fn("eq", A, B), "1"))], [fn("eq", A, B)]),
+    ("decide", fn("lt", add(A, B), add(B, A)), [sums((fn("lt", B, C), "0"))], [fn("lt", B, C)]),
     *(("decide", fn("lt", A, B), [sums((fn("lt", A, B), k))], [fn("lt", A, B)])
       for k in ("1e99999999", "1.0", " 1", "1/0", "", 1, True, None)),
     ("decide", fn("le", N, M), [sums((Term("holds", "P", (N, M)), "1"))], [Term("holds", "P", (N, M))]),
@@ -235,6 +236,7 @@ REFUSED: list[Case] = [
     ("turn", fn("ite", fn("or", POSITIVE, fn("lt", B, C)), ONE, A), ["max"], []),
     ("turn", fn("ite", fn("lt", A, B), A, C), ["connective"], []),
     ("turn", fn("ite", fn("lt", A, B), A, C), ["round"], []),
+    ("turn", fn("ite", fn("not", fn("eq", A, B)), A, C), ["round"], []),
     ("turn", fn("max", A, B), ["opposite"], []),
     ("distinguish", fn("real", A), data(POSITIVE), []),
     ("distinguish", A, data(A), []),
@@ -310,6 +312,13 @@ GIVEN: list[tuple[str, Term, Sequence[Any], Sequence[Any], Term]] = [
     ("compare", fn("lt", E, E), [], [], FALSE),
     ("compare", fn("eq", E, E), [], [], TRUE),
     ("compare", fn("le", ONE, TWO), [], [], TRUE),
+    ("difference", fn("lt", mul(TWO, A), ONE), [], [], fn("lt", ZERO, add(ONE, mul(num(-2), A)))),
+    ("difference", fn("lt", A, add(A, ONE)), [], [], TRUE),
+    *(("difference", fn(op, add(A, B), add(B, A)), (), (), FALSE if op == "lt" else TRUE) for op in ("lt", "le", "eq")),
+    *(("difference", fn(op, N, add(N, ONE)), (), (), FALSE if op == "eq" else TRUE) for op in ("lt", "le", "eq")),
+    *(("difference", fn(op, add(N, ONE), N), (), (), FALSE) for op in ("lt", "le", "eq")),
+    *(("difference", fn(op, N, add(N, ZERO)), (), (), FALSE if op == "lt" else TRUE) for op in ("lt", "le", "eq")),
+    *(("difference", fn("eq", *sides), (), (), fn("eq", N, M)) for sides in ((N, M), (M, N))),
     ("order", fn("lt", A, fn("max", B, E)), [], [], fn("or", fn("lt", A, B), fn("lt", A, E))),
     ("order", fn("le", fn("max", B, E), A), [], [], fn("and", fn("le", B, A), fn("le", E, A))),
     ("order", exists(fn("lt", ZERO, X)), [True], [], fn("lt", ZERO, total(X, N, "max"))),
@@ -390,6 +399,10 @@ def test_what_is_below_what() -> None:
     assert not below(knows(i=N), read("X", add(idx("i"), MINUS)), total(X, N, "max"))
     assert not below(knows(), mul(MINUS, fn("max", A, B), C), mul(MINUS, A))
     assert not below(knows(), E, A)
+    assert not below(knows(), mul(MINUS, fn("max", A, B)), C)
+    # Functions of the names of monoids.
+    assert not below(knows(fn("le", ONE, N)), applied("max", N), A)
+    assert not below(knows(fn("le", ONE, N)), A, applied("max", N))
 
 
 @pytest.mark.parametrize(("t", "whether"), [
