@@ -126,6 +126,7 @@ REFUSED: list[Case] = [
     ("constant", total(A, N, "max"), [], []),
     ("constant", total(A, N, "prod"), [], []),
     ("constant", applied("sum", N), [], []),
+    ("constant", total(TWO, N, "max"), [], []),
     ("reindex", total(X), data(N, HERE, sub(sub(N, ONE), HERE)), []),
     ("reindex", total(X, ONE), data(TWO, ZERO, ZERO), []),
     ("reindex", total(X), data(ONE, ZERO, ZERO), []),
@@ -277,6 +278,7 @@ GIVEN: list[tuple[str, Term, Sequence[Any], Sequence[Any], Term]] = [
     ("pull", total(mul(total(Y), X)), [[0]], [], mul(total(Y), total(X))),
     ("pull", total(add(E, EX), N, "max"), [[0]], [], add(E, total(EX, N, "max"))),
     ("pull", total(mul(E, A)), [[0, 1]], [], mul(E, A, total(ONE))),
+    ("pull", total(add(E, A), N, "max"), [[0, 1]], [], add(E, A, total(ZERO, N, "max"))),
     ("push", mul(A, total(X)), [1], [], total(mul(A, X))),
     ("push", add(E, total(EX, N, "max")), [1], [], total(add(E, EX), N, "max")),
     ("scale", total(mul(TWO, X), N, "max"), [[0]], [fn("le", ONE, N)], mul(TWO, total(X, N, "max"))),
@@ -381,6 +383,7 @@ def test_a_comparison_is_known_of_what_the_fact_speaks_of() -> None:
         assert not scalars.holds(knows(unlike, i=N), here)
     assert not scalars.holds(knows(here, i=N), fn("lt", read("X", idx("i")), A))
     assert not scalars.holds(knows(fn("eq", E, A)), fn("lt", E, A))
+    assert not scalars.holds(knows(fn("lt", E, A)), fn("lt", A, E))
 
 
 def test_what_is_below_what() -> None:
@@ -400,6 +403,7 @@ def test_what_is_below_what() -> None:
     assert not below(knows(), mul(MINUS, fn("max", A, B), C), mul(MINUS, A))
     assert not below(knows(), E, A)
     assert not below(knows(), mul(MINUS, fn("max", A, B)), C)
+    assert not below(knows(*every(N, fn("le", read("X", V), C))), total(X), C)
     # Functions of the names of monoids.
     assert not below(knows(fn("le", ONE, N)), applied("max", N), A)
     assert not below(knows(fn("le", ONE, N)), A, applied("max", N))
