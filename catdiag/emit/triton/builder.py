@@ -58,6 +58,7 @@ class Boxes:
     array: Stored
     shape: tuple[str, ...]
     looped: bool = False
+    """Whether it pays: loops read them, or products of matrices in loops."""
 
 
 @dataclass
@@ -231,10 +232,9 @@ class Build:
         box = None if boxed is None else self.blocks_of(array, boxed[0])
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
         self.nodes.note = ""
-        node = self.nodes.make(
-            "load", (scalar, tiled, *sure, *starts), order, element, (array, exact, guard is not None, len(sure), box, ""),
-            fills=fills, heavy=True,
-        )  # fmt: skip
+        data = (array, exact, guard is not None, len(sure), box, "")
+        args = (scalar, tiled, *sure, *starts)
+        node = self.nodes.make("load", args, order, element, data, fills=fills, heavy=True)
         node.wanted = f"{array.name}_tile"
         return node
 

@@ -50,7 +50,8 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
         a, b, rows, columns = b, a, columns, rows
     for d in summed:
         a, b = _silent(nodes, a, b, d)
-    a, b = _operand(nodes, a), _operand(nodes, b)
+    turns = any(d.loop is not None for x in (a, b) for d in x.dims)
+    a, b = _operand(nodes, a, turns), _operand(nodes, b, False)
     batch = [d for d in a.dims if d in b.dims and d not in summed]
     dims = (*batch, *rows, *columns)
     fills: dict[Dim, Fill] = {}
@@ -63,23 +64,29 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     )
 
 
-def _operand(nodes: Nodes, node: Node) -> Node:
+def _operand(nodes: Nodes, node: Node, held: bool) -> Node:
     """A factor as matrix units read it: a loaded block is loaded for them alone.
 
     Triton 3.6 gives a block that other work reads too a buffer less than the product in flight needs, and results are
-    wrong; so what else reads it has a load of its own.
+    wrong; so what else reads it has a load of its own. Rows that a loop reads in each turn are held in registers
+    (`held`), else they are read from shared memory each time.
     """
     if node.kind == "relabel":
         (inner,) = node.args
-        own = _operand(nodes, inner)
+        own = _operand(nodes, inner, held)
         return node if own is inner else nodes.make("relabel", (own,), node.dims, node.element, fills=dict(node.fills))
-    if node.kind != "load" or all(d.loop is None for d in node.dims):
+    looped = node.kind == "load" and any(d.loop is not None for d in node.dims)
+    if node.kind != "load" or not (looped or (held and node.data[4] is not None)):
         return node
+    if not looped:
+        node.data[4].looped = True
+    role = "dot" if looped else "held"
     own = nodes.make(
-        "load", node.args, node.dims, node.element, (*node.data[:5], "dot"), fills=dict(node.fills), heavy=True
+        "load", node.args, node.dims, node.element, (*node.data[:5], role), fills=dict(node.fills), heavy=True
     )
     own.wanted = node.wanted
-    nodes.twins[node] = own
+    if looped:
+        nodes.twins[node] = own
     return own
 
 
