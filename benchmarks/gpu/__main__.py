@@ -51,6 +51,7 @@ from catdiag.gpu.bench import (  # noqa: E402
 from catdiag.gpu.case import Case  # noqa: E402
 from catdiag.gpu.check import inputs_of  # noqa: E402
 from catdiag.gpu.table import page, rate, ratio  # noqa: E402
+from catdiag.gpu.tune import reached  # noqa: E402
 
 AGAIN = 75
 """The exit status of a process that has to be started anew."""
@@ -247,6 +248,8 @@ def finish(options: argparse.Namespace, cases: Sequence[Case]) -> None:
     ordered = [done[c.name] for c in cases if c.name in done]
     missing = [c.name for c in cases if c.name not in done]
     text = page(ordered, known, missing, _HEAD)
+    if any(sum(r.name.startswith(OURS) for r in row.results) > 1 for row in ordered):
+        text += f"\n{reached(ordered)}\n"
     if options.write is not None:
         write_whole(options.write, text)
         print(f"{len(ordered)} of {len(cases)} cases are in {options.write}")
@@ -267,7 +270,8 @@ def main() -> int:
     parser.add_argument("--warm", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--measure", type=float, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.rows = options.rows or options.folder / "rows.jsonl"
+    options.folder = options.folder.resolve()
+    options.rows = (options.rows or options.folder / "rows.jsonl").resolve()
     cases = [c for c in read(options.folder) if re.search(options.only, f"{c.group}: {c.name}")]
     if options.warm is not None:
         warm(next(c for c in cases if c.name == options.warm))

@@ -6,6 +6,7 @@ is listed with the reason and is not timed: speed is looked at only of what is r
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import math
@@ -17,7 +18,7 @@ from typing import Any
 
 from catdiag.errors import CatdiagError
 from catdiag.gpu.case import Case, Kernel
-from catdiag.gpu.check import check, inputs_of, meaning, poison, poisoned_outputs
+from catdiag.gpu.check import Reference, check, inputs_of, meaning, poison, poisoned_outputs, reference
 from catdiag.gpu.sources import imported, needed
 from catdiag.gpu.timing import Call, Clock, Events, interleaved
 
@@ -99,9 +100,14 @@ class Machine:
     budget: float = 2.0**30
 
     def fresh(self) -> None:
-        """Forgets what was compiled before: a function that is compiled anew too often is left as it is."""
+        """Forgets what was compiled and held before: what is compiled anew too often is left as it is."""
         if "torch._dynamo" in sys.modules:
             sys.modules["torch._dynamo"].reset()
+        if self.device == "cuda":
+            import torch
+
+            gc.collect()
+            torch.cuda.empty_cache()
 
     def held(self, reset: bool = False) -> int:
         """The most bytes that tensors took since the last reset; what they take now, with `reset`."""
@@ -244,6 +250,7 @@ def run_case(
     machine.fresh()
     inputs = inputs_of(case, machine.device, seed)
     functions: dict[str, Function] = {}
+    meant: Reference | None = None
     for contestant in contestants:
         result = Result(contestant.name)
         row.results.append(result)
@@ -257,13 +264,15 @@ def run_case(
             before = machine.held(reset=True)
             found = function(*inputs, **options)
             result.peak = machine.held() - before
-            result.error = check(case, inputs, found, machine.budget).error
+            meant = meant or reference(case, inputs, machine.budget)
+            result.error = check(case, found, meant).error
             functions[contestant.name] = function
             del found, options
         except raised() as error:
             result.failure = reason(error)
             if not machine.alive():
                 raise Lost(contestant.name, result.failure) from error
+    del meant
     sets = [inputs]
     moved = sum(a.bytes for a in case.inputs if a.axes)
     wanted = math.ceil(_HELD * machine.cache / moved) if moved else 1

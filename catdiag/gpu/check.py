@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,11 +112,40 @@ def steps_of(case: Case, budget: float) -> dict[str, int]:
     return steps
 
 
-def check(case: Case, inputs: list[Any], outputs: Any, budget: float = 2.0**35, most: int = _MOST_SLICES) -> Checked:
-    """Compares outputs with the diagram's meaning of the inputs in float64, slice by slice.
+@dataclass(frozen=True)
+class Reference:
+    """What the diagram means of some inputs in float64: results on slices, which are all there are if `whole`."""
 
-    All of them, but where there would be more than `most` slices: then so many, evenly spaced, the first and the last
-    among them, and of the other entries only that they are numbers.
+    parts: tuple[tuple[Mapping[str, tuple[int, int]], tuple[Any, ...]], ...]
+    whole: bool
+
+
+def reference(case: Case, inputs: Sequence[Any], budget: float = 2.0**35, most: int = _MOST_SLICES) -> Reference:
+    """The diagram's meaning of the inputs in float64, slice by slice, so that it takes at most `budget` bytes at once.
+
+    All of it, but where there would be more than `most` slices: then so many, evenly spaced, the first and the last
+    among them.
+    """
+    import torch
+
+    slices = list(_slices(case, steps_of(case, budget)))
+    whole = len(slices) <= most
+    if not whole:
+        slices = [slices[round(k * (len(slices) - 1) / max(1, most - 1))] for k in range(max(2, most))]
+    function = meaning(case.text, case.entry)
+    parts = []
+    for bounds in slices:
+        given = [_part(t, a, bounds) for t, a in zip(inputs, case.inputs, strict=True)]
+        wide = [p.to(torch.float64) if torch.is_tensor(p) and p.is_floating_point() else p for p in given]
+        further = {case.starts[n]: lo for n, (lo, _) in bounds.items() if n in case.starts}
+        found = function(*wide, **case.keywords, **further)
+        results = found if isinstance(found, tuple) else (found,)
+        parts.append((bounds, tuple(r.to(torch.float64) for r in results)))
+    return Reference(tuple(parts), whole)
+
+
+def check(case: Case, outputs: Any, meant: Reference) -> Checked:
+    """Compares outputs with what the diagram means; of entries that are in no slice only that they are numbers.
 
     Raises Wrong where a result has another shape, has NaN where the meaning has a number, or is further off than
     `ALLOWED`; CatdiagError where the meaning itself is NaN, so that there is nothing to compare.
@@ -129,20 +158,10 @@ def check(case: Case, inputs: list[Any], outputs: Any, budget: float = 2.0**35, 
     for result, array in zip(results, case.outputs, strict=True):
         if tuple(result.shape) != array.shape:
             raise Wrong(f"a result of shape {tuple(result.shape)}, expected {array.shape} [{' '.join(array.axes)}]")
-    function = meaning(case.text, case.entry)
     off, size, count = [0.0] * len(results), [0.0] * len(results), 0
     lost = vague = 0
-    slices = list(_slices(case, steps_of(case, budget)))
-    whole = len(slices) <= most
-    if not whole:
-        slices = [slices[round(k * (len(slices) - 1) / max(1, most - 1))] for k in range(max(2, most))]
-    for bounds in slices:
-        parts = [_part(t, a, bounds) for t, a in zip(inputs, case.inputs, strict=True)]
-        wide = [p.to(torch.float64) if torch.is_tensor(p) and p.is_floating_point() else p for p in parts]
-        further = {case.starts[n]: lo for n, (lo, _) in bounds.items() if n in case.starts}
-        found = function(*wide, **case.keywords, **further)
-        for k, ref in enumerate(found if isinstance(found, tuple) else (found,)):
-            ref = ref.to(torch.float64)
+    for bounds, refs in meant.parts:
+        for k, ref in enumerate(refs):
             out = _part(results[k], case.outputs[k], bounds).to(torch.float64)
             unknown = torch.isnan(ref)
             vague += int(unknown.sum())
@@ -152,16 +171,16 @@ def check(case: Case, inputs: list[Any], outputs: Any, budget: float = 2.0**35, 
             off[k] += float((gap * gap).sum())
             size[k] += float(torch.where(torch.isfinite(ref), ref * ref, 0.0).sum())
             count += out.numel()
-        del found
-    if not whole and not vague:
-        lost = sum(int(torch.isnan(r).sum()) for r in results if r.is_floating_point())
+    entries = sum(r.numel() for r in results)
     if vague:
         raise CatdiagError(
             f"the diagram means no number at {vague} of {count} entries, for these inputs: say by draws and scalars "
             "what it is defined on"
         )
+    if not meant.whole:
+        lost = sum(int(torch.isnan(r).sum()) for r in results if r.is_floating_point())
     if lost:
-        raise Wrong(f"{lost} of {sum(r.numel() for r in results)} entries are NaN: not written, or computed so")
+        raise Wrong(f"{lost} of {entries} entries are NaN: not written, or computed so")
     error = max((math.sqrt(a) / math.sqrt(b) if b else math.sqrt(a) for a, b in zip(off, size, strict=True)), default=0)
     if not error <= ALLOWED[case.dtype]:
         raise Wrong(f"error {error:.1e}, at most {ALLOWED[case.dtype]:.0e} is allowed for {case.dtype}")

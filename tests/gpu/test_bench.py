@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import catdiag as cd
 from catdiag.errors import CatdiagError
 from catdiag.gpu.bench import Contestant, Machine, Row, run_case, textbook_of, torch_with_gpu
 from catdiag.gpu.case import Case, case_of
-from catdiag.gpu.check import Wrong, check, inputs_of
+from catdiag.gpu.check import Wrong, check, inputs_of, reference
 from catdiag.gpu.timing import interleaved
 
 Function = Callable[..., Any]
@@ -98,13 +99,14 @@ def test_of_very_many_slices_some_are_compared_and_all_are_looked_at_for_nan() -
     made = case()
     inputs = inputs_of(made, "cpu", 0)
     out = textbook_of(made, lambda f: f).make()(*inputs)
-    assert check(made, inputs, out, budget=1.0, most=4).entries == 4 * 16
+    meant = reference(made, inputs, budget=1.0, most=4)
+    assert check(made, out, meant).entries == 4 * 16
     out[20, 3] = torch.nan  # slices 0, 13, 26 and 39 are compared
     with pytest.raises(Wrong, match="1 of 640 entries are NaN"):
-        check(made, inputs, out, budget=1.0, most=4)
+        check(made, out, meant)
     out[20, 3], out[26] = 0, 1.0
     with pytest.raises(Wrong, match="error"):
-        check(made, inputs, out, budget=1.0, most=4)
+        check(made, out, meant)
 
 
 @pytest.mark.triton
@@ -163,3 +165,26 @@ def test_inputs_rotate_where_a_cache_could_hold_them() -> None:
 
     run_case(made, Machine("cpu", Counting(1.0), cache=1000), [given("product", product)], rounds=1)
     assert len(seen) == 2  # the counting clock makes two calls
+
+
+@pytest.mark.triton
+class TestRunInTheHarness:
+    def test_a_generated_kernel_is_checked(self, interpreting: None) -> None:
+        from catdiag.gpu.bench import of_kernels
+        from catdiag.gpu.kernels import kernels_of
+
+        @cd.algorithm("q d, x d, x v -> q v", name="operator")
+        def operator(Q: Any, K: Any, V: Any) -> Any:
+            W = cd.maximum(cd.einsum("q d, x d -> q x", Q, K), 0)
+            return cd.einsum("q x, x v -> q v", W, V) / (1 + cd.sum(W, "x"))
+
+        sizes = {"q": 21, "x": 35, "d": 16, "v": 16}
+        derived = operator.stream("x").group("q")
+        kernels = kernels_of(derived, "H200", sizes, "fp32", most=2)
+        made = case_of(operator, sizes, "fp32", derivation=derived, kernels=kernels)
+        row = run(made, *of_kernels(made), textbook_of(made, lambda f: f))
+        assert [r.failure for r in row.results] == [""] * 3
+        worse = [replace(k, text=k.text.replace("tl.maximum", "tl.minimum")) for k in kernels[:1]]
+        assert worse[0].text != kernels[0].text
+        wrong = case_of(operator, sizes, "fp32", derivation=derived, kernels=worse)
+        assert run(wrong, *of_kernels(wrong)).results[0].failure.startswith("Wrong: error")
