@@ -90,6 +90,10 @@ class SizeError(CatdiagError, ValueError):
     """A size that is missing, not positive, or that disagrees with an array's shape."""
 
 
+class FormulaError(CatdiagError, ValueError):
+    """A formula that is not of the form that is asked for: no posynomial, say, or without powers of a capacity."""
+
+
 class NotStreamable(CatdiagError):
     """A diagram that has no streamed form along an axis, with the reduction and the reason."""
 

@@ -34,6 +34,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost.count.live import LEVEL
 from catdiag.cost.given import formula
 from catdiag.cost.optima.least import tile_sizes
@@ -99,6 +100,8 @@ def per_operation(io: IO, pipeline: str = "tensor") -> PowerForm:
     once, as with whole axes. Raises CatdiagError where there are none,
     ValueError where the optimum has no closed form.
     """
+    given.made(io, "IO", what="io")
+    given.text(pipeline, "pipeline", "'tensor', 'exp' or 'alu'")
     work = io.work.get(pipeline)
     if work is None or work == 0:
         raise CatdiagError(
@@ -119,9 +122,14 @@ def machine_ratio(bytes_per_s: Number, flops_per_s: Number, width: Number = 1) -
     Fraction(67, 39560)
     """
     for what, value in (("bytes_per_s", bytes_per_s), ("flops_per_s", flops_per_s), ("width", width)):
-        if isinstance(value, bool) or not value > 0:
-            raise CatdiagError(f"{what} is {value!r}: expected a number above 0")
+        given.positive(value, what)
     return Fraction(bytes_per_s) / Fraction(flops_per_s) / Fraction(width)
+
+
+def _sized(sizes: Any) -> None:
+    """Raises TypeMismatch or SizeError unless sizes are numbers, or `math.inf`, by name."""
+    infinite = isinstance(sizes, Mapping) and {name: 1 if size == math.inf else size for name, size in sizes.items()}
+    given.numbers({} if sizes is None else infinite or sizes)
 
 
 def _filled(form: PowerForm, sizes: Mapping[str, Any]) -> list[tuple[Expr, Fraction]]:
@@ -166,6 +174,8 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
     """
     import sympy
 
+    given.made(form, "PowerForm", what="the form")
+    _sized(sizes)
     terms = _filled(form, sizes or {})
     moving = [(alpha, beta) for alpha, beta in terms if beta]
     constant = sympy.Add(*(alpha for alpha, beta in terms if not beta))
@@ -256,6 +266,13 @@ def size_range(
     """
     import sympy
 
+    given.made(form, "PowerForm", what="the form")
+    given.text(axis, "axis", "the name of an axis, such as 'q'")
+    _sized(sizes)
+    given.positive(ratio, "ratio")
+    if memory != math.inf:
+        given.positive(memory, "memory")
+    ratio = Fraction(ratio)
     known = {str(s): s for alpha, _ in form.terms for s in alpha.free_symbols}
     if axis not in known:
         listed = ", ".join(known) or "none"
@@ -342,6 +359,10 @@ def bandwidth_needed(io: IO, sizes: Mapping[str, int], tiles: Mapping[str, int],
     >>> bandwidth_needed(io, {"a": 64, "b": 64, "c": 64}, {"g_a": 32, "g_c": 32}, 1e12) / 10**9
     Fraction(625, 8)
     """
+    given.made(io, "IO", what="io")
+    given.numbers(sizes)
+    given.numbers(tiles, "tiles")
+    given.positive(flops_per_s, "flops_per_s")
     return (
         _number(io.transfers, {**sizes, **tiles}) * Fraction(flops_per_s) / _number(_products(io), {**sizes, **tiles})
     )
@@ -386,6 +407,10 @@ def least_memory_whole(
     """
     import numpy as np
 
+    given.made(io, "IO", what="io")
+    given.numbers(sizes)
+    given.positive(ratio, "ratio")
+    given.numbers({} if blocks is None else blocks, "blocks")
     account = io.account
     account.runs_all("the tiles that are best whole are sought for loops that run all")
     if len(account.kernels) != 1 or account.parted is not None:

@@ -18,6 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Map
+from catdiag.cost import given
 from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.kernels import Dtype, output_names, widths_of
 from catdiag.cost.given import formula, numbers
@@ -140,6 +141,10 @@ class LowerBound:
         """
         import sympy
 
+        if sizes is not None:
+            numbers(sizes)
+        if capacity is not None:
+            formula(capacity, "the capacity")
         if (unit := getattr(above, "unit", "")) and unit != self.unit:
             raise CatdiagError(
                 f"the optimum is in {unit} and the bound in {self.unit}: ask for both with the same dtype, or without"
@@ -159,7 +164,16 @@ class LowerBound:
         put = {symbol(name): n for name, n in {**self.sizes, **(sizes or {})}.items()}
         if capacity is not None:
             put |= {s: capacity for s in sympy.sympify(found).free_symbols if str(s) == str(self.capacity)}
-        return float(sympy.sympify(found).subs(put)) / float(self.at(sizes, capacity))
+        value, least = sympy.sympify(found).subs(put), float(self.at(sizes, capacity))
+        if value.free_symbols or not value.is_real:
+            missing = ", ".join(sorted(map(str, value.free_symbols)))
+            raise SizeError(
+                f"what is compared is {value}: expected a number"
+                + (f", so give one for {missing}" if missing else " at these sizes and that capacity")
+            )
+        if not least:
+            raise SizeError("the bound is 0 at these sizes, so that there is no ratio to it")
+        return float(value) / least
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; expressions as text."""
@@ -234,6 +248,10 @@ def lower_bound(
     """
     import sympy
 
+    given.diagram(diagram, derived=False)
+    given.dtypes(dtype)
+    if sizes is not None:
+        given.numbers(sizes)
     flow = flow_of(diagram)
     widths = widths_of(inline(diagram), dtype)
     names = output_names(diagram)
@@ -242,6 +260,8 @@ def lower_bound(
     limit = _capacity(flow_sizes(flow)) if capacity is None else formula(capacity, "the capacity")
     exact = sympy.nsimplify(limit, rational=True)
     known_limit = Fraction(int(exact.p), int(exact.q)) if exact.is_Rational else None
+    if known_limit is not None and known_limit < 0:
+        raise SizeError(f"the capacity is {capacity}, which is negative: expected a number of 0 or more, or a symbol")
     reader = Reader(flow, widths, names)
     candidates = list(reader.candidates())
     cases: list[tuple[Candidate, Case | Lifetime]] = [(c, case) for c in candidates for case in _cases(c)]

@@ -26,13 +26,14 @@ from typing import Any
 import sympy
 from sympy import Expr, Symbol
 
-from catdiag.cost.given import formula
+from catdiag.cost.given import formula, numbers, whole
 from catdiag.cost.optima.posynomial import power
 from catdiag.cost.optima.powerform import power_form
 from catdiag.cost.optima.signs import Signs
 from catdiag.errors import CatdiagError, require
 
 _DIGITS = 60
+_MOST_DIGITS = 1_000
 _HALVINGS = 30
 
 
@@ -75,6 +76,9 @@ class Crossover:
         or less. Raises CatdiagError where the difference is no sum of powers of the capacity (`changes` encloses sign
         changes then), or sizes are left open.
         """
+        numbers(sizes)
+        whole(digits, "digits", 0)
+        require(digits <= _MOST_DIGITS, "digits", digits, f"at most {_MOST_DIGITS}")
         if self.polynomial is None or self.unknown is None:
             raise CatdiagError("the difference is no sum of powers of the capacity: use catdiag.cost.crossover.changes")
         u = _root_symbol(self.polynomial)
@@ -126,6 +130,8 @@ def crossover(first: Expr, second: Expr, capacity: Symbol, long: Collection[Symb
     >>> crossover(n * (d + 1) / M, n, M).capacities
     (d + 1,)
     """
+    symbols = isinstance(long, Collection) and not isinstance(long, str) and all(isinstance(s, Symbol) for s in long)
+    require(symbols, "long", long, "symbols of sympy")
     first, second = formula(first, "the first formula"), formula(second, "the second formula")
     require(isinstance(capacity, Symbol), "the capacity", capacity, "a symbol of sympy")
     for s in sorted((first.free_symbols | second.free_symbols) - {capacity}, key=str):

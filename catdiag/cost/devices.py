@@ -42,6 +42,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Fold, Group
+from catdiag.cost import given
 from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.kernels import Account, Dtype, measure, output_names, widths_of
 from catdiag.cost.count.live import is_view
@@ -142,7 +143,10 @@ class Spread:
         """
         import sympy
 
-        return sympy.Ge(self.intensity, formula(flops_per_s, "flops_per_s") / formula(bytes_per_s, "bytes_per_s"))
+        rates = [formula(flops_per_s, "flops_per_s"), formula(bytes_per_s, "bytes_per_s")]
+        for what, rate in zip(("flops_per_s", "bytes_per_s"), rates, strict=True):
+            require(rate.is_positive is not False, what, rate, "a number above 0, or a symbol")
+        return sympy.Ge(self.intensity, rates[0] / rates[1])
 
     def on(
         self, hierarchy: Hierarchy, upper: str, lower: str, sizes: Mapping[str, int], flops_per_s: float | None = None
@@ -220,6 +224,8 @@ def spread(diagram: Diagram, over: Mapping[str, int | str], *, held: Held | None
     """
     import sympy
 
+    given.diagram(diagram, derived=False)
+    given.dtypes(dtype)
     require(isinstance(over, Mapping), "over", over, "a number of devices for each axis, such as {'q': 8}")
     counts: dict[str, Expr] = {}
     for axis, count in over.items():

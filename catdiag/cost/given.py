@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from catdiag.diagram import Diagram
 from catdiag.errors import SizeError, TypeMismatch, require
 
 if TYPE_CHECKING:
@@ -67,3 +69,72 @@ def finite(number: Any) -> bool:
     ):
         return isinstance(number, Expr) and bool(number.is_number and number.is_finite and number.is_real)
     return bool(number == number and abs(number) != float("inf"))
+
+
+def positive(number: Any, what: str) -> None:
+    """Raises TypeMismatch unless it is a finite number above 0.
+
+    >>> positive(3.35e12, "bytes_per_s")
+    >>> try:
+    ...     positive("fast", "bytes_per_s")
+    ... except TypeMismatch as error:
+    ...     print(error.message)
+    bytes_per_s is 'fast': expected a number above 0
+    """
+    require(finite(number) and number > 0, what, number, "a number above 0")
+
+
+def whole(number: Any, what: str, least: int = 1) -> None:
+    """Raises TypeMismatch unless it is an integer that is not below `least`."""
+    counted = type(number) is int or (hasattr(number, "__index__") and not isinstance(number, (bool, type)))
+    require(counted and number >= least, what, number, f"an integer of at least {least}")
+
+
+def text(value: Any, what: str, expected: str) -> None:
+    """Raises TypeMismatch unless it is text."""
+    require(isinstance(value, str), what, value, expected)
+
+
+def by_name(value: Any, what: str, expected: str) -> None:
+    """Raises TypeMismatch unless it is a mapping from names."""
+    named = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+    require(named, what, value, expected)
+
+
+def dtypes(value: Any) -> None:
+    """Raises TypeMismatch unless it names element types: None, one for all, or one for each array by its name."""
+    named = isinstance(value, Mapping) and all(isinstance(v, str) for pair in value.items() for v in pair)
+    expected = "the name of an element type, such as 'bf16', or one for each array by its name"
+    require(value is None or isinstance(value, str) or named, "dtype", value, expected)
+
+
+def diagram(value: Any, derived: bool = True) -> None:
+    """Raises TypeMismatch unless it is a diagram, or, with `derived`, a derivation of one."""
+    found = getattr(value, "diagram", value) if derived and not isinstance(value, type) else value
+    expected = "a diagram or a derivation" if derived else "a diagram (.diagram of a derivation is one)"
+    require(isinstance(found, Diagram), "the diagram", value, expected)
+
+
+_MADE = {
+    "IO": ("catdiag.cost.io", "what .io() gives"),
+    "LevelsIO": ("catdiag.cost.levelled", "what .io(levels=…) gives"),
+    "PowerForm": (
+        "catdiag.cost.optima.powerform",
+        "powers of a capacity, such as .io().optimum().power_form",
+    ),
+    "Optimum": ("catdiag.cost.optimum", "what .io().optimum() gives"),
+    "Hierarchy": ("catdiag.cost.hierarchy", "a Hierarchy, such as .hierarchy of a chip"),
+}
+
+
+def made(value: Any, *kinds: str, what: str) -> None:
+    """Raises TypeMismatch unless it is of one of these classes of the room.
+
+    >>> try:
+    ...     made(3, "IO", what="io")
+    ... except TypeMismatch as error:
+    ...     print(error.message)
+    io is 3: expected what .io() gives
+    """
+    classes = tuple(getattr(import_module(_MADE[kind][0]), kind) for kind in kinds)
+    require(isinstance(value, classes), what, value, " or ".join(_MADE[kind][1] for kind in kinds))

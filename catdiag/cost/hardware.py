@@ -165,6 +165,7 @@ class Hardware:
 
     def word(self, what: str) -> str:
         """The vendor's word for a core or a level."""
+        require(isinstance(what, str), "what", what, "a name that the chip may have another word for, such as 'SMEM'")
         return self.words.get(what, "SM" if what == "core" else what)
 
     def depth_piece(self, element: int) -> int:

@@ -48,6 +48,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost.count.amounts import ZERO, Amount, symbol
 from catdiag.cost.count.kernels import Account, Dtype, measure
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Loop, Moment
@@ -224,6 +225,8 @@ def io(
     >>> whole.transfers, whole.memory, whole.work["tensor"]
     (a*b + a*c + b*c, a*b + a*c + b*c, 2*a*b*c)
     """
+    given.diagram(diagram, derived=False)
+    given.dtypes(dtype)
     if accumulators not in (LEVEL, REGISTERS):
         raise CatdiagError(f"accumulators is {accumulators!r}: expected 'level' or 'registers'")
     import sympy

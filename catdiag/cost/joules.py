@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from catdiag.cost import given
 from catdiag.cost.hierarchy import Hierarchy
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 
 Expr = Any
 Ends = tuple[str, str]
@@ -54,6 +55,10 @@ def energy(moved: Mapping[Ends, Expr] | Any, hierarchy: Hierarchy) -> Energy:
     `moved` gives bytes by (upper, lower), numbers or formulas, or is what `io(levels=…, dtype=…)` returns. Raises
     CatdiagError for edges that the hierarchy lacks, and for transfers that are counted in values.
     """
+    ends = getattr(moved, "edges", moved)
+    edged = isinstance(ends, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in ends)
+    require(edged, "what is moved", moved, "what .io(levels=…, dtype=…) gives, or transfers by pairs of levels")
+    given.made(hierarchy, "Hierarchy", what="the hierarchy")
     if getattr(moved, "unit", "bytes") != "bytes":
         raise CatdiagError("transfers are in values, and energy is of bytes: give io a dtype")
     edges = getattr(moved, "edges", moved)

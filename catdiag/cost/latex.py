@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost.levelled import LevelsIO
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def latex(cost: IO | LevelsIO) -> str:
     M &= g_{q} s_{x} + g_{q}
     \\end{align*}
     """
+    given.made(cost, "IO", "LevelsIO", what="the cost")
     rows: list[tuple[str, Expr]] = []
     if isinstance(cost, LevelsIO):
         for (upper, lower), edge in cost.edges.items():

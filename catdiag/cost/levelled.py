@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +113,15 @@ class LevelsIO:
     places: Places
     account: Account = field(repr=False, compare=False)
 
+    def _named(self, level: object, among: Iterable[str] | None = None) -> None:
+        """Raises CatdiagError for what is no level here."""
+        names = [lv.name for lv in self.levels] if among is None else list(among)
+        if level not in names:
+            raise CatdiagError(f"{level!r} is no level here: expected one of {', '.join(names)}")
+
     def edge(self, lower: str) -> EdgeIO:
         """The edge from the level above. Raises CatdiagError for a level that is none of these or the first."""
+        self._named(lower)
         names = [level.name for level in self.levels]
         if lower not in names[1:]:
             raise CatdiagError(f"there is no edge down to {lower!r}: expected one of {', '.join(names[1:])}")
@@ -127,6 +134,7 @@ class LevelsIO:
         """
         import sympy
 
+        self._named(level)
         found = next((lv.capacity for lv in self.levels if lv.name == level), None)
         if found is not None and self.unit == "bytes":
             return sympy.Integer(found)
@@ -145,6 +153,7 @@ class LevelsIO:
         """
         import sympy
 
+        self._named(level, self.groups)
         names = list(self.groups)
         below = [lv for lv in self.levels if lv.name in names[names.index(level) :]]
         if len(below) == 1:
@@ -170,6 +179,7 @@ class LevelsIO:
 
         Then what crosses it is no less than a lower bound for a memory of `reach(level)`.
         """
+        self._named(level)
         names = [lv.name for lv in self.levels]
         place = names.index(level)
         deepest = (self.places.operand[-1], self.places.streamed[-1], self.places.temporary)
@@ -194,6 +204,7 @@ class LevelsIO:
         """
         from catdiag.cost.optimum import minimise
 
+        self._named(lower)
         tiles = self._wholes(lower)
         limit = self.capacity(lower) if capacity is None else capacity
         found = minimise(
@@ -222,6 +233,7 @@ class LevelsIO:
         from catdiag.cost.optima.regimes import regimes
         from catdiag.cost.optima.stationary import Program as Limits
 
+        self._named(lower)
         if children is None:
             return self.optimum(lower).regimes
         tiles = self._wholes(lower)

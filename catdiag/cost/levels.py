@@ -47,6 +47,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.fetches import Fetches
 from catdiag.cost.count.kernels import Account, Dtype, measure
@@ -94,6 +95,8 @@ def levels_io(
     >>> whole.edges["HBM", "SMEM"].transfers, whole.memory["SMEM"]
     (a*b + a*c + b*c, a*b + a*c + b*c)
     """
+    given.diagram(diagram, derived=False)
+    given.dtypes(dtype)
     chain = chain_of(levels)
     caches = [level for level in chain if level.kind == CACHE]
     if dtype is None and any(level.capacity is not None for level in caches):

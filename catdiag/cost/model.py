@@ -28,9 +28,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost.given import formula
 from catdiag.cost.hierarchy import Hierarchy
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 Expr = Any
 Number = Any
+_STEEPEST = 64
 """A number, or a sympy expression declared positive."""
 
 
@@ -106,6 +108,11 @@ class Model:
 
         Raises ValueError where the optimum has no closed form in a symbol for the capacity.
         """
+        given.made(optimum, "Optimum", what="the optimum")
+        require(isinstance(tiers, Iterable), "tiers", tiers, "tiers of memory, as catdiag.cost.model.tiers gives")
+        tiers = tuple(tiers)
+        for tier in tiers:
+            require(isinstance(tier, Tier), "a tier", tier, "a Tier, as catdiag.cost.model.tiers gives")
         first = optimum.leading is not None
         tiles = optimum.leading_tiles if first else optimum.tiles
         conditions = optimum.leading_conditions if first else optimum.conditions
@@ -305,8 +312,13 @@ def cross_transfer_gain(beta: Fraction | float, children: Number, cost: Number, 
     """
     import sympy
 
+    given.positive(beta, "beta")
+    require(beta <= _STEEPEST, "beta", beta, f"an exponent of at most {_STEEPEST}")
+    children, cost, cross = (
+        given.formula(value, what) for value, what in ((children, "children"), (cost, "cost"), (cross, "cross"))
+    )
     exponent = sympy.Rational(str(beta))
-    return (sympy.sympify(cost) - sympy.sympify(cross)) * (1 - sympy.sympify(children) ** -exponent)
+    return (cost - cross) * (1 - children**-exponent)
 
 
 def quantisation_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr]:
@@ -324,5 +336,7 @@ def quantisation_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr
     """
     import sympy
 
+    given.made(wide, "PowerForm", what="the wide form")
+    given.made(narrow, "PowerForm", what="the narrow form")
     betas = [beta for _, beta in wide.terms if narrow.coefficient(beta) != 0]
     return {beta: sympy.cancel(sympy.together(wide.coefficient(beta) / narrow.coefficient(beta))) for beta in betas}

@@ -54,6 +54,7 @@ from catdiag.cost.optima.posynomial import (
 from catdiag.cost.optima.powerform import PowerForm, power_form
 from catdiag.cost.optima.slowest import slowest as at_once
 from catdiag.cost.optima.stationary import Program
+from catdiag.errors import FormulaError
 
 if TYPE_CHECKING:
     from catdiag.cost.optima.dual import Bracket
@@ -119,11 +120,11 @@ class Optimum:
     def bracket(self, sizes: Mapping[str, int] | Mapping[Symbol, int | Fraction]) -> Bracket | None:
         """The exact optimum at sizes (of axes, stream blocks, and the capacity), whether or not it has a closed form:
         between a lower bound and a feasible point, both checked in exact arithmetic. Its `dual.bound` is a lower
-        bound at all other sizes too. `None` where nothing fits. Raises `ValueError` for sizes that are missing."""
+        bound at all other sizes too. `None` where nothing fits. Raises FormulaError for sizes that are missing."""
         from catdiag.cost.optima.dual import certify
 
         if self.program is None:
-            raise ValueError("no program was kept to solve")
+            raise FormulaError("no program was kept to solve")
         numbers(sizes)
         names = {str(s): s for s in self.program.symbols}
         return certify(self.program, {names.get(v, v) if isinstance(v, str) else v: n for v, n in sizes.items()})
@@ -131,15 +132,15 @@ class Optimum:
     @property
     def power_form(self) -> PowerForm:
         """The transfers as a sum of powers of the capacity, from the leading order where there is one, else from the
-        exact form. Raises `ValueError` where there is neither, or the capacity is no symbol."""
+        exact form. Raises FormulaError where there is neither, or the capacity is no symbol."""
         certificate, value = (self.leading_certificate, self.leading)
         if certificate is None or value is None:
             certificate, value = (self.certificate, self.exact)
         if certificate is None or value is None:
-            raise ValueError(f"no closed form to read powers of the capacity from: {self.reason}")
+            raise FormulaError(f"no closed form to read powers of the capacity from: {self.reason}")
         capacity = certificate.problem.capacity
         if not capacity.is_Symbol:
-            raise ValueError(f"the capacity is {capacity}: leave it a symbol to see the powers of it")
+            raise FormulaError(f"the capacity is {capacity}: leave it a symbol to see the powers of it")
         return power_form(value, capacity)
 
     def _repr_html_(self) -> str:
@@ -168,7 +169,7 @@ def _regimes(program: Program | None) -> Regimes:
     from catdiag.cost.optima.regimes import regimes
 
     if program is None:
-        raise ValueError("no program was kept to find regimes of: transfers depend on a stream block")
+        raise FormulaError("no program was kept to find regimes of: transfers depend on a stream block")
     return regimes(program)
 
 
@@ -187,7 +188,7 @@ def minimise(
     `transfers` and `memory` are posynomials of the groups (memory may be a `Max` of some), without
     ceilings, in the same unit as `capacity`; `streams` are block sizes that memory may depend on and that
     stay as they are in the exact form; `bounds` gives the axis that a tile is at most. Every symbol must be
-    declared positive. Raises `ValueError` where the input is of another form.
+    declared positive. Raises FormulaError where the input is of another form.
 
     Several edges: `transfers` as pairs of a weight (the cost of a unit: one over a bandwidth, say) and what crosses,
     which are added; with `slowest`, the greatest of them counts (edges that work at the same time). Several
@@ -243,15 +244,15 @@ def _checked(
     given = (transfers, *(e for pair in held for e in pair), *limits.values(), *groups, *streams)
     for symbol in sorted(set().union(*(e.free_symbols for e in given)), key=str):
         if not symbol.is_positive:
-            raise ValueError(f"{symbol} must be declared positive: Symbol({symbol.name!r}, positive=True)")
+            raise FormulaError(f"{symbol} must be declared positive: Symbol({symbol.name!r}, positive=True)")
     amounts = transfers.free_symbols.union(*(amount.free_symbols for amount, _ in held))
     for _, capacity in held:
         if taken := (capacity.free_symbols | set(streams)) & set(groups):
-            raise ValueError(f"{', '.join(map(str, taken))}: a tile, so neither a stream block nor the capacity")
+            raise FormulaError(f"{', '.join(map(str, taken))}: a tile, so neither a stream block nor the capacity")
         if capacity.free_symbols & amounts:
-            raise ValueError(f"the capacity {capacity} shares a symbol with transfers or memory: rename one")
+            raise FormulaError(f"the capacity {capacity} shares a symbol with transfers or memory: rename one")
     if unknown := set(limits) - set(groups):
-        raise ValueError(f"bounds are for tiles, and {', '.join(map(str, unknown))} is none")
+        raise FormulaError(f"bounds are for tiles, and {', '.join(map(str, unknown))} is none")
 
 
 def _one_memory(
@@ -326,7 +327,7 @@ def branches(expression: Expr) -> tuple[Expr, ...]:
         return tuple(sympy.Add(*choice) for choice in itertools.product(*parts))
     if isinstance(expression, sympy.Mul) and not any(a.is_negative for a in expression.args):
         return tuple(sympy.Mul(*choice) for choice in itertools.product(*parts))
-    raise ValueError(f"a maximum inside {expression} cannot be split into branches")
+    raise FormulaError(f"a maximum inside {expression} cannot be split into branches")
 
 
 def leading_order(memory: Posynomial, streams: Sequence[Symbol], growing: Collection[Symbol]) -> Posynomial:

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.chips.pieces import read_by_products
 from catdiag.cost.chips.planned import Plan
@@ -91,6 +92,7 @@ def fit(
     >>> plan.smem_bytes, plan.bound
     (1024, 'latency: loads, barriers and steps that wait for each other')
     """
+    given.diagram(diagram)
     plan = searching(
         diagram,
         hardware,
@@ -132,6 +134,8 @@ def searching(
     density: Mapping[str, float] | float = 1.0,
 ) -> Search:
     """All candidates of a call of `fit`, which takes the same, before one is taken. Raises as `fit` does."""
+    given.diagram(diagram)
+    given.dtypes(dtype)
     chip, worked = chips.get(hardware), widest(dtype)
     if stages is not None:
         check_stages(stages)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from catdiag.errors import CatdiagError, require
+from catdiag.errors import CatdiagError, SizeError, require
 from catdiag.prove.alike import require_one_type
 from catdiag.prove.vacuity import AssumptionError
 
@@ -283,7 +283,7 @@ def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | Non
 
     Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, Interrupted when the time is up
     (which is no verdict), TypeMismatch for different types, AssumptionError for assumptions that do not parse or that
-    no sizes meet, ValueError for a limit that is not positive.
+    no sizes meet, SizeError for a limit that is not positive.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x"))
@@ -365,15 +365,21 @@ def title_of(f: Diagram, g: Diagram) -> str:
     return f"{f.title or 'left'} = {g.title or 'right'}"
 
 
+def check_limit(limit: object) -> None:
+    """Raises TypeMismatch for a limit that is no number of seconds and not None, SizeError for one not above 0."""
+    expected = "a number of seconds above 0, or None for no limit"
+    number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+    require(limit is None or number, "limit", limit, expected)
+    if isinstance(limit, (int, float)) and not limit > 0:
+        raise SizeError(f"the limit is {limit}: expected {expected}")
+
+
 def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
     """What the work returns. Raises Interrupted where it takes more than `limit` seconds, or a solver was stopped."""
     from catdiag.solvers.limit import OutOfTime, within
     from catdiag.solvers.process import SolverInterrupted
 
-    number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
-    require(limit is None or number, "limit", limit, "a number of seconds above 0, or None for no limit")
-    if limit is not None and not limit > 0:
-        raise ValueError(f"the limit is {limit}: expected a number of seconds above 0, or None for no limit")
+    check_limit(limit)
     try:
         return within(limit, work)
     except OutOfTime as error:

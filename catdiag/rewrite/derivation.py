@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.diagram import Diagram, of_graph
-from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable
+from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable, require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -408,8 +408,9 @@ class Derivation:
         """
         from catdiag.rewrite.stability import stability
 
+        claims = self._claims(limit)
         if limit not in self._stability:
-            self._stability[limit] = stability(self.diagram, self._claims(limit))
+            self._stability[limit] = stability(self.diagram, claims)
         return self._stability[limit]
 
     @cached_property
@@ -472,8 +473,10 @@ class Derivation:
         return {"equation": self.theorem, **found}
 
     def _claims(self, limit: float | None) -> Claims:
+        from catdiag.prove.api import check_limit
         from catdiag.rewrite.claims import Claims
 
+        check_limit(limit)
         return Claims(self.ask, self.assume, limit)
 
     @property
@@ -660,10 +663,15 @@ class Derivation:
         >>> twice.html().startswith("<!DOCTYPE html>")
         True
         """
+        import os
+
         from catdiag.draw.report.facts import gathered
         from catdiag.draw.report.page import page
         from catdiag.files import write_whole
 
+        named = path is None or (isinstance(path, (str, os.PathLike)) and str(path) != "")
+        require(named, "path", path, "the name of a file to write, such as 'page.html'")
+        require(isinstance(times, bool), "times", times, "True or False")
         written = page(gathered(self, on, sizes, dtype, theorems), times)
         if path is not None:
             write_whole(path, written)

@@ -98,7 +98,13 @@ def _guide(name: str, guide: Guide, fold: Fold, positions: Sequence[str | None])
         if not callable(made):
             raise TypeMismatch(f"{name} of the loop over {fold.axis!r} is {made!r}: expected a function or a diagram")
         function, known = made, dict(zip(names, range(len(names)), strict=True))
-        wanted = list(inspect.signature(function).parameters)
+        try:
+            wanted = list(inspect.signature(function).parameters)
+        except ValueError as error:  # a class or function of Python's own, which has no parameters to be read
+            raise TypeMismatch(
+                f"{name} of the loop over {fold.axis!r} is {made!r}, whose parameters have no names: expected a "
+                f"function of some of {', '.join(names)}, such as lambda {names[0] if names else ''}: …"
+            ) from error
         unknown = [n for n in wanted if n not in known]
         if unknown:
             raise SignatureError(

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.chips.planned import shown
 from catdiag.cost.chips.proof import Proof, polynomial, prove_bound
@@ -146,6 +147,9 @@ def fits(
     `catdiag.cost.plan.fit`. Raises SizeError for ranges that are missing, unknown or empty, CatdiagError for an unknown
     chip or dtype, and where z3 gives up.
     """
+    given.diagram(diagram)
+    given.by_name(ranges, "ranges", "the least and the most of each symbol, such as {'s_x': (16, 64)}")
+    given.dtypes(dtype)
     chip = chips.get(hardware)
     levels = _held(diagram, chip, dtype, stages, passed, ahead)
     least, most = _ranges(levels, ranges)
@@ -188,6 +192,9 @@ def possible(
     are not given may be 1. The options are those of `fits`. Raises SizeError for unknown names, and CatdiagError as
     `fits` does.
     """
+    given.diagram(diagram)
+    given.numbers(at_least, "at_least")
+    given.dtypes(dtype)
     chip = chips.get(hardware)
     levels = _held(diagram, chip, dtype, stages, passed, ahead)
     names = _symbols(levels)
@@ -277,16 +284,16 @@ def _whole(name: str, size: object) -> None:
 def _ranges(levels: Mapping[str, list[Moment]], ranges: Mapping[str, Range]) -> tuple[dict[str, int], dict[str, int]]:
     names = _symbols(levels)
     least, most = {}, {}
-    for name, given in ranges.items():
+    for name, asked in ranges.items():
         _known(name, names)
-        pair = (given, given) if isinstance(given, int) else given
+        pair = (asked, asked) if isinstance(asked, int) else asked
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise SizeError(f"the range of {name!r} is {given!r}: expected a size, or (least, most)")
+            raise SizeError(f"the range of {name!r} is {asked!r}: expected a size, or (least, most)")
         for end in pair:
             _whole(name, end)
         least[name], most[name] = int(pair[0]), int(pair[1])
         if least[name] > most[name]:
-            raise SizeError(f"the range of {name!r} is {given!r}, which is empty: expected (least, most)")
+            raise SizeError(f"the range of {name!r} is {asked!r}, which is empty: expected (least, most)")
     missing = [name for name in names if name not in most]
     if missing:
         raise SizeError(f"the range of {missing[0]!r} is missing: memory depends on {', '.join(names)}")

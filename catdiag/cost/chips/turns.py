@@ -25,7 +25,7 @@ from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.live import SPECIAL, Kernel, contracts, is_view, lives, spots
 from catdiag.cost.hardware import Hardware
 from catdiag.diagram import inline
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 from catdiag.types import union
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _EXACT = 1 << 20  # clocks are counted in parts of so many
 _TURNS = 200  # after so many turns without a repetition the mean of the later half is taken
 _MOST = 8
+_MOST_ACTORS = 1_024
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,11 @@ def schedule(steps: Sequence[Step], actors: int) -> Schedule:
     >>> [schedule(three, n).period / n for n in (1, 2, 3)]     # 6 clocks of matrix units are all that counts
     [10.0625, 6.0, 6.0]
     """
+    listed = isinstance(steps, Sequence) and all(isinstance(step, Step) for step in steps)
+    require(listed, "steps", steps, "a list of Step, such as [Step('load', 'HBM', 100)]")
     if isinstance(actors, bool) or not isinstance(actors, int) or actors < 1:
         raise CatdiagError(f"actors is {actors!r}: expected a positive integer")
+    require(actors <= _MOST_ACTORS, "actors", actors, f"at most {_MOST_ACTORS}")
     if not steps or any(not step.clocks >= 0 for step in steps) or not any(step.clocks for step in steps):
         raise CatdiagError("a turn needs steps, of 0 clocks or more, and not all of 0")
     period, start, done = _run(steps, actors)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import sympy
 from sympy import Expr
 
+from catdiag.cost.given import made
 from catdiag.cost.optimum import Optimum, minimise
 from catdiag.errors import CatdiagError
 
@@ -46,6 +47,7 @@ def levels_together(
     >>> found.gap < 1e-6, {str(t): round(float(size)) for t, size in found.tiles.items()}["g2_a"]
     (True, 99)
     """
+    made(io, "LevelsIO", what="io")
     program = io.programs()
     names = list(program.memory)
     for given in (weights or {}, capacities or {}, children or {}):

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost import given
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Transfer
 from catdiag.errors import CatdiagError
 
@@ -52,6 +53,9 @@ def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
     """
     import numpy as np
 
+    given.made(io, "IO", what="io")
+    given.numbers(sizes)
+    given.positive(capacity, "the capacity")
     account = io.account
     if any(kernel.extents for kernel in account.kernels) or not all(side.whole for _, side in _sides(io)):
         account.runs_all("the tiles that are best whole are sought for loops that run all")

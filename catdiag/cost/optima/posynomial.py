@@ -25,6 +25,8 @@ from typing import TypeAlias
 import sympy
 from sympy import Expr, Symbol
 
+from catdiag.errors import FormulaError
+
 Powers: TypeAlias = tuple[tuple[Symbol, Fraction], ...]
 """A monomial with coefficient one: pairs of a tile and its non-zero exponent, ordered by name."""
 Tiles: TypeAlias = tuple[tuple[Powers, Expr], ...]
@@ -109,7 +111,7 @@ def collect(terms: Iterable[Term]) -> Posynomial:
     """Merge terms with the same powers. Unmerged, `2*d*g` and `3*g` would be two monomials, and the dual
     needlessly of a higher degree of difficulty.
 
-    Raises `ValueError` where a merged coefficient is negative.
+    Raises FormulaError where a merged coefficient is negative.
     """
     merged: dict[Powers, Expr] = {}
     for term in terms:
@@ -117,12 +119,12 @@ def collect(terms: Iterable[Term]) -> Posynomial:
     kept = [Term(sympy.factor(coefficient), monomial) for monomial, coefficient in merged.items()]
     for term in kept:
         if term.coefficient.is_negative:
-            raise ValueError(f"the coefficient {term.coefficient} is negative: not a posynomial")
+            raise FormulaError(f"the coefficient {term.coefficient} is negative: not a posynomial")
     return Posynomial(tuple(term for term in kept if term.coefficient != 0))
 
 
 def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
-    """Read an expression as a posynomial in `variables`; raises `ValueError` where it is none.
+    """Read an expression as a posynomial in `variables`; raises FormulaError where it is none.
 
     >>> g, d, s = sympy.symbols("g d s", positive=True)
     >>> [(t.coefficient, t.exponents) for t in posynomial(g * (2 * d + s) + 3 * g + d / g**2, [g]).terms]
@@ -135,7 +137,7 @@ def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
         for factor in sympy.Mul.make_args(rest) if rest != 1 else ():
             base, exponent = factor.as_base_exp()
             if base not in variables or not exponent.is_Rational:
-                raise ValueError(f"{summand} is not a monomial in {', '.join(map(str, variables))}: {factor}")
+                raise FormulaError(f"{summand} is not a monomial in {', '.join(map(str, variables))}: {factor}")
             exponents[base] = exponents.get(base, Fraction(0)) + Fraction(int(exponent.p), int(exponent.q))
         terms.append(Term(coefficient, powers(exponents)))
     return collect(terms)

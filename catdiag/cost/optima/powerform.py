@@ -8,14 +8,17 @@ over levels (equation 2) and quantisation (equation 3) are operations on it. A c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import sympy
 from sympy import Expr, Symbol
 
+from catdiag.cost import given
 from catdiag.cost.optima.posynomial import number, power
+from catdiag.errors import FormulaError, require
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,12 @@ class PowerForm:
 
     def at(self, capacity: Expr | int | float) -> Expr:
         """The form at a capacity, in the same unit: a number, or another expression (`N * M`, say)."""
-        size = sympy.sympify(capacity)
+        size = given.formula(capacity, "the capacity")
         return sympy.Add(*(alpha * power(size, -beta) for alpha, beta in self.terms))
 
     def coefficient(self, beta: Fraction | int) -> Expr:
         """The coefficient of `M**(-beta)`; zero where there is none."""
+        require(given.finite(beta), "beta", beta, "an exponent, such as Fraction(1, 2)")
         return {b: a for a, b in self.terms}.get(Fraction(beta), sympy.S.Zero)
 
     def quantised(self, width: Expr | int | Fraction) -> PowerForm:
@@ -60,25 +64,30 @@ class PowerForm:
         >>> power_form(4 * x * q * d**2 / M + 2 * q * d, M).quantised(w).expr
         2*d*q*w + 4*d**2*q*w**2*x/M
         """
-        size = number(width) if isinstance(width, Fraction) else sympy.sympify(width)
+        size = number(width) if isinstance(width, Fraction) else given.formula(width, "the width")
         if size.is_positive is not True:
-            raise ValueError(f"the width {size} must be positive: a number of bytes, or a symbol declared positive")
+            raise FormulaError(f"the width {size} must be positive: a number of bytes, or a symbol declared positive")
         return PowerForm(
             tuple((alpha * power(size, 1 + beta), beta) for alpha, beta in self.terms), self.capacity, self.exact
         )
 
     def scaled(self, factor: Expr | int) -> PowerForm:
         """The form times a factor: a cost for each unit moved, say."""
-        return _collected(((alpha * factor, beta) for alpha, beta in self.terms), self.capacity, self.exact)
+        times = given.formula(factor, "the factor")
+        return _collected(((alpha * times, beta) for alpha, beta in self.terms), self.capacity, self.exact)
 
     def over(self, levels: Iterable[tuple[Expr | int | float, Expr | int | float]]) -> Expr:
         """The cost over several levels, given the cost of a unit moved and the capacity of each: equation 2,
         `sum_l cost_l * H(M_l)`."""
-        return sympy.Add(*(sympy.sympify(cost) * self.at(capacity) for cost, capacity in levels))
+        pairs = isinstance(levels, Iterable) and not isinstance(levels, (str, Mapping))
+        listed: list[Any] = list(levels) if pairs else [None]
+        paired = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in listed)
+        require(paired, "levels", levels, "pairs of a cost for each unit moved and a capacity")
+        return sympy.Add(*(given.formula(cost, "the cost of a level") * self.at(capacity) for cost, capacity in listed))
 
     def least_capacity(self, transfers: Expr | int | float) -> Expr:
         """The least capacity at which the form is at most `transfers`, where one power at most changes with it
-        and `transfers` is above the part that does not change; else `ValueError`.
+        and `transfers` is above the part that does not change; else FormulaError.
 
         >>> n, M = sympy.symbols("n M", positive=True)
         >>> power_form(2 * n**3 / sympy.sqrt(M) + n**2, M).least_capacity(2 * n**2)
@@ -86,10 +95,10 @@ class PowerForm:
         """
         moving = [(alpha, beta) for alpha, beta in self.terms if beta]
         if len(moving) != 1:
-            raise ValueError(f"{self.expr} has {len(moving)} powers of {self.capacity}: one is needed to invert it")
-        (alpha, beta), left = moving[0], sympy.sympify(transfers) - self.coefficient(0)
+            raise FormulaError(f"{self.expr} has {len(moving)} powers of {self.capacity}: one is needed to invert it")
+        (alpha, beta), left = moving[0], given.formula(transfers, "transfers") - self.coefficient(0)
         if left.is_nonpositive:
-            raise ValueError(f"{transfers} is not above {self.coefficient(0)}, which no capacity lowers")
+            raise FormulaError(f"{transfers} is not above {self.coefficient(0)}, which no capacity lowers")
         return power(alpha / left, 1 / beta)
 
     def latex(self) -> str:
@@ -106,7 +115,7 @@ class PowerForm:
 
     def __add__(self, other: PowerForm) -> PowerForm:
         if self.capacity != other.capacity:
-            raise ValueError(f"forms in {self.capacity} and in {other.capacity} are not added: use .at")
+            raise FormulaError(f"forms in {self.capacity} and in {other.capacity} are not added: use .at")
         return _collected((*self.terms, *other.terms), self.capacity, self.exact and other.exact)
 
     def __str__(self) -> str:
@@ -115,7 +124,7 @@ class PowerForm:
 
 def power_form(formula: Expr, capacity: Symbol) -> PowerForm:
     """A formula as a power form in its capacity, exactly where it is one; else the leading order of each summand as
-    the capacity grows. Raises `ValueError` where even that is not found (a summand grows with the capacity, or
+    the capacity grows. Raises FormulaError where even that is not found (a summand grows with the capacity, or
     its leading terms cancel).
 
     >>> a, s, M = sympy.symbols("a s M", positive=True)
@@ -123,7 +132,8 @@ def power_form(formula: Expr, capacity: Symbol) -> PowerForm:
     >>> form.expr, form.exact
     (a + 2*a/sqrt(M), False)
     """
-    formula = sympy.sympify(formula)
+    formula = given.formula(formula, "the formula")
+    require(isinstance(capacity, sympy.Symbol), "the capacity", capacity, "a symbol of sympy")
     summands = sympy.Add.make_args(formula)
     if any(_plain(s, capacity) is None for s in summands):
         summands = sympy.Add.make_args(sympy.expand(formula))
@@ -134,10 +144,10 @@ def power_form(formula: Expr, capacity: Symbol) -> PowerForm:
     terms = []
     for pair in found:
         if pair is None:
-            raise ValueError(f"no leading order of {formula} as {capacity} grows: its leading terms may cancel")
+            raise FormulaError(f"no leading order of {formula} as {capacity} grows: its leading terms may cancel")
         alpha, beta = pair
         if beta < 0:
-            raise ValueError(f"{formula} grows with {capacity}, like {capacity}**{-beta}: transfers do not")
+            raise FormulaError(f"{formula} grows with {capacity}, like {capacity}**{-beta}: transfers do not")
         terms.append((alpha, beta))
     return _collected(terms, capacity, exact)
 

@@ -14,6 +14,7 @@ from sympy import Expr, Symbol
 
 from catdiag.cost.optima.posynomial import Posynomial, Term, collect, power, powers, times
 from catdiag.cost.optima.stationary import Program
+from catdiag.errors import FormulaError
 
 NAME = "slowest"
 """The name of the unknown in tiles; underscores follow where a size is called that."""
@@ -21,7 +22,7 @@ NAME = "slowest"
 
 def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, Expr]) -> Program:
     """`rest` with the greatest of `edges` for its transfers. `bounds` gives what each tile is at most, which may be
-    another tile. Raises `ValueError` where no edge is known to move anything.
+    another tile. Raises FormulaError where no edge is known to move anything.
 
     >>> from catdiag.cost.optima.posynomial import posynomial
     >>> n, g, M = sympy.symbols("n g M", positive=True)
@@ -33,7 +34,7 @@ def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, 
     whole = {v: _outermost(v, bounds) for v, _ in rest.tiles}
     units = [u for edge in edges if (u := _least(edge, whole)) != 0]
     if not units:
-        raise ValueError("no edge is known to move anything: give the bounds of tiles")
+        raise FormulaError("no edge is known to move anything: give the bounds of tiles")
     unit, name = units[0], NAME
     while name in {s.name for s in rest.symbols | {v for v, _ in rest.tiles}}:
         name += "_"

@@ -120,7 +120,9 @@ def whole_of(
     """`whole` for the transfers and memory of an `IO`, its tiles and stream blocks, by name, beside real tiles."""
     numbers(sizes)
     numbers(multiples or {}, "multiples")
-    require(finite(capacity), "the capacity", capacity, "a number of values or bytes")
+    require(
+        finite(capacity) and capacity == int(capacity), "the capacity", capacity, "a whole number of values or bytes"
+    )
     axes = {
         str(v): v for e in (io.transfers, io.memory, *io.groups.values(), *io.streams.values()) for v in e.free_symbols
     }

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, array_name
+from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.count.amounts import ONE, Amount
 from catdiag.cost.count.kernels import Dtype, measure, width, widths_of
@@ -88,6 +89,8 @@ def read_columns(
     B      s_b^(64) x g_c^(64)   fp16  SMEM       thread block  2       4*g_c*s_b
     sum1   w_a^(128) x g_c^(64)  fp32  registers  warpgroup     1       4*g_c*w_a
     """
+    given.diagram(diagram)
+    given.dtypes(dtype)
     chip = chips.get(hardware)
     if chip.accumulators != REGISTERS:
         raise CatdiagError(

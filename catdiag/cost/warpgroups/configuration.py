@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.count.kernels import Dtype
 from catdiag.cost.hardware import Hardware
@@ -203,6 +204,9 @@ def configure(
     Raises DoesNotFit where not one warpgroup does, with what each array takes; SizeError for missing and unknown sizes;
     CatdiagError for a chip without rates of a type, several loops, and more warpgroups than fit.
     """
+    given.diagram(diagram)
+    given.dtypes(dtype)
+    given.numbers(values, "values")
     chip = chips.get(hardware)
     pieces = [name for name in values if name[:2] in ("u_", "v_")]
     columns = read_columns(

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from catdiag.errors import CatdiagError, SizeError
+from catdiag.cost import given
+from catdiag.errors import CatdiagError, SizeError, require
 
 if TYPE_CHECKING:
     from catdiag.cost.bounds import LowerBound
@@ -73,6 +74,10 @@ def gathered(
     from catdiag.cost import hardware as chips
 
     _ = derivation.theorem
+    if sizes is not None:
+        given.numbers(sizes)
+    given.dtypes(dtype)
+    require(isinstance(theorems, bool), "theorems", theorems, "True or False")
     if (on is None) != (not sizes):
         raise SizeError("a plan is for a chip and sizes: give both, as in on='h100', sizes={'q': 8192, …}, or neither")
     chip = None if on is None else chips.get(on)
