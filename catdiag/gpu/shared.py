@@ -49,7 +49,7 @@ from catdiag.gpu.tiles_of_text import read
 if TYPE_CHECKING:
     from catdiag.gpu.binary import Launch
 
-__all__ = ["Buffer", "Pointer", "Shared", "shared_memory", "shared_of_launch"]
+__all__ = ["Buffer", "Pointer", "Shared", "shared_memory", "shared_of_launch", "trace_of_launch"]
 
 WARPS, STAGES = 4, 3
 """Triton's own, where a launch says nothing."""
@@ -93,19 +93,19 @@ def shared_of_launch(text: str, launch: Launch) -> Shared:
 
     Raises CatdiagError as `shared_memory` does.
     """
+    stages = launch.options.get("num_stages")
+    return taken(trace_of_launch(text, launch), stages if isinstance(stages, int) else STAGES)
+
+
+def trace_of_launch(text: str, launch: Launch) -> Trace:
+    """What one program of a recorded launch does. Raises CatdiagError as `shared_memory` does."""
     from catdiag.gpu.binary import Array
 
     arguments = {
         name: Pointer(value.dtype) if isinstance(value, Array) else value for name, value in launch.arguments.items()
     }
-    warps, stages = (launch.options.get(name) for name in ("num_warps", "num_stages"))
-    return shared_memory(
-        text,
-        launch.kernel,
-        arguments,
-        warps if isinstance(warps, int) else WARPS,
-        stages if isinstance(stages, int) else STAGES,
-    )
+    warps = launch.options.get("num_warps")
+    return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS)
 
 
 def taken(trace: Trace, stages: int) -> Shared:

@@ -1,0 +1,245 @@
+"""Nsight Compute: which counters are read, how it is run, and what its tables say.
+
+`read` takes the CSV of `ncu` in both of its forms (one line for each counter, or one for each kernel), with or without
+units, thousands separated, among anything else that the program or the profiler printed. A counter without a number
+("n/a", "nan") is left out, and is named in `.missing`. Where nothing can be read, `profile` says why in a sentence and
+raises nothing: counters that are unavailable are no reason to stop.
+
+>>> text = '''==PROF== Connected to process 7
+... "ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+... "0","k(float *)","dram__bytes_read.sum","Mbyte","1,234.5"
+... "0","k(float *)","launch__registers_per_thread","register/thread","n/a"
+... '''
+>>> reading, = read(text)
+>>> reading.kernel, reading.values, reading.missing
+('k', {'dram__bytes_read.sum': 1234500000.0}, ('launch__registers_per_thread',))
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+LOADED = "l1tex__m_xbar2l1tex_read_bytes.sum"
+HBM_READ = "dram__bytes_read.sum"
+HBM_WRITTEN = "dram__bytes_write.sum"
+REQUESTED = "lts__t_sectors_srcunit_tex_op_read.sum"
+REGISTERS = "launch__registers_per_thread"
+SHARED = "launch__shared_mem_per_block_dynamic"
+WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
+MOST_WARPS = "sm__maximum_warps_per_active_cycle_pct"
+LOCAL_LOADS = "smsp__inst_executed_op_local_ld.sum"
+LOCAL_STORES = "smsp__inst_executed_op_local_st.sum"
+KEPT = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum"
+TIME = "gpu__time_duration.sum"
+
+METRICS: Mapping[str, str] = {
+    LOADED: "bytes that come into the SMs' L1 from L2",
+    HBM_READ: "bytes read from HBM",
+    HBM_WRITTEN: "bytes written to HBM while the kernel runs",
+    REQUESTED: "sectors of 32 bytes that L2 reads for the SMs, requests that met on the way counted once",
+    REGISTERS: "registers of a thread",
+    SHARED: "bytes of shared memory of a block that the launch asks for",
+    WARPS: "warps that were active, in percent of what an SM can have",
+    MOST_WARPS: "warps that can be active with this kernel's registers and shared memory, in percent",
+    LOCAL_LOADS: "loads of registers that were put aside",
+    LOCAL_STORES: "stores of registers that are put aside",
+    KEPT: "sectors of 32 bytes that loads found in L1",
+    TIME: "nanoseconds",
+}
+"""The counters that are read, with what each counts."""
+
+SECTOR = 32
+"""Bytes of the smallest piece that a cache moves."""
+
+_ID, _KERNEL, _NAME, _UNIT, _VALUE = "ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"
+_SCALE = {
+    "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
+}  # fmt: skip
+_SECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "nsecond": 1.0, "usecond": 1e3, "msecond": 1e6, "second": 1e9}
+_BYTES = re.compile(r"^([KMGT]i?)?bytes?$", re.IGNORECASE)
+_NUMBER = re.compile(r"^[-+]?(\d+(,\d{3})+|\d+)?(\.\d+)?([eE][-+]?\d+)?$")
+
+_CAUSES = (
+    ("ERR_NVGPUCTRPERM", "this user may not read the GPU's counters (ERR_NVGPUCTRPERM): the driver's administrator "
+     "allows it, or run as root"),
+    ("LibraryNotLoaded", "Nsight Compute could not be loaded into the driver (LibraryNotLoaded), as in some virtual "
+     "machines"),
+    ("driver resource", "another profiler holds the GPU's counters"),
+    ("Driver was unable to satisfy", "the driver refuses the profiler (is another one running?)"),
+    ("not supported on", "Nsight Compute does not support this GPU"),
+    ("No kernels were profiled", "no kernel was launched between the marks of the profile"),
+    ("No metrics to collect", "no counter is known to this Nsight Compute on this GPU"),
+)  # fmt: skip
+_UNKNOWN = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The counters of one launch, in bytes, nanoseconds, or as they are; and those that have no number."""
+
+    kernel: str
+    order: int
+    values: Mapping[str, float]
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The readings in order of launch; or, in a sentence, why there are none (`unavailable`)."""
+
+    readings: tuple[Reading, ...] = ()
+    unavailable: str = ""
+    left_out: tuple[str, ...] = field(default=())
+    """Counters that this version does not have."""
+
+
+def number(text: str, unit: str = "") -> float | None:
+    """A number of a table in base units; None where there is none.
+
+    >>> number("1,234.5", "Kbyte"), number("2", "Mibyte/block"), number("n/a"), number("3.5", "usecond")
+    (1234500.0, 2097152.0, None, 3500.0)
+    """
+    plain = text.strip().replace("\u202f", "").replace("\xa0", "").replace("'", "")
+    if not plain or not _NUMBER.match(plain):
+        return None
+    try:
+        found = float(plain.replace(",", ""))
+    except ValueError:
+        return None
+    first = unit.strip().split("/")[0]
+    scaled = _BYTES.match(first)
+    if scaled:
+        prefix = scaled[1] or ""
+        return found * _SCALE[prefix[:1].upper() + prefix[1:].lower()]
+    return found * _SECONDS.get(first, 1.0)
+
+
+def read(text: str) -> tuple[Reading, ...]:
+    """The launches of which `ncu --csv` printed counters, in their order.
+
+    Lines that belong to no table are passed over; a table ends where a line has another number of columns.
+    """
+    rows = _tables(text)
+    found: dict[tuple[str, str], tuple[str, dict[str, float], list[str]]] = {}
+    for process, row in rows:
+        key = (process, row.get(_ID, ""))
+        _, values, missing = found.setdefault(key, (_plain(row.get(_KERNEL, "")), {}, []))
+        pairs = (
+            [(row[_NAME], row.get(_UNIT, ""), row.get(_VALUE, ""))]
+            if _NAME in row
+            else [(name.split("\n")[0], row.get(f"unit of {name}", ""), value) for name, value in row.items()]
+        )
+        for name, unit, value in pairs:
+            if "__" not in name or name.startswith("unit of "):
+                continue
+            measured = number(value, unit)
+            if measured is None:
+                missing.append(name)
+            else:
+                values[name] = measured
+    return tuple(
+        Reading(kernel, order, values, tuple(missing)) for order, (kernel, values, missing) in enumerate(found.values())
+    )
+
+
+def _tables(text: str) -> list[tuple[str, dict[str, str]]]:
+    """The rows of all tables, each with the process it is of; units of the second line of a wide table beside."""
+    found: list[tuple[str, dict[str, str]]] = []
+    header: list[str] | None = None
+    units: list[str] | None = None
+    lines = [line for line in text.splitlines() if not line.startswith("==")]
+    for cells in csv.reader(io.StringIO("\n".join(lines))):
+        if _ID in cells and _KERNEL in cells:
+            header, units = cells, None
+            continue
+        if header is None or len(cells) != len(header):
+            continue
+        row = dict(zip(header, cells, strict=True))
+        if not row[_ID].strip():
+            units = cells
+            continue
+        if units is not None:
+            row.update({f"unit of {name}": unit for name, unit in zip(header, units, strict=True)})
+        found.append((row.get("Process ID", ""), row))
+    return found
+
+
+def _plain(name: str) -> str:
+    """A kernel's name without what it takes."""
+    return re.split(r"[(<]", name.strip(), maxsplit=1)[0].split()[-1] if name.strip() else ""
+
+
+def why_not(text: str, status: int) -> str:
+    """Why a run of `ncu` gave no readings, in a sentence.
+
+    >>> why_not("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", 1)[:43]
+    "this user may not read the GPU's counters ("
+    """
+    for sign, cause in _CAUSES:
+        if sign in text:
+            return cause
+    errors = [line.removeprefix("==ERROR==").strip() for line in text.splitlines() if line.startswith("==ERROR==")]
+    if errors:
+        return f"Nsight Compute says: {errors[0]}"
+    last = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"ncu ended with status {status}" + (f": {last[-1][:200]}" if last else "")
+
+
+def command(program: Sequence[str], metrics: Sequence[str], ncu: str = "ncu") -> list[str]:
+    """The command that reads the counters of what a program launches while `cudaProfilerStart` holds.
+
+    Clocks are left alone; caches are emptied before each launch, so that what HBM gives is what the kernel asks for.
+    """
+    return [
+        ncu, "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off",
+        "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics), *program,
+    ]  # fmt: skip
+
+
+def profile(
+    program: Sequence[str],
+    metrics: Sequence[str] = tuple(METRICS),
+    *,
+    timeout: float = 300.0,
+    env: Mapping[str, str] | None = None,
+    ncu: str = "ncu",
+) -> Profile:
+    """Runs a program under Nsight Compute. Counters that this version does not know are left out, and it is run again.
+
+    >>> profile(["true"], ncu="no-such-profiler").unavailable
+    'Nsight Compute is not installed: there is no no-such-profiler'
+    """
+    if shutil.which(ncu) is None:
+        return Profile(unavailable=f"Nsight Compute is not installed: there is no {ncu}")
+    asked, left_out = list(metrics), list[str]()
+    while True:
+        try:
+            done = subprocess.run(
+                command(program, asked, ncu),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+                env=None if env is None else dict(env),
+            )
+        except subprocess.TimeoutExpired:
+            return Profile(unavailable=f"ncu was stopped after {timeout:.0f} seconds")
+        except OSError as error:
+            return Profile(unavailable=f"ncu cannot be started: {error.strerror or error}")
+        said = done.stdout + "\n" + done.stderr
+        readings = read(done.stdout)
+        unknown = {m for m in _UNKNOWN.findall(said) if m in asked}
+        if not readings and unknown and len(unknown) < len(asked):
+            left_out += sorted(unknown)
+            asked = [m for m in asked if m not in unknown]
+            continue
+        if not any(r.values for r in readings):
+            return Profile(unavailable=why_not(said, done.returncode), left_out=tuple(left_out))
+        return Profile(readings, left_out=tuple(left_out))
