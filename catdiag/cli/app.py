@@ -373,6 +373,33 @@ def bench(
 
 
 @app.command()
+def counters(
+    op: Annotated[str, typer.Argument(help=_OP, metavar="OP")],
+    size: Annotated[list[str] | None, typer.Option(help="Sizes, such as q=8192,x=8192,d=128.")] = None,
+    on: Annotated[str, typer.Option(help="The chip whose caches and tiles are reckoned with.")] = "h200",
+    dtype: Annotated[str, typer.Option(help="Element type of inputs and outputs.")] = "bf16",
+    tiles: Annotated[list[str] | None, typer.Option(help="Tiles, such as g_q=128,s_x=64 [the plan's choice].")] = None,
+    stages: Annotated[int | None, typer.Option(help="Buffers of each streamed block [the plan's choice].")] = None,
+    warps: Annotated[int | None, typer.Option(help="Warps of a group [the plan's choice].")] = None,
+    stream: Annotated[str | None, typer.Option(help="The axis to stream [the best].")] = None,
+    group: Annotated[str | None, typer.Option(help="The axes to group, such as 'r q' [all that can be].")] = None,
+    passes: Annotated[int, typer.Option(help="Loops over the axis, after each other, at most.")] = 1,
+    split: Annotated[list[str] | None, typer.Option(help="Run the loop over this axis in parts at once.")] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
+) -> None:
+    """Compare the bytes, the shared memory and the registers that are predicted with what the hardware counts."""
+    with guarded():
+        from catdiag.cli.counters import Asked, run_counters
+
+        asked = Asked(op, tuple(size or ()), on, dtype, tuple(tiles or ()), stages, warps, stream, group, passes,
+                      tuple(split or ()), tuple(skip or ()))  # fmt: skip
+        ended(run_counters(asked, json))
+
+
+@app.command()
 def hardware(
     name: Annotated[
         str | None, typer.Argument(help="One chip, or a TOML file: its levels, and the source of each number.")

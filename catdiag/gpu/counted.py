@@ -24,8 +24,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.case import Array, Number, case_of, evaluated
+from catdiag.gpu.dry import dry_launches
 from catdiag.gpu.ncu import SECTOR
 from catdiag.gpu.shared import shared_of_launch, trace_of_launch
 
@@ -114,14 +115,14 @@ def point_of(
     scalars: Mapping[str, Number] | None = None,
     draws: Mapping[str, Mapping[str, Any]] | None = None,
     name: str = "",
-    chip: str = "H200",
+    chip: Hardware | str = "H200",
     compile_too: bool = False,
 ) -> Point:
     """The point of a derivation (or of a diagram in loops and groups) with tiles by symbol.
 
-    `sizes` gives the axes, `scalars` the inputs that are numbers. Shared memory is predicted where torch and triton are
-    installed, which make the launches; with `compile_too` the compiler is asked as well. Raises what the emitter raises
-    for tiles that it refuses, and SizeError for sizes that are missing.
+    `sizes` gives the axes, `scalars` the inputs that are numbers. With `compile_too` the compiler is asked as well, for
+    which torch and triton have to be installed. Raises what the emitter raises for tiles that it refuses, SizeError for
+    sizes that are missing, and CatdiagError where the compiler refuses.
     """
     from catdiag.cost import hardware
     from catdiag.emit.triton import module
@@ -250,16 +251,13 @@ def _kernels(
 ) -> tuple[tuple[Predicted, ...], int]:
     """The kernels in the order of their first launch, and how many blocks of the first share a core."""
     names = list(code.kernels)
-    tiles = {t: options[t] for t in code.tiles}
-    how: dict[str, Any] = {"tiles": tiles, "scalars": _numbers(scalars)}
-    how.update(warps=options["num_warps"], stages=options["num_stages"])
-    launched: list[Launch] = []
+    launched: tuple[Launch, ...] = ()
     why = ""
     try:
-        from catdiag.gpu.binary import launches
-
-        launched = list(launches(code, sizes, **how))
+        launched = dry_launches(code, sizes, options, scalars)
         names = list(dict.fromkeys(launch.kernel for launch in launched))
+    except SizeError:
+        raise
     except CatdiagError as error:
         why = error.message
     if len(names) != len(by_kernel):  # told together, since which formula is of which kernel is not known
@@ -268,7 +266,7 @@ def _kernels(
             for array, bytes_ in loads.items():
                 together[array] = together.get(array, 0.0) + bytes_
         by_kernel = [(together, [c for _, causes in by_kernel for c in causes]), *(({}, []) for _ in names[1:])]
-    compiled = _compiled(code, sizes, how) if compile_too and launched else {}
+    compiled = _compiled(code, sizes, options, scalars) if compile_too else {}
     found: list[Predicted] = []
     for name, (loads, causes) in zip(names, by_kernel):
         launch = next((one for one in launched if one.kernel == name), None)
@@ -284,13 +282,14 @@ def _kernels(
     return tuple(found), max(1, min(8, 233472 // (held + 1024))) if held else 1
 
 
-def _numbers(scalars: Mapping[str, Number]) -> dict[str, Number]:
-    return dict(scalars)
-
-
-def _compiled(code: Module, sizes: Mapping[str, int], how: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+def _compiled(
+    code: Module, sizes: Mapping[str, int], options: Mapping[str, int], scalars: Mapping[str, Number]
+) -> dict[str, dict[str, int]]:
+    """What the compiler made, by kernel."""
     from catdiag.gpu.binary import binaries
 
+    how: dict[str, Any] = {"tiles": {t: options[t] for t in code.tiles}, "scalars": dict(scalars)}
+    how.update(warps=options["num_warps"], stages=options["num_stages"])
     found = {}
     for made in binaries(code, sizes, **how):
         found[made.kernel] = {

@@ -203,6 +203,8 @@ def compare(point: Point, readings: Sequence[ncu.Reading], failure: str = "") ->
 
 def _between(point: Point) -> tuple[Cause, ...]:
     """What one kernel of a point saves for another, which may pass by HBM or stay in the cache."""
+    if len(point.kernels) < 2:
+        return ()
     names = {a.name for a in point.inputs}
     passed = sum(b for k in point.kernels for array, b in k.loads.items() if array not in names)
     return (Cause("what one kernel saves for the next", 0.0, passed),) if passed else ()

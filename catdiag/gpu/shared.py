@@ -7,10 +7,11 @@ The rules are those of Triton 3.6 for compute capability 9.0, found by compiling
   `input_precision="ieee"`. A factor that was made on chip is read from registers where it is the first of wgmma;
   otherwise it is put into shared memory for the product.
 - **Loops.** Of loops that have products, the innermost run ahead: what they load and products read, also by way of
-  scalar functions, has `stages` buffers if only wgmma reads it, as it is, and `stages - 1` otherwise. What only
-  accumulators read has none, and neither has anything with `stages=1`; then what a product reads has one buffer from
-  its load to its last use. Values of 8 bits must be side by side along the summed axis: if not, they are stored once
-  more in the right order, one buffer between store and product, and not loaded ahead.
+  scalar functions, has `stages` buffers if only wgmma reads it, as it is, and `stages - 1` otherwise, if 4 bytes or
+  more lie side by side as far as Triton knows (it knows of an integer whether 16 divides it). What only accumulators
+  read has none, and neither has anything with `stages=1`; then what a product reads has one buffer from its load to
+  its last use. Values of 8 bits must be side by side along the summed axis: if not, they are stored once more in the
+  right order, one buffer between store and product, and not loaded ahead.
   Single warps read 8-bit numbers with a point in twice their width.
 - **Before loops.** What a product in a loop reads of before has a buffer as long as the loop runs.
 - **For a moment**: reductions across warps, results whose layout changes on their way out (`catdiag.gpu.layouts`).
@@ -185,10 +186,7 @@ class _Buffers:
         """Whether a load can be copied without passing through registers."""
         if load.described:
             return True
-        neighbours = 1 if load.unit is None else max(1, 16 // WIDTHS[load.dtype])
-        if load.unit is not None and len(load.shape) == 1:
-            neighbours = min(neighbours, 2 if WIDTHS[load.dtype] == 2 else neighbours)
-        if neighbours * WIDTHS[load.dtype] < 4:
+        if load.vector * WIDTHS[load.dtype] < 4:
             return False
         return not any(v.direct == load.number and _turned(d, v, f, load) for d, v, f in readers)
 

@@ -22,6 +22,7 @@ from catdiag.gpu.tile_values import (
     Value,
     broadcast,
     dtype_of,
+    power,
     side,
     wider,
 )
@@ -141,7 +142,7 @@ class Calls:
         keywords = {k.arg: k.value for k in node.keywords if k.arg}
         if name == "arange":
             first, end = (self.integer(a, env) for a in node.args[:2])
-            return Value((end - first,), unit=0, born=self.now())
+            return Value((end - first,), unit=0, born=self.now(), by=power(first))
         if name in ("zeros", "full", "empty"):
             at = 1 if name == "zeros" else 2
             dtype = keywords.get("dtype", node.args[at] if len(node.args) > at else None)
@@ -160,9 +161,11 @@ class Calls:
         if name == "program_id" or name == "num_programs":
             return Value()
         if name == "load" and isinstance(first, Value):
-            return self.loaded(first, first.shape, first.unit, False)
+            mask = named.get("mask", values[1] if len(values) > 1 else None)
+            return self.loaded(first, first.shape, first.unit, False, mask)
         if name in ("store", "atomic_add", "atomic_max", "atomic_min") and isinstance(first, Value):
-            self.stored(first, values[1] if len(values) > 1 else named["value"])
+            mask = named.get("mask", values[2] if len(values) > 2 else None)
+            self.stored(first, values[1] if len(values) > 1 else named["value"], mask)
             return Value(first.shape, first.dtype)
         if name == "dot":
             return self.dot(node, values, named)
@@ -241,27 +244,42 @@ class Calls:
             return value
         if value.direct is not None:
             self.trace.loads[value.direct].others = True
-        return replace(value, dtype=kind, direct=None, unit=None, fresh=0, born=self.now())
+        unit = value.unit if value.dtype.startswith("int") and kind.startswith("int") else None
+        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, born=self.now())
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def loaded(self, at: Value, shape: Shape, unit: int | None, described: bool) -> Value:
+    def together(self, at: Value, mask: Any = None) -> int:
+        """How many neighbours a thread moves at once: as many as 16 bytes hold, begin together and are asked alike."""
+        if at.unit is None or not at.shape:
+            return 1
+        most = min(max(1, 16 // WIDTHS[at.dtype]), at.shape[at.unit], at.by)
+        if isinstance(mask, Value) and mask.shape:
+            own = at.unit - len(at.shape) + len(mask.shape)
+            if own >= 0 and mask.shape[own] > 1:
+                most = min(most, mask.grain[own] if mask.grain else 1)
+        return max(1, min(most, max(1, math.prod(at.shape) // (32 * self.warps)) if len(at.shape) > 1 else 2))
+
+    def loaded(self, at: Value, shape: Shape, unit: int | None, described: bool, mask: Any = None) -> Value:
+        """A tile that comes from memory."""
         number, time = len(self.trace.loads), self.now()
-        self.trace.loads.append(Load(number, time, self.loop, at.array, shape, at.dtype, unit, at.loads, described))
+        vector = self.together(replace(at, shape=shape, unit=unit), mask)
+        load = Load(number, time, self.loop, at.array, shape, at.dtype, unit, at.loads, described, vector)
+        self.trace.loads.append(load)
         layout = None
         if shape:
             side = len(shape) - 1 if unit is None else unit
-            vector = 1 if unit is None else max(1, 16 // WIDTHS[at.dtype])
             layout = blocked_layout(shape, side, vector, self.warps)
         return Value(shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, born=time)
 
-    def stored(self, at: Value, value: Any) -> None:
+    def stored(self, at: Value, value: Any, mask: Any = None) -> None:
+        """A tile that goes to memory: a product's result changes its layout first."""
         if not isinstance(value, Value) or len(value.shape) < 2 or value.layout is None or not value.matrix:
             self.now()
             return
         side = len(at.shape) - 1 if at.unit is None else at.unit
         width = WIDTHS[at.dtype]
-        target = blocked_layout(value.shape, side, 1 if at.unit is None else max(1, 16 // width), self.warps)
+        target = blocked_layout(value.shape, side, self.together(at, mask), self.warps)
         size = conversion_bytes(value.shape, width, value.layout, target)
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
 

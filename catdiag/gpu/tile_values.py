@@ -66,6 +66,10 @@ class Value:
     block: Shape = ()
     pointer: bool = False
     swapped: bool = False
+    by: int = 1
+    """What power of two divides it, or where runs of neighbours begin, as far as Triton knows."""
+    grain: tuple[int, ...] = ()
+    """Of a truth value, along each axis: of how many neighbours all are alike."""
     fresh: int = 0
     """The time of the product whose result this is, summed from zero; 0 for anything else."""
 
@@ -85,7 +89,8 @@ class Value:
 
 @dataclass
 class Load:
-    """A tile that is loaded: at what time, in which loop; `others`: whether anything but products reads it."""
+    """A tile that is loaded: at what time, in which loop; `vector` neighbours are loaded at once.
+    `others`: whether anything but products reads it."""
 
     number: int
     time: int
@@ -96,6 +101,7 @@ class Load:
     unit: int | None
     after: frozenset[int]
     described: bool
+    vector: int
     others: bool = False
 
 
@@ -153,6 +159,21 @@ class Named:
 
 RANK = {"bool": 0, "int8": 1, "uint8": 1, "int16": 2, "int32": 3, "uint32": 3, "int64": 4, "fp8": 5, "bf16": 6,
          "fp16": 6, "tf32": 7, "fp32": 7, "fp64": 8}  # fmt: skip
+
+
+MOST = 1 << 30
+"""A power of two above all that is asked for: what divides 0."""
+
+
+def power(number: Any) -> int:
+    """The largest power of two that divides a whole number; 1 for anything else.
+
+    >>> power(48), power(0) == MOST, power(0.5)
+    (16, True, 1)
+    """
+    if isinstance(number, bool) or not isinstance(number, int):
+        return 1
+    return min(number & -number, MOST) if number else MOST
 
 
 def broadcast(a: Shape, b: Shape) -> Shape:

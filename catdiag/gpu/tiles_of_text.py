@@ -25,7 +25,20 @@ from typing import Any
 
 from catdiag.errors import CatdiagError
 from catdiag.gpu.tile_calls import Calls, Returned
-from catdiag.gpu.tile_values import UNKNOWN, Loop, Named, Pointer, Trace, Value, dtype_of, side, wider
+from catdiag.gpu.tile_values import (
+    MOST,
+    UNKNOWN,
+    WIDTHS,
+    Loop,
+    Named,
+    Pointer,
+    Trace,
+    Value,
+    dtype_of,
+    power,
+    side,
+    wider,
+)
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
@@ -41,7 +54,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int) -> Trace:
     """What one program of a kernel does, given its arguments by name: `Pointer`s, and numbers where they are known.
 
-    An integer argument counts as known where it is 1, as Triton specialises it, or of a `tl.constexpr` parameter.
+    An integer argument counts as known where it is 1, as Triton specialises it, or of a `tl.constexpr` parameter; of
+    others it is known whether 16 divides them, which is assumed of those that are not given.
     Raises CatdiagError, with the line, for a text that is no Python, a kernel that it lacks, and what is not
     understood.
     """
@@ -53,7 +67,7 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int) ->
     if kernel not in functions:
         raise CatdiagError(f"the text defines no kernel {kernel!r}: it has {', '.join(functions) or 'none'}")
     constants = {
-        target.id: Value(known=node.value.value)
+        target.id: Value(known=node.value.value, by=power(node.value.value))
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
@@ -71,17 +85,25 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int) ->
         elif name in defaults:
             given[name] = reader.expression(defaults[name], {})
         else:
-            given[name] = Value()
+            given[name] = Value(by=DIVIDED)
     reader.block(definition.body, given)
     return reader.trace
 
 
+DIVIDED = 16
+"""Triton tells apart integers that this divides, and takes pointers to begin at so many bytes."""
+
+
 def _argument(name: str, value: object, constant: bool) -> Value:
     if isinstance(value, Pointer):
-        return Value(dtype=dtype_of(value.dtype), array=name, pointer=not value.block, block=value.block)
+        kind = dtype_of(value.dtype)
+        by = max(1, DIVIDED // WIDTHS[kind])
+        return Value(dtype=kind, array=name, pointer=not value.block, block=value.block, by=by)
     if isinstance(value, float) and not constant:
         return Value(dtype="fp32")
-    return Value(known=value) if constant or value is None or value is True or value == 1 else Value()
+    if constant or value is None or value is True or value == 1:
+        return Value(known=value, by=power(value))
+    return Value(by=DIVIDED if not isinstance(value, int) or value % DIVIDED == 0 else 1)
 
 
 class _Reader(Calls):
@@ -143,7 +165,7 @@ class _Reader(Calls):
         if name.endswith("static_range"):
             bounds = [self.integer(argument, env) for argument in call.args]
             for number in range(*bounds):
-                self.assign(node.target, Value(known=number), env)
+                self.assign(node.target, Value(known=number, by=power(number)), env)
                 self.block(node.body, env)
             return
         stages = None
@@ -151,7 +173,9 @@ class _Reader(Calls):
             found = self.expression(keyword.value, env)
             if keyword.arg == "num_stages" and isinstance(found, Value) and found.known is not UNKNOWN:
                 stages = found.known
-        self.assign(node.target, Value(), env)
+        bounds = [self.expression(argument, env) for argument in call.args]
+        steps = [v.by for v in (*bounds[:1], *bounds[2:]) if isinstance(v, Value)] if len(bounds) > 1 else [1]
+        self.assign(node.target, Value(by=min(steps)), env)
         self.looped(node.body, env, stages)
 
     def looped(self, body: Sequence[ast.stmt], env: dict[str, Any], stages: int | None) -> None:
@@ -167,7 +191,8 @@ class _Reader(Calls):
             before, after = env[name], trial[name]
             if isinstance(before, Value) and isinstance(after, Value):
                 known = UNKNOWN if before.shape or before.known != after.known else before.known
-                env[name] = replace(before, loads=frozenset(), direct=None, layout=after.layout, known=known)
+                by = min(before.by, after.by)
+                env[name] = replace(before, loads=frozenset(), direct=None, layout=after.layout, known=known, by=by)
         made = Loop(len(self.trace.loops), self.loop, self.now(), 0, stages)
         for other in self.trace.loops:
             if other.number == self.loop:
@@ -182,7 +207,7 @@ class _Reader(Calls):
     def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
             kind = "fp32" if isinstance(node.value, float) else "int32"
-            return Value(known=node.value, dtype=kind)
+            return Value(known=node.value, dtype=kind, by=power(node.value))
         if isinstance(node, ast.Name):
             if node.id in env:
                 return env[node.id]
@@ -201,8 +226,9 @@ class _Reader(Calls):
         if isinstance(node, ast.Compare):
             value = self.expression(node.left, env)
             for op, part in zip(node.ops, node.comparators, strict=True):
-                found = self.binary(node, _COMPARED.get(type(op)), value, self.expression(part, env))
-                value = replace(found, dtype="bool") if found.shape else found
+                other = self.expression(part, env)
+                found = self.binary(node, _COMPARED.get(type(op)), value, other)
+                value = replace(found, dtype="bool", grain=_alike(found, value, other)) if found.shape else found
             return value
         if isinstance(node, ast.BoolOp):
             parts = [self.expression(part, env) for part in node.values]
@@ -247,15 +273,20 @@ class _Reader(Calls):
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         shape: list[int] = []
         unit, source = None, 0
+        grain: list[int] = []
         for part in parts:
             if isinstance(part, ast.Slice):
                 if base.unit == source:
                     unit = len(shape)
                 shape.append(base.shape[source])
+                grain.append(base.grain[source] if base.grain else MOST)
                 source += 1
             else:
                 shape.append(1)
-        return replace(base, shape=tuple(shape), unit=unit, direct=None, fresh=0)
+                grain.append(MOST)
+        return replace(
+            base, shape=tuple(shape), grain=tuple(grain) if base.grain else (), unit=unit, direct=None, fresh=0
+        )
 
     def unary(self, node: ast.UnaryOp, env: dict[str, Any]) -> Any:
         value = self.expression(node.operand, env)
@@ -274,21 +305,60 @@ class _Reader(Calls):
             raise self.fail(node, "operands that are not understood")
         if op is not None and left.known is not UNKNOWN and right.known is not UNKNOWN:
             try:
-                return Value(known=op(left.known, right.known), dtype=wider(left, right))
+                known = op(left.known, right.known)
             except (TypeError, ZeroDivisionError) as error:
                 raise self.fail(node, str(error)) from error
+            return Value(known=known, dtype=wider(left, right), by=power(known))
         if op is operator.add and bool(left.fresh) != bool(right.fresh):
             return self.added(left, right) if left.fresh else self.added(right, left)
         found = self.elementwise(node, [left, right], wider(left, right))
         if op in (operator.add, operator.sub):
-            return replace(found, unit=side(found.shape, left, right))
+            return replace(found, unit=side(found.shape, left, right), by=min(left.by, right.by))
         if op is operator.mul:
             for value, factor in ((left, right), (right, left)):
                 if factor.known is not UNKNOWN and factor.known == 1 and value.unit is not None:
-                    return replace(found, unit=value.unit + len(found.shape) - len(value.shape))
+                    return replace(found, unit=value.unit + len(found.shape) - len(value.shape), by=value.by)
+            return replace(found, unit=None, by=min(_each(left) * _each(right), MOST))
+        if op is operator.and_:
+            return replace(found, unit=None, grain=_both(found.shape, left, right))
         return replace(found, unit=None)
 
 
 def _loaded(target: ast.expr) -> ast.expr:
     """A name that is assigned to, as one that is read."""
     return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
+
+
+def _each(value: Value) -> int:
+    """What divides every entry of a tile."""
+    return 1 if value.unit is not None else value.by
+
+
+def _alike(found: Value, left: Value, right: Any) -> tuple[int, ...]:
+    """Along each axis of a comparison, how many neighbours compare alike."""
+    if not isinstance(right, Value):
+        return ()
+    grain = [MOST if n == 1 else 1 for n in found.shape]
+    for value, other in ((left, right), (right, left)):
+        for axis, length in enumerate(found.shape):
+            own = axis - len(found.shape) + len(value.shape)
+            far = axis - len(found.shape) + len(other.shape)
+            flat = far < 0 or other.shape[far] == 1
+            if own >= 0 and value.shape[own] == length and flat:
+                run = value.unit == own
+                grain[axis] = max(grain[axis], min(length, value.by, other.by) if run else 1)
+            elif flat and (own < 0 or value.shape[own] == 1):
+                grain[axis] = MOST
+    return tuple(grain)
+
+
+def _both(shape: tuple[int, ...], left: Value, right: Value) -> tuple[int, ...]:
+    """Along each axis of two conditions together."""
+
+    def of(value: Value, axis: int) -> int:
+        own = axis - len(shape) + len(value.shape)
+        if own < 0 or value.shape[own] == 1:
+            return MOST
+        return value.grain[own] if value.grain else 1
+
+    return tuple(min(of(left, axis), of(right, axis)) for axis in range(len(shape)))

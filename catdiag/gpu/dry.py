@@ -1,0 +1,159 @@
+"""The launches of a generated module without torch, triton or a GPU: its launch function is run on stand-ins.
+
+The text's imports are left out and its kernels replaced by what records their launches; tensors have shapes, strides
+and a type, and no data. That is enough for a function that looks at shapes and launches, as generated ones do; what
+else it asks of torch or triton is said to be missing. `catdiag.gpu.binary.launches` does the same with torch itself.
+
+>>> import catdiag as cd
+>>> from catdiag.emit.triton import module
+>>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
+>>> made = module(total.stream("x").group("q").diagram, {"g_q": 64, "s_x": 64}, "fp32")
+>>> launch, = dry_launches(made, {"q": 1000, "x": 100})
+>>> launch.kernel, launch.grid, launch.options
+('_total', (16, 1, 1), {'num_warps': 4, 'num_stages': 2})
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from catdiag.errors import CatdiagError, SizeError
+from catdiag.gpu.binary import Array, Launch
+from catdiag.gpu.sources import Source
+from catdiag.types import size_value
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor without data."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: str = "dry"
+
+    @staticmethod
+    def of(shape: Sequence[int], dtype: str) -> Tensor:
+        """Row by row."""
+        strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+        return Tensor(tuple(int(n) for n in shape), tuple(strides), dtype)
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def is_cuda(self) -> bool:
+        """It stands for one on a GPU."""
+        return True
+
+    def stride(self, axis: int | None = None) -> Any:
+        """One stride, or all."""
+        return self.strides if axis is None else self.strides[axis]
+
+    def size(self, axis: int | None = None) -> Any:
+        """One length, or all."""
+        return self.shape if axis is None else self.shape[axis]
+
+    def numel(self) -> int:
+        """How many entries it has."""
+        return math.prod(self.shape)
+
+    def element_size(self) -> int:
+        """Bytes of an entry."""
+        digits = "".join(c for c in self.dtype.split("_")[0] if c.isdigit())
+        return int(digits) // 8 if digits else 1
+
+
+class _Torch:
+    """What launch functions ask of torch: types by name, and tensors that are made."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("empty", "zeros", "full"):
+            return lambda shape, *_, dtype="float32", **__: Tensor.of(shape, dtype)
+        if name == "empty_like":
+            return lambda tensor, dtype=None, **__: Tensor.of(tensor.shape, dtype or tensor.dtype)
+        if name == "Tensor":
+            return Tensor
+        if name.startswith(("float", "bfloat", "int", "uint", "bool")):
+            return name
+        raise CatdiagError(f"the launch function asks for torch.{name}, which is not known without torch")
+
+
+def _triton() -> SimpleNamespace:
+    return SimpleNamespace(
+        cdiv=lambda a, b: -(-a // b), next_power_of_2=lambda n: 1 << (int(n) - 1).bit_length() if n > 0 else 1
+    )
+
+
+def dry_launches(
+    source: Source,
+    sizes: Mapping[str, int],
+    options: Mapping[str, int] | None = None,
+    scalars: Mapping[str, float] | None = None,
+) -> tuple[Launch, ...]:
+    """The launches that a module makes at sizes, in order; `options` are tiles, `num_warps` and `num_stages`.
+
+    Raises SizeError where the launch function refuses what it is given, CatdiagError where it asks for what is not
+    known here.
+    """
+    given = {**sizes, **(scalars or {})}
+    lengths = {name: int(value) for name, value in given.items()}
+    values: list[Any] = []
+    for argument in source.inputs:
+        if argument.ty.axes:
+            shape = [size_value(axis.size, lengths) for axis in argument.ty.axes]
+            values.append(Tensor.of(shape, argument.dtype))
+        else:
+            values.append(given.get(argument.name, {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)))
+    calls: list[Launch] = []
+    namespace = _namespace(source.text, calls)
+    try:
+        namespace[source.entry](*values, **(options or {}))
+    except ValueError as error:
+        raise SizeError(f"{source.entry} refuses what it is given: {error}") from error
+    except (TypeError, AttributeError, KeyError, NameError) as error:
+        raise CatdiagError(f"{source.entry} cannot be run without torch: {error}") from error
+    return tuple(calls)
+
+
+def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
+    """The names of a module whose kernels record their launches."""
+    tree = ast.parse(text)
+    kernels: dict[str, list[str]] = {}
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        if isinstance(node, ast.FunctionDef) and node.decorator_list:
+            kernels[node.name] = [a.arg for a in node.args.args]
+            continue
+        body.append(node)
+    namespace: dict[str, Any] = {"torch": _Torch(), "triton": _triton(), "tl": SimpleNamespace(constexpr=lambda v: v)}
+    namespace.update({name: _Kernel(name, tuple(names), calls) for name, names in kernels.items()})
+    exec(compile(ast.Module(body, []), "<generated>", "exec", dont_inherit=True), namespace)
+    return namespace
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    name: str
+    parameters: tuple[str, ...]
+    calls: list[Launch]
+
+    def __getitem__(self, grid: Any) -> Any:
+        def run(*args: Any, **named: Any) -> None:
+            bound = dict(zip(self.parameters, args)) | {n: v for n, v in named.items() if n in self.parameters}
+            counts = [int(n) for n in (grid(bound) if callable(grid) else grid)]
+            first, second, third = (*counts, 1, 1, 1)[:3]
+            shown = {n: Array(v.dtype, v.shape, v.strides) if isinstance(v, Tensor) else v for n, v in bound.items()}
+            options = {n: v for n, v in named.items() if n not in self.parameters}
+            self.calls.append(Launch(self.name, (first, second, third), shown, options))
+
+        return run
