@@ -226,8 +226,8 @@ def _fetched(
     made: Any, code: Module, values: Mapping[str, int], chip: Hardware, read: float, blocks: int
 ) -> tuple[Cause, ...]:
     """What HBM gives again since the cache does not hold what a wave of groups reads together."""
-    if not chip.l2_bytes or not hasattr(made, "io"):
-        return ()
+    if not chip.l2_bytes or read <= chip.l2_bytes:
+        return ()  # all inputs stay there once they are read
     placement = {"operand": "SMEM", "streamed": "SMEM"}
     try:
         io = made.io(levels=chip.hierarchy, dtype=_dtypes(code), wave=max(1, chip.sms * blocks), placement=placement)

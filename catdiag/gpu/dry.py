@@ -18,24 +18,38 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.binary import Array, Launch
 from catdiag.gpu.sources import Source
+from catdiag.gpu.tile_values import Pointer
 from catdiag.types import size_value
 
 
 @dataclass(frozen=True)
+class Boxed:
+    """A tensor that is read in boxes of a shape: what stands for a tensor descriptor of triton."""
+
+    base: Tensor
+    block_shape: tuple[int, ...]
+
+    @staticmethod
+    def from_tensor(tensor: Tensor, block_shape: Sequence[int]) -> Boxed:
+        """As triton's descriptor is made of a tensor."""
+        return Boxed(tensor, tuple(int(n) for n in block_shape))
+
+
+@dataclass(frozen=True, eq=False)
 class Tensor:
     """A tensor without data."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
-    device: str = "dry"
+    device: Any = field(default_factory=lambda: SimpleNamespace(type="meta", index=None))
 
     @staticmethod
     def of(shape: Sequence[int], dtype: str) -> Tensor:
@@ -88,7 +102,9 @@ class _Torch:
 
 def _triton() -> SimpleNamespace:
     return SimpleNamespace(
-        cdiv=lambda a, b: -(-a // b), next_power_of_2=lambda n: 1 << (int(n) - 1).bit_length() if n > 0 else 1
+        cdiv=lambda a, b: -(-a // b),
+        set_allocator=lambda function: None,
+        next_power_of_2=lambda n: 1 << (int(n) - 1).bit_length() if n > 0 else 1,
     )
 
 
@@ -135,7 +151,12 @@ def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
             kernels[node.name] = [a.arg for a in node.args.args]
             continue
         body.append(node)
-    namespace: dict[str, Any] = {"torch": _Torch(), "triton": _triton(), "tl": SimpleNamespace(constexpr=lambda v: v)}
+    namespace: dict[str, Any] = {
+        "torch": _Torch(),
+        "triton": _triton(),
+        "TensorDescriptor": Boxed,
+        "tl": SimpleNamespace(constexpr=lambda v: v),
+    }
     namespace.update({name: _Kernel(name, tuple(names), calls) for name, names in kernels.items()})
     exec(compile(ast.Module(body, []), "<generated>", "exec", dont_inherit=True), namespace)
     return namespace
@@ -153,6 +174,14 @@ class _Kernel:
             counts = [int(n) for n in (grid(bound) if callable(grid) else grid)]
             first, second, third = (*counts, 1, 1, 1)[:3]
             shown = {n: Array(v.dtype, v.shape, v.strides) if isinstance(v, Tensor) else v for n, v in bound.items()}
+            names = {id(v): n for n, v in bound.items() if isinstance(v, Tensor)}
+            shown.update(
+                {
+                    n: Pointer(v.base.dtype, v.block_shape, names.get(id(v.base), n))
+                    for n, v in bound.items()
+                    if isinstance(v, Boxed)
+                }
+            )
             options = {n: v for n, v in named.items() if n not in self.parameters}
             self.calls.append(Launch(self.name, (first, second, third), shown, options))
 

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from catdiag.gpu.tile_values import WIDTHS, Dot, Load, Loop, Pointer, Trace, Value
 from catdiag.gpu.tiles_of_text import read
@@ -103,10 +103,17 @@ def trace_of_launch(text: str, launch: Launch) -> Trace:
     from catdiag.gpu.binary import Array
 
     arguments = {
-        name: Pointer(value.dtype) if isinstance(value, Array) else value for name, value in launch.arguments.items()
+        name: Pointer(value.dtype) if isinstance(value, Array) else _described(value)
+        for name, value in launch.arguments.items()
     }
     warps = launch.options.get("num_warps")
     return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS)
+
+
+def _described(value: Any) -> Any:
+    """A tensor descriptor of triton as a pointer with a block; anything else as it is."""
+    base, block = getattr(value, "base", None), getattr(value, "block_shape", None)
+    return value if base is None or block is None else Pointer(str(base.dtype).removeprefix("torch."), tuple(block))
 
 
 def taken(trace: Trace, stages: int) -> Shared:

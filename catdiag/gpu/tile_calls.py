@@ -199,6 +199,10 @@ class Calls:
             known = [v.known for v in values if isinstance(v, Value)]
             if len(known) == len(values) and UNKNOWN not in known:
                 return Value(known=_folded(name, known))
+        if name == "inline_asm_elementwise":
+            given = values[2] if len(values) > 2 else named["args"]
+            kind = values[3] if len(values) > 3 else named["dtype"]
+            return self.elementwise(node, list(given) if isinstance(given, tuple) else [given], self.named_type(kind))
         if name == "where":
             parts = [v for v in values[1:] if isinstance(v, Value)]
             return self.elementwise(node, values, wider(*parts) if parts else "fp32")

@@ -44,10 +44,12 @@ def dtype_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A tensor among a kernel's arguments, by its element type; with a `block`, a tensor descriptor."""
+    """A tensor among a kernel's arguments, by its element type; with a `block`, a tensor descriptor, of the tensor
+    `array` (by default one with the argument's name)."""
 
     dtype: str
     block: Shape = ()
+    array: str = ""
 
 
 @dataclass(frozen=True)

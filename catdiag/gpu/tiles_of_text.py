@@ -98,7 +98,7 @@ def _argument(name: str, value: object, constant: bool) -> Value:
     if isinstance(value, Pointer):
         kind = dtype_of(value.dtype)
         by = max(1, DIVIDED // WIDTHS[kind])
-        return Value(dtype=kind, array=name, pointer=not value.block, block=value.block, by=by)
+        return Value(dtype=kind, array=value.array or name, pointer=not value.block, block=value.block, by=by)
     if isinstance(value, float) and not constant:
         return Value(dtype="fp32")
     if constant or value is None or value is True or value == 1:
