@@ -330,6 +330,7 @@ GIVEN: list[tuple[str, Term, Sequence[Any], Sequence[Any], Term]] = [
     ("logic", fn("not", exists(fn("lt", A, X))), [], [], fn("not", exists(fn("lt", A, X)))),
     ("logic", fn("not", OR), [], [], fn("and", fn("le", A, ZERO), fn("le", C, B))),
     ("logic", fn("not", FALSE), [], [], TRUE),
+    ("logic", fn("not", TRUE), [], [], FALSE),
     ("decide", fn("lt", A, B), [sums((fn("lt", A, B), "1"))], [fn("lt", A, B)], TRUE),
     ("decide", fn("lt", B, A), [sums((fn("lt", A, B), "1"))], [fn("lt", A, B)], FALSE),
     ("decide", fn("le", A, B), [sums((fn("eq", B, A), "-1"))], [fn("eq", B, A)], TRUE),

@@ -12,10 +12,12 @@ from kernel_programs import Json, apply, array, certificate, const, program, red
 
 from catdiag.kernel import context
 from catdiag.kernel.check import Checker
-from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, Fact
+from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, Fact, integer
 from catdiag.kernel.defined import Obligation, nonzero
-from catdiag.kernel.meaning import evaluate, inputs_of, view
+from catdiag.kernel.loops import Loops, Meaning
+from catdiag.kernel.meaning import Wire, evaluate, inputs_of, view
 from catdiag.kernel.polynomial import normal, to_poly, vanishes
+from catdiag.kernel.scope import symbols_of_node
 from catdiag.kernel.terms import (
     BOT,
     MINUS,
@@ -26,6 +28,7 @@ from catdiag.kernel.terms import (
     add,
     big,
     bound,
+    close_body,
     fn,
     idx,
     mul,
@@ -37,7 +40,6 @@ from catdiag.kernel.terms import (
     sub,
     term_data,
 )
-from catdiag.prove.find import Open, find
 from catdiag.solvers.z3 import Z3
 
 A, B, C, E = read("A"), read("B"), read("C"), read("E")
@@ -99,6 +101,24 @@ def test_a_comparison_says_nothing_else_of_the_same_two() -> None:
             assert not ctx.entails(other), other
 
 
+def test_what_is_said_of_one_term_is_not_said_of_another() -> None:
+    assert not knows(nonzero(A)).entails(fn("not", fn("eq", A, B)))
+    assert not alone(fn("lt", ZERO, add(A, fn("exp", B)))).positive(add(A, fn("log", B)))
+    assert not alone(fn("lt", ZERO, add(A, size("i")))).positive(add(A, idx("i")))
+    assert integer(knows(), fn("max", N, M)) and not integer(knows(), fn("max", N, A))
+    assert integer(knows(), fn("ite", POSITIVE, N, M)) and not integer(knows(), fn("ite", POSITIVE, N, A))
+    assert integer(knows(), fn("div", A, B)) and not integer(knows(), fn("inv", N))
+    fact = every(N, fn("le", ZERO, read("X", V)))
+    assert fact.at({("size", "n"): ZERO}).variables == (("v", ZERO),)
+    with pytest.raises(KernelError, match="two ranges"):
+        Obligation((("i", N),), (), POSITIVE).context(knows(i=M))
+    # m·⌊a/m⌋ ≤ a for m ≥ 1; with m = 0 that is 0 ≤ a.
+    below, floor = sub(idx("i"), N), fn("div", sub(idx("i"), N), M)
+    for solver in (ask, no_solver):
+        assert knows(fn("le", ONE, M), solver=solver, i=N).entails(fn("le", mul(M, floor), below))
+        assert not knows(solver=solver, i=N).entails(fn("le", mul(M, floor), below))
+
+
 def test_what_is_asked_too_deep_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = fn("le", A, add(B, ONE))
     assert knows(fn("le", A, B)).entails(asked) and not knows(fn("le", B, A)).entails(asked)
@@ -147,8 +167,11 @@ def test_normal_forms_that_look_alike() -> None:
     assert normal(fn("exp", add(A, E)), ctx) == mul(fn("exp", E), fn("exp", A))
     for known in (ctx, plus):
         assert normal(fn("sqrt", mul(MINUS, A)), known) not in (normal(fn("sqrt", A), known), ZERO)
-    over = add(mul(A, B, B), ONE)
-    assert fn("inv", B).key not in normal(mul(A, B, fn("inv", over)), knows(nonzero(over))).key
+    over = fn("inv", add(mul(A, A, B, B), ONE))
+    assert fn("inv", B).key not in normal(mul(A, A, B, over), ctx).key
+    assert normal(mul(A, A, B, B, over), ctx) == normal(sub(ONE, over), ctx)
+    either = fn("exp", fn("ite", POSITIVE, A, E))
+    assert normal(either, ctx) == either
     root = fn("sqrt", A)
     assert vanishes(to_poly(sub(mul(A, fn("inv", root)), root), plus), plus)
     assert not vanishes(to_poly(sub(mul(B, fn("inv", root)), root), plus), plus)
@@ -199,6 +222,12 @@ def test_smallest_and_all_are_read_as_largest_and_none() -> None:
             evaluate(made, inputs_of(made, {}), {}, lambda *_: None)
 
 
+def test_sizes_that_a_view_speaks_of() -> None:
+    reads = [{"at": {"x": ["+", ["i", "x"], "m"]}, "where": [["lt", ["i", "x"], ["*", 2, "k"]]]}]
+    node = {"op": "view", "args": [0], "axes": [["x", "n"]], "reads": reads}
+    assert symbols_of_node(node) == {"k", "m", "n"}
+
+
 def test_sizes_are_sums_and_products() -> None:
     assert size_term(["*", 2, "n"]) == mul(TWO, N) and size_term(["+", 2, "n"]) == add(TWO, N)
     for wrong in (["-", 2, "n"], ["*", 2], -1, True, "", "%a", ["*", 2, -1], None, 1.5):
@@ -220,23 +249,30 @@ def test_a_bound_of_a_loop_does_not_change_along_it(z3: Z3) -> None:
         Checker(z3).check(made)
 
 
-def test_what_the_first_element_owes_is_not_owed_of_the_first_of_a_part(z3: Z3) -> None:
-    """Π over i of A[i]/A[i] at i = 0 is 1 where A[0] ≠ 0, and of a part where its first is not 0."""
-    block = array("A", "x", x="s_x")
+def test_what_a_list_owes_of_an_element_is_owed_in_every_part_that_has_it() -> None:
+    """In the same words: not what it owes of its first, or in words or ranges that mention its length."""
+    both = add(size("%a"), size("%b"))
 
-    def first(n: str) -> list[Json]:
-        return [{"op": "index", "axis": ["x", n]}, const("1"), apply("lt", 1, 2), apply("div", 0, 0),
-                apply("where", 3, 4, 2), reduce("prod", "x", 5)]  # fmt: skip
+    def facts(owing: Any, length: Any = lambda n: n) -> list[Fact]:
+        def state(n: Term, start: Term | None = None) -> Meaning:
+            i = idx("j")
+            body = owing(i, i if start is None else add(start, i), n)
+            return Meaning([Wire(big("sum", length(n), close_body(body, "j")), ())])
 
-    fold = {
-        "op": "fold", "axis": "x", "block": "s_x", "args": [0],
-        "unit": program([], [const("1")], 0),
-        "step": program([array("s"), block], [], 0),
-        "merge": program([array("s"), array("t")], [apply("mul", 0, 1)], 2),
-        "state": program([block], first("s_x"), 6),
-    }  # fmt: skip
-    inputs = [array("A", "x")]
-    with pytest.raises((KernelError, Open)):
-        Checker(z3).check(
-            find(z3, certificate(program(inputs, first("x"), 6), program(inputs, [fold], 1))["statement"])
-        )
+        return Loops(ask)._of_elements(state, both, (), {"$0": "real"})
+
+    def inverse(at: Term) -> Term:
+        return fn("inv", read("$0", at))
+
+    (fact,) = facts(lambda i, at, n: inverse(at))
+    assert fact == Fact((("%0", both),), (), nonzero(read("$0", idx("%0"))))
+    (fact,) = facts(lambda i, at, n: inverse(i), lambda n: M)
+    assert fact.variables == (("%0", M),)
+    (fact,) = facts(lambda i, at, n: fn("ite", fn("lt", A, read("$0", at)), inverse(at), ZERO))
+    assert fact.guards == (fn("lt", A, read("$0", idx("%0"))),)
+    assert facts(lambda i, at, n: fn("ite", fn("lt", i, ONE), inverse(at), ZERO)) == []
+    assert facts(lambda i, at, n: inverse(add(n, MINUS, mul(MINUS, i)))) == []
+    assert facts(lambda i, at, n: fn("inv", add(read("$0", at), n))) == []
+    assert facts(lambda i, at, n: fn("ite", fn("lt", read("$0", at), n), inverse(at), ZERO)) == []
+    assert facts(lambda i, at, n: inverse(i), lambda n: mul(TWO, n)) == []
+    assert facts(lambda i, at, n: big("sum", mul(TWO, n), inverse(HERE))) == []
