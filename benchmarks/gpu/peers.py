@@ -73,10 +73,7 @@ def flex(case: Case) -> Function:
 
         return flex_attention(Q, K, V, score_mod=mod)
 
-    def by_distance(Q: Any, K: Any, V: Any, width: float) -> Any:
-        # The squares of queries cancel: exp(-|q - k|² / 2w²) is exp((q·k - |k|² / 2) / w²) times what no key changes.
-        squares = (K.float() * K.float()).sum(-1) / (2 * width * width)
-
+    def by_distance(Q: Any, K: Any, V: Any, squares: Any, width: float) -> Any:
         def mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
             return score - squares[b, h, j]
 
@@ -96,9 +93,17 @@ def flex(case: Case) -> Function:
         "decoding_attention": grouped,
     }
     function = torch.compile(ways.get(title, plain), dynamic=False)
-    if title != "sliding_window_attention":
-        return function
-    return lambda Q, K, V, width: function(Q, K, V)
+
+    def with_squares(Q: Any, K: Any, V: Any, width: float) -> Any:
+        # The squares of queries cancel: exp(-|q - k|² / 2w²) is exp((q·k - |k|² / 2) / w²) times what no key changes.
+        squares = (K.float() * K.float()).sum(-1) / (2 * width * width)
+        return function(Q, K, V, squares, width)
+
+    if title == "distance_attention":
+        return with_squares
+    if title == "sliding_window_attention":
+        return lambda Q, K, V, width: function(Q, K, V)
+    return function
 
 
 PEERS: dict[str, Callable[[Case], Function]] = {

@@ -263,7 +263,8 @@ def run_case(
                 options["out"] = outputs[0] if len(outputs) == 1 else tuple(outputs)
             before = machine.held(reset=True)
             found = function(*inputs, **options)
-            result.peak = machine.held() - before
+            given = sum(a.bytes for a in case.outputs) if contestant.out else 0
+            result.peak = machine.held() - before + given if machine.device == "cuda" else 0
             meant = meant or reference(case, inputs, machine.budget)
             result.error = check(case, found, meant).error
             functions[contestant.name] = function

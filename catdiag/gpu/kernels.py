@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Fold, Group
-from catdiag.errors import CatdiagError, DoesNotFit
+from catdiag.errors import CatdiagError
 from catdiag.gpu.case import Kernel, evaluated
 from catdiag.types import size_symbols
 
@@ -149,10 +149,12 @@ def _choices(
 
     try:
         return [(dict(p.tiles), p.stages, p.warps) for p in propose(made, hardware, sizes, dtype, most=most)]
-    except DoesNotFit:
-        raise
-    except CatdiagError:  # proposals are for one kernel; a loop in parts has a second one, that merges them
-        plan = made.fit(hardware, sizes, dtype=dtype)
+    except CatdiagError as error:
+        # Proposals leave room for what Triton adds; what the model fits may run even so, and is tried.
+        try:
+            plan = made.fit(hardware, sizes, dtype=dtype)
+        except CatdiagError:
+            raise error from None
         return [(dict(plan.tiles), plan.stages, max(1, plan.threads // _WARP))]
 
 

@@ -57,9 +57,9 @@ def rate(row: Row, result: Result) -> float | None:
     return (row.flops or row.bytes) / result.median_ms / 1e9
 
 
-def ratio(row: Row, peer: Result) -> float | None:
-    """How many times as fast as the peer the kernel is, with the tiles that were chosen first."""
-    ours = row.result(OURS)
+def ratio(row: Row, peer: Result, ours: Result | None = None) -> float | None:
+    """How many times as fast as the peer the kernel is, with the tiles that were chosen first, or as `ours` has it."""
+    ours = ours or row.result(OURS)
     if ours is None or not ours.median_ms or not peer.median_ms:
         return None
     return peer.median_ms / ours.median_ms
@@ -84,7 +84,8 @@ def _table(rows: Sequence[Row], failures: list[str]) -> list[str]:
         cells = [row.case, _time(ours, row, failures), _rate(row, ours, unit)]
         if several:
             found = best(row)
-            cells.append(_rate(row, found, unit) if found is not None and found is not ours else "the same")
+            other = found is not None and found is not ours
+            cells.append(_rate(row, found, unit) if other else "–" if found is None else "the same")
         cells.append(f"{ours.error:.1e}" if ours is not None and ours.error is not None else "–")
         for name in peers:
             cells.append(_peer(row, row.result(name), unit, failures))
@@ -127,8 +128,9 @@ def _peer(row: Row, result: Result | None, unit: str, failures: list[str]) -> st
         return ""
     if not result.median_ms:
         return _failed(row, result, failures)
-    times = ratio(row, result)
-    return _rate(row, result, unit) + (f" ({times:.2f}×)" if times is not None else "")
+    times = [t for t in (ratio(row, result), ratio(row, result, best(row))) if t is not None]
+    told = ", ".join(f"{t:.2f}×" for t in dict.fromkeys(times))
+    return _rate(row, result, unit) + (f" ({told})" if told else "")
 
 
 def _failed(row: Row, result: Result, failures: list[str]) -> str:

@@ -41,6 +41,10 @@ def test_other_tiles_are_told_beside_the_first_choice_and_are_no_peers() -> None
     chosen = best(found)
     assert chosen is not None and chosen.name == "catdiag, tiles 2"
     assert "| 8k | 8.000 | 500 | 800 | 1.0e-03 |" in page([found], {})
+    found.results.append(Result("peer", 6.0, 6.0, 6.0, 1e-3))
+    assert "| 667 (0.75×, 1.20×) |" in page([found], {})
+    found.results[0] = found.results[1] = Result("catdiag", failure="Wrong: no")
+    assert "| 8k | failed (1) | – | – | – | 667 |" in page([found], {})
 
 
 def test_a_wide_spread_is_told() -> None:
