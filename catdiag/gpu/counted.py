@@ -215,7 +215,7 @@ def _by_kernel(
             bytes_ = evaluated(row.exact, values)
             loads[row.array] = loads.get(row.array, 0.0) + bytes_
             array = known.get(row.array)
-            if array is not None and array.element == "int" and _width(array) != 4:
+            if array is not None and array.shape and array.element == "int" and _width(array) != 4:
                 more = bytes_ * (_width(array) / 4 - 1)
                 causes.append(Cause(f"wider: {row.array} has {_width(array)} bytes a number", more, more))
         found.append((loads, causes))

@@ -13,7 +13,8 @@ The rules are those of Triton 3.6 for compute capability 9.0, found by compiling
   its last use. Values of 8 bits must be side by side along the summed axis: if not, they are stored once more in the
   right order, one buffer between store and product, and not loaded ahead.
   Single warps read 8-bit numbers with a point in twice their width.
-- **Before loops.** What a product in a loop reads of before has a buffer as long as the loop runs.
+- **Before loops.** What a product in a loop reads of before has a buffer as long as the loop runs, but for a first
+  factor that an instruction written out (`inline_asm_elementwise`) holds in registers.
 - **For a moment**: reductions across warps, results whose layout changes on their way out (`catdiag.gpu.layouts`).
 - Buffers that do not live at one time share room: what is taken is the most that lives at a time.
 
@@ -221,6 +222,9 @@ class _Buffers:
         here = inside is None
         loaded = here and not value.matrix and any(n in copies for n in value.loads)
         if (first and dot.version == 3 and value.matrix == 3) or (loaded and (first or dot.version != 3)):
+            return
+        if first and value.held and inside is not None:
+            self.put(("made", value.born, value.shape), "a factor on its way in", value.bytes, value.born, value.born)
             return
         what, size = "a factor that was made on chip", value.bytes * _widened(dot, value)
         self.put(("made", value.born, value.shape), what, size, value.born if inside else dot.time, end)

@@ -202,7 +202,8 @@ class Calls:
         if name == "inline_asm_elementwise":
             given = values[2] if len(values) > 2 else named["args"]
             kind = values[3] if len(values) > 3 else named["dtype"]
-            return self.elementwise(node, list(given) if isinstance(given, tuple) else [given], self.named_type(kind))
+            parts = list(given) if isinstance(given, tuple) else [given]
+            return replace(self.elementwise(node, parts, self.named_type(kind)), held=True)
         if name == "where":
             parts = [v for v in values[1:] if isinstance(v, Value)]
             return self.elementwise(node, values, wider(*parts) if parts else "fp32")
@@ -322,6 +323,11 @@ class Calls:
         if name != "broadcast_to" and math.prod(shape) != math.prod(value.shape):
             raise self.fail(node, f"a tile of {value.shape} has no shape {shape}")
         if value.direct is not None:
+            if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape:
+                # Axes of length 1 come and go without a copy.
+                vector = self.trace.loads[value.direct].vector
+                layout = blocked_layout(shape, len(shape) - 1, vector, self.warps)
+                return replace(value, shape=shape, unit=None, layout=layout, fresh=0)
             self.trace.loads[value.direct].others = True
         return replace(value, shape=shape, unit=None, direct=None, layout=None, fresh=0, born=self.now())
 

@@ -72,6 +72,8 @@ class Value:
     """What power of two divides it, or where runs of neighbours begin, as far as Triton knows."""
     grain: tuple[int, ...] = ()
     """Of a truth value, along each axis: of how many neighbours all are alike."""
+    held: bool = False
+    """Made by an instruction of its own, which keeps it in registers."""
     fresh: int = 0
     """The time of the product whose result this is, summed from zero; 0 for anything else."""
 

@@ -261,7 +261,11 @@ class _Reader(Calls):
                 return base
             return Named(node.attr, base)
         if isinstance(base, Named):
-            return base if base.name.startswith("dtype:") else Named(f"{base.name}.{node.attr}", base.of)
+            if base.name.startswith("dtype:"):
+                bits = 8 * WIDTHS[base.name.removeprefix("dtype:")]
+                sizes = {"primitive_bitwidth": bits, "itemsize": bits // 8}
+                return Value(known=sizes[node.attr], by=bits) if node.attr in sizes else base
+            return Named(f"{base.name}.{node.attr}", base.of)
         raise self.fail(node, "an attribute that is not understood")
 
     def subscript(self, node: ast.Subscript, env: dict[str, Any]) -> Any:
