@@ -154,18 +154,28 @@ def _compared(
 
 def grows(node: Node, start: Node) -> int:
     """1 or -1 if an integer plainly grows or falls with a scalar, else 0."""
+    return _slope(node, start) or 0
+
+
+def _slope(node: Node, start: Node) -> int | None:
+    """The sign of how an integer changes with a scalar, 0 if it does not; None if that is not plain."""
     if node is start:
         return 1
-    if node.kind in ("add", "max", "min"):
-        signs = {grows(a, start) for a in node.args} - {0}
-        return signs.pop() if len(signs) == 1 else 0
-    if node.kind == "sub":
-        signs = {grows(node.args[0], start), -grows(node.args[1], start)} - {0}
-        return signs.pop() if len(signs) == 1 else 0
-    if node.kind == "mul":
-        for a, b in (node.args, node.args[::-1]):
-            if b.value is not None:
-                return grows(a, start) * (1 if b.value > 0 else -1)
+    if node.kind in ("const", "symbol", "arange", "load"):
+        return 0 if not any(a is start for a in node.args) else None
+    signs = [_slope(a, start) for a in node.args]
+    if all(s == 0 for s in signs):
+        return 0
     if node.kind == "reduce":
-        return grows(node.args[0], start)
-    return 0
+        return signs[0]
+    if node.kind == "mul":
+        for value, sign in zip((a.value for a in node.args), reversed(signs), strict=True):
+            if value is not None and sign is not None:
+                return sign * ((value > 0) - (value < 0))
+        return None
+    if node.kind in ("add", "max", "min", "sub", "neg"):
+        turned = [-s if s is not None and (node.kind == "neg" or (node.kind == "sub" and n)) else s
+                  for n, s in enumerate(signs)]  # fmt: skip
+        found = set(turned) - {0}
+        return found.pop() if len(found) == 1 else None
+    return None

@@ -61,6 +61,8 @@ class Kernel:
     """The axis that is cut into parts, by this kernel or the one before."""
     place: int = 0
     """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
+    across: tuple[str, ...] = ()
+    """The lengths of blocks that are multiplied with rows that can be held in registers."""
     order: tuple[str, ...] = ()
     """Tiles whose loops are the longer, the further on they are."""
     uneven: tuple[str, ...] = ()
@@ -469,6 +471,7 @@ class Writing:
             self.parts,
             chunk,
             place,
+            tuple(k.nodes.across),
             tuple(sorted(self.reverse)),
             tuple(sorted(self.uneven)),
             frozenset(p for p in self.printer.helpers),

@@ -13,6 +13,8 @@ from catdiag.emit.triton.values import Stored
 from catdiag.types import ArrayType, Size, size_symbols
 from catdiag.views import read_off
 
+# Measured on an H200: with longer blocks, rows in registers leave room for fewer blocks of threads on a core.
+_FEW = 64
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
 
@@ -98,6 +100,8 @@ class Launch:
         keywords = [self.sizes[s] for s in given]
         keywords += [f"{t}={n}" for t, n in self.tiles.items()]
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
+        if any("_held" in k.helpers for k in self.kernels):
+            keywords.append("held=None")
         keywords.append("out=None")
         if not tensors:
             keywords.append('device="cuda"')
@@ -173,6 +177,10 @@ class Launch:
             arguments.append(f"{name}={text}")
         if kernel.boxes:
             arguments.append("tma=tma")
+        if "_held" in kernel.helpers:
+            known = dict(self._constants(kernel))
+            few = " and ".join(f"{known.get(b, b)} <= {_FEW}" for b in kernel.across)
+            arguments.append(f"held={few} if held is None else held")
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
         several = len(self.kernels) > 1
@@ -243,6 +251,7 @@ def head_of(kernel: Kernel) -> list[str]:
     if kernel.chunk is not None:
         names.append("chunk")
     constants = [*constants_of(kernel), *(("tma",) if kernel.boxes else ())]
+    constants += ["held"] if "_held" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     return [*names, *(f"{c}: tl.constexpr" for c in constants)]
 

@@ -101,7 +101,11 @@ class _Modular:
             if kind not in WIDTHS:
                 raise CatdiagError(f"unknown dtype {kind!r}: expected one of {', '.join(WIDTHS)}")
         wide = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
-        self.dtype = dtype if isinstance(dtype, str) else max(dtypes.values(), key=wide.index, default="bf16")
+        self.dtype = (
+            dtype
+            if isinstance(dtype, str)
+            else max((dtypes[n] for n in sorted(names & set(dtypes))), key=wide.index, default="bf16")
+        )
         self.result_dtype = "fp16" if self.dtype == "fp8" else self.dtype
         self.dtypes = {n: dtypes.get(n, self.dtype) for n in {*names, *dtypes}}
         self.symbols = self._symbols()

@@ -101,6 +101,8 @@ class Nodes:
         self.known: dict[Hashable, Node] = {}
         self.note = ""
         self.twins: dict[Node, Node] = {}
+        self.across: dict[str, None] = {}
+        """The lengths of blocks that are multiplied with rows that can be held in registers."""
 
     # -- leaves ------------------------------------------------------------------------------------------
 

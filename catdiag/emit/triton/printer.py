@@ -33,14 +33,16 @@ def _load(at, inside, exact: tl.constexpr):
     if exact:
         found = tl.load(at)
     else:
-        found = tl.load(at, mask=inside, other=0)
+        found = tl.load(at, mask=inside, other=0.0)
     return found
 ''',
     "_held": '''@triton.jit
-def _held(x):
-    """The tile in registers: as it is, the compiler reads it from shared memory in each turn of a loop."""
-    pack: tl.constexpr = 32 // x.dtype.primitive_bitwidth
-    return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
+def _held(x, held: tl.constexpr):
+    """The tile, if `held` in registers: else the compiler reads it from shared memory in each turn of a loop."""
+    if held:
+        pack: tl.constexpr = 32 // x.dtype.primitive_bitwidth
+        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
+    return x
 ''',
     "_tanh": '''@triton.jit
 def _tanh(x, fast: tl.constexpr):
@@ -180,7 +182,7 @@ class Printer:
         text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
         if node.data[5] == "held":
             self.helpers.add("_held")
-            text = f"_held({text})"
+            text = f"_held({text}, held)"
         self.write(node.scope, f"    {name} = {text}")
         self.write(node.scope, "else:")
         self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
@@ -297,14 +299,14 @@ class Printer:
             place = f"{place} + tl.zeros({_shape(node.dims)}, tl.int32)"
         narrow = ".to(tl.int32)" if node.element == "int" else ""
         if self._again(node):
-            inside = f", mask={self._all(conditions, node.dims)}, other=0" if conditions else ""
+            inside = f", mask={self._all(conditions, node.dims)}, other=0.0" if conditions else ""
             return f'tl.load({place}{inside}, eviction_policy="evict_last"){narrow}'
         if not conditions:
             return f"tl.load({place}){narrow}"
         inside = self._all(conditions, node.dims)
         tests = list(dict.fromkeys(loop.exact if loop is not None else text for text, loop in exact))
         if guarded or "False" in tests:
-            return f"tl.load({place}, mask={inside}, other=0){narrow}"
+            return f"tl.load({place}, mask={inside}, other=0.0){narrow}"
         self.helpers.add("_load")
         return f"_load({place}, {inside}, {' and '.join(tests)}){narrow}"
 

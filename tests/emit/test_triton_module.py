@@ -1,0 +1,161 @@
+"""Triton modules by their text: what is a kernel, where loads, loops, masks and stores stand, and what is refused."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+import catdiag as cd
+from catdiag import library
+from catdiag.emit.triton import Module, module
+from catdiag.errors import CatdiagError, SizeError, TypeMismatch
+
+
+def body(made: Module, n: int = 0) -> str:
+    """The text of a kernel."""
+    tree = ast.parse(made.text)
+    found = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
+    return ast.get_source_segment(made.text, found[made.kernels[n]]) or ""
+
+
+def attention() -> cd.Derivation:
+    return library.get("multi_head_attention").stream("x").group("b h q")
+
+
+TILES = {"g_b": 1, "g_h": 1, "g_q": 64, "s_x": 64}
+
+
+@pytest.fixture(scope="module")
+def flash() -> Module:
+    return module(attention().diagram, TILES, "bf16", stages=3)
+
+
+def test_it_is_python_that_stands_alone(flash: Module) -> None:
+    compile(flash.text, "kernel.py", "exec")
+    imports = {line for line in flash.text.splitlines() if re.match(r"(import|from) ", line)}
+    assert imports == {
+        "import torch",
+        "import triton",
+        "import triton.language as tl",
+        "from triton.tools.tensor_descriptor import TensorDescriptor",
+    }
+    assert "def multi_head_attention(Q, K, V, *, g_q=64, s_x=64, num_warps=4, num_stages=3" in flash.text
+
+
+def test_the_same_diagram_is_the_same_text(flash: Module) -> None:
+    assert module(attention().diagram, TILES, "bf16", stages=3).text == flash.text
+
+
+def test_rows_are_loaded_before_the_loop_and_blocks_inside(flash: Module) -> None:
+    text = body(flash)
+    before, inside = text.split("for x0 in tl.range(", 1)
+    assert "Q_blocks.load" in before
+    assert not re.search(r"[KV]_blocks.load", before)
+    assert "K_blocks.load" in inside
+    assert "V_blocks.load" in inside
+    assert "Q_blocks.load" not in inside
+
+
+def test_products_are_of_matrix_units_and_exponentials_in_base_two(flash: Module) -> None:
+    text = body(flash)
+    assert text.count("tl.dot(") == 2
+    assert "tl.exp(" not in text
+    assert text.count("tl.exp2(") == 2
+    assert re.search(r"sum3 = tl\.dot\(\w+\.to\(V\.dtype\.element_ty\), V_tile, sum3 \* ", text)
+
+
+def test_one_mask_is_enough_and_only_at_the_end(flash: Module) -> None:
+    """Scores beyond the end are minus infinity, so that their exponentials need no mask."""
+    text = body(flash)
+    assert text.count("tl.where(") == 1
+    assert "tl.static_range(1 if even_x else 2)" in text
+
+
+def test_lines_say_which_box_they_are_of(flash: Module) -> None:
+    assert "# einsum [b h q x]" in body(flash)
+    assert "# max1[b h q]" in body(flash)
+    assert not re.search(r"#.*/\w+/", flash.text)  # no path of a machine
+
+
+def test_masks_are_asked_at_the_edges_only() -> None:
+    made = module(library.get("causal_attention").stream("x").skip("x").group("q").diagram, {"g_q": 64, "s_x": 32})
+    text = body(made)
+    assert "# the longest loops first" in text
+    assert "tl.static_range(2)" in text
+    inside = text.split("for x0 in tl.range(", 1)[1]
+    lines = inside.splitlines()
+    for n, line in enumerate(lines):
+        if "tl.where(" in line:
+            assert "if not (phase == 0):" in " ".join(lines[n - 2 : n])
+
+
+def test_a_window_has_an_edge_on_each_side() -> None:
+    form = library.get("sliding_window_attention").stream("x").skip("x").group("q").diagram
+    text = body(module(form, {"g_q": 64, "s_x": 32}))
+    assert "tl.static_range(3)" in text
+    assert "if not (phase == 1):" in text
+
+
+def test_what_data_decides_is_asked_of_each_block() -> None:
+    form = library.get("masked_attention").stream("x").skip("x").group("q").diagram
+    assert "# unless a mask empties the block" in body(module(form, {"g_q": 64, "s_x": 32}))
+
+
+def test_a_loop_in_parts_is_two_kernels() -> None:
+    form = library.get("decoding_attention").stream("x").split("x").group("b k r").diagram
+    made = module(form, {"g_b": 1, "g_k": 1, "g_r": 4, "s_x": 64, "p_x": 8})
+    assert len(made.kernels) == 2
+    assert "max1_p_parts" in body(made, 0)
+    assert "tl.store(out" not in body(made, 0)
+    assert "for part_at in tl.range" in body(made, 1)
+    assert "p_x=8" in made.text
+    assert "_powers(g_r=g_r, s_x=s_x)" in made.text
+
+
+def test_a_block_that_two_kinds_of_work_read_is_loaded_for_each() -> None:
+    made = module(library.get("l2_norm_linear").stream("d").group("t o").diagram, {"g_t": 64, "g_o": 64, "s_d": 32})
+    text = body(made)
+    assert text.count("X_tile_2 = ") == 2  # by descriptor, or by pointer
+    assert 'eviction_policy="evict_last"' in text
+    assert "tl.dot(X_tile_2, W_tile, sum2)" in text
+
+
+def test_warps_are_one_number_or_one_for_each_group() -> None:
+    with pytest.raises(CatdiagError, match=r"warps are \(4, 8\): expected one number, or one for each of 1 groups"):
+        module(attention().diagram, TILES, warps=(4, 8))
+
+
+def test_types_by_name_and_results() -> None:
+    form = library.get("attention_with_log_sum_exp").stream("x").group("q").diagram
+    made = module(form, {"g_q": 64, "s_x": 64}, {"Q": "fp16", "K": "fp16", "V": "bf16", "out1": "fp32"})
+    assert [a.dtype for a in made.inputs] == ["float16", "float16", "bfloat16"]
+    assert [a.dtype for a in made.outputs] == ["bfloat16", "float32"]
+
+
+def test_a_number_is_an_argument() -> None:
+    form = library.get("soft_capped_attention").stream("x").group("q").diagram
+    made = module(form, {"g_q": 64, "s_x": 64})
+    assert "def soft_capped_attention(Q, K, V, cap, *" in made.text
+    assert "_tanh(" in body(made)
+
+
+class TestRefusals:
+    def test_a_tile_that_is_missing(self) -> None:
+        with pytest.raises(SizeError, match=r"the length of s_x, a tile of axis x, is missing: expected all of g_b"):
+            module(attention().diagram, {"g_b": 1, "g_h": 1, "g_q": 64})
+
+    @pytest.mark.parametrize("size", [0, -4, 2.5, True, "64"])
+    def test_a_tile_that_is_none(self, size: object) -> None:
+        with pytest.raises(SizeError, match=r"s_x is .*: expected a positive number of entries of axis x"):
+            module(attention().diagram, {**TILES, "s_x": size})  # type: ignore[dict-item]
+
+    def test_an_unknown_type(self) -> None:
+        with pytest.raises(CatdiagError, match="unknown dtype 'int4': expected one of"):
+            module(attention().diagram, TILES, "int4")
+
+    def test_a_function_that_is_known_by_name_only(self) -> None:
+        own = cd.algorithm("q x -> q", name="own")(lambda A: cd.sum(cd.apply("f", A), "x"))
+        with pytest.raises(TypeMismatch, match=r"f cannot be part of a kernel: the function f is known by its name"):
+            module(own.stream("x").group("q").diagram, {"g_q": 16, "s_x": 16})
