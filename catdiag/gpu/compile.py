@@ -96,7 +96,7 @@ class Compiled:
         if out is not None:
             options["out"] = out
         launch = self._launch
-        if device.type != "cuda" or device.index == torch.cuda.current_device():
+        if device is None or device.type != "cuda" or device.index == torch.cuda.current_device():
             return launch(*values, **options)
         with torch.cuda.device(device):  # Triton launches on the current one
             return launch(*values, **options)
@@ -111,7 +111,7 @@ class Compiled:
         return {}
 
     def _checked(self, arrays: tuple[Any, ...]) -> tuple[list[Any], Any, dict[str, int]]:
-        """What the launch function takes, the device that it is on, and the sizes that it asks for."""
+        """What the launch function takes, the device that it is on (None of numbers alone), the sizes it asks for."""
         import torch
 
         inputs = self.code.inputs
@@ -136,7 +136,7 @@ class Compiled:
         place = tuple(key)
         if place not in self._known:
             self._known[place] = self._judge(values)
-        return values, device or torch.device("cuda"), self._known[place]
+        return values, device, self._known[place]
 
     def _judge(self, values: list[Any]) -> dict[str, int]:
         first: tuple[Argument, Any] | None = None
