@@ -11,23 +11,25 @@ def contracted(nodes: Nodes, args: Sequence[Node], out: Sequence[Dim]) -> Node:
     """The product of tiles, summed over all dimensions that are not in `out`."""
     left = list(args)
     while len(left) > 1:
-        a, b = _pair(left, out)
-        rest = [x for x in left if x is not a and x is not b] if a is not b else left[2:]
+        first, second = _pair(left, out)
+        a, b = left[first], left[second]
+        # By place: a factor may be there more than once.
+        rest = [x for k, x in enumerate(left) if k not in (first, second)]
         kept = {*out, *(d for x in rest for d in x.dims)}
         left = [_product(nodes, a, b, kept, out), *rest]
     return _summed(nodes, left[0], out)
 
 
-def _pair(args: Sequence[Node], out: Sequence[Dim]) -> tuple[Node, Node]:
-    """The two to begin with: those whose product is smallest, entry-by-entry ones first."""
+def _pair(args: Sequence[Node], out: Sequence[Dim]) -> tuple[int, int]:
+    """The places of the two to begin with: those whose product is smallest, entry-by-entry ones first."""
 
-    def cost(a: Node, b: Node) -> tuple[bool, int]:
+    def cost(pair: tuple[int, int]) -> tuple[bool, int]:
+        a, b = (args[k] for k in pair)
         union = {*a.dims, *b.dims}
-        kept = {*out, *(d for x in args if x is not a and x is not b for d in x.dims)}
+        kept = {*out, *(d for k, x in enumerate(args) if k not in pair for d in x.dims)}
         return not (set(a.dims) <= set(b.dims) or set(b.dims) <= set(a.dims)), len(union & kept)
 
-    pairs = [(args[i], args[j]) for i in range(len(args)) for j in range(i + 1, len(args))]
-    return min(pairs, key=lambda p: cost(*p))
+    return min(((i, j) for i in range(len(args)) for j in range(i + 1, len(args))), key=cost)
 
 
 def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim]) -> Node:
