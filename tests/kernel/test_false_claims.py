@@ -130,3 +130,30 @@ def test_a_component_does_not_stand_for_another_beyond_its_axis(z3: Z3, m: str, 
     inputs = [array("A", "x"), array("N", "n"), array("M", "m")]
     whole, ends = counting(3, {"op": "size", "size": "x"}, *axes)
     assert proved(z3, program(inputs, whole, *ends), program(inputs, [fold], 3, 4)) == true
+
+
+@pytest.mark.parametrize(("n", "true"), [(0, True), (1, False)])
+def test_a_component_of_no_element_stands_for_none_that_has_one(z3: Z3, n: int, true: bool) -> None:
+    """Along an axis of no index the length of a list does not change; by itself it does."""
+    length, block = {"op": "size", "size": "s_x"}, array("A", "x", x="s_x")
+    along, plain = array("s", "q", q=n), array("t")
+    never = [const("0"), apply("lt", 0, 1), apply("lt", 1, 0), apply("and", 2, 3)]
+
+    def fold(*axes: Json) -> Json:
+        spread, count = [rename(1, [["q", n]])], len(axes)
+        outputs = [2, 1][:count]
+        merged = [apply("add", k, k + count) for k in range(count)]
+        added = [apply("add", k, count + 1) for k in range(count)]
+        return {
+            "op": "fold", "axis": "x", "block": "s_x", "args": [0],
+            "unit": program([], [const("0"), rename(0, [["q", n]])], *[1, 0][:count]),
+            "step": program([*axes, block], [length, *added], *range(count + 2, 2 * count + 2)),
+            "merge": program([*axes, *({**a, "name": a["name"] + "2"} for a in axes)], merged,
+                             *range(2 * count, 3 * count)),
+            "state": program([block], [length, *spread], *outputs),
+            "live": program([block], never, (4, "bool")),
+        }  # fmt: skip
+
+    inputs, whole = [array("A", "x"), array("Q", "q", q=n)], [{"op": "size", "size": "x"}, rename(2, [["q", n]])]
+    assert proved(z3, program(inputs, whole, 3), program(inputs, [fold(along)], 2)) == true
+    assert not proved(z3, program(inputs, whole, 3, 2), program(inputs, [fold(along, plain)], 2, 3))

@@ -303,6 +303,7 @@ GIVEN: list[tuple[str, Term, Sequence[Any], Sequence[Any], Term]] = [
     ("bottom", mul(E, ZERO), [], [], ZERO),
     *(("bottom", fn(op, BOT), (), (), ZERO) for op in ("exp", "inv", "log", "sqrt", "mul")),
     ("lattice", fn("max", B, fn("max", A, BOT, ONE), TWO), [], [], fn("max", TWO, A, B)),
+    ("lattice", fn("max", BOT, BOT), [], [], BOT),
     ("larger", fn("max", A, B), [[0, 1], sums((fn("le", A, B), "1"))], [fn("le", A, B)], B),
     ("larger", fn("max", A, B), [], [fn("lt", B, A)], A),
     ("larger", fn("max", A, A), [], [], A),
@@ -359,6 +360,21 @@ GIVEN: list[tuple[str, Term, Sequence[Any], Sequence[Any], Term]] = [
 @pytest.mark.parametrize(("rule", "t", "args", "known", "found"), GIVEN)
 def test_what_a_rule_gives(rule: str, t: Term, args: Sequence[Any], known: Sequence[Any], found: Term) -> None:
     assert axioms.apply(knows(*known), t, rule, [], args) == found
+
+
+@pytest.mark.parametrize(("whole", "place", "known"), [
+    (fn("and", POSITIVE, fn("lt", B, C)), 0, fn("lt", B, C)),
+    (fn("or", POSITIVE, fn("lt", B, C)), 0, fn("le", C, B)),
+    (fn("ite", fn("lt", B, C), fn("ite", POSITIVE, A, B), A), 1, fn("lt", B, C)),
+    (fn("ite", fn("lt", B, C), A, fn("ite", POSITIVE, A, B)), 2, fn("le", C, B)),
+    (mul(fn("ite", fn("lt", B, C), ONE, ZERO), fn("ite", POSITIVE, A, B)), 1, fn("lt", B, C)),
+])  # fmt: skip
+def test_a_part_does_not_know_itself(whole: Term, place: int, known: Term) -> None:
+    with pytest.raises(KernelError, match="not decided"):
+        axioms.apply(knows(), whole, "decide", [place])
+    inner, part, _ = axioms.enter(knows(), whole, place)
+    assert part == whole.args[place] and inner.entails(known) and not inner.entails(POSITIVE)
+    assert not inner.entails(fn("le", A, ZERO))
 
 
 @pytest.mark.parametrize("condition", [
