@@ -103,6 +103,11 @@ def test_a_comparison_says_nothing_else_of_the_same_two() -> None:
 
 def test_what_is_said_of_one_term_is_not_said_of_another() -> None:
     assert not knows(nonzero(A)).entails(fn("not", fn("eq", A, B)))
+    for denied in (fn("lt", ZERO, A), fn("le", ZERO, A), fn("lt", A, ZERO)):
+        assert not knows(fn("not", denied)).nonzero(A)
+    assert knows(fn("not", fn("eq", ZERO, A))).nonzero(A)
+    # Python hashes −1 and −2 alike.
+    assert num(-1) != num(-2) and add(A, num(-1)) != add(A, num(-2)) and num(-1) == MINUS
     assert not alone(fn("lt", ZERO, add(A, fn("exp", B)))).positive(add(A, fn("log", B)))
     assert not alone(fn("lt", ZERO, add(A, size("i")))).positive(add(A, idx("i")))
     assert integer(knows(), fn("max", N, M)) and not integer(knows(), fn("max", N, A))
@@ -117,6 +122,15 @@ def test_what_is_said_of_one_term_is_not_said_of_another() -> None:
     for solver in (ask, no_solver):
         assert knows(fn("le", ONE, M), solver=solver, i=N).entails(fn("le", mul(M, floor), below))
         assert not knows(solver=solver, i=N).entails(fn("le", mul(M, floor), below))
+
+
+def test_a_size_may_be_nothing_where_nobody_says_otherwise() -> None:
+    """n + 1 ≤ 2·n² for n ≥ 1, and not for 0."""
+    claim = fn("le", add(N, ONE), mul(TWO, N, N))
+    for solver in (ask, no_solver):
+        assert knows(fn("le", ONE, N), solver=solver).entails(claim)
+        assert not knows(solver=solver).entails(claim)
+        assert not knows(fn("le", ONE, M), solver=solver).entails(claim)
 
 
 def test_what_is_asked_too_deep_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +240,10 @@ def test_sizes_that_a_view_speaks_of() -> None:
     reads = [{"at": {"x": ["+", ["i", "x"], "m"]}, "where": [["lt", ["i", "x"], ["*", 2, "k"]]]}]
     node = {"op": "view", "args": [0], "axes": [["x", "n"]], "reads": reads}
     assert symbols_of_node(node) == {"k", "m", "n"}
+    fold = sum_fold(
+        [{"op": "size", "size": "k"}, {"op": "size", "size": "s_x"}], 0, state=[{"op": "size", "size": "m"}]
+    )
+    assert symbols_of_node(fold) == {"k", "m"}
 
 
 def test_sizes_are_sums_and_products() -> None:
