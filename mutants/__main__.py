@@ -3,6 +3,7 @@
     python -m mutants                                  all mutants, until the end
     python -m mutants --sample 300 --seed 1            a random sample of them
     python -m mutants --module context --budget 60     those of a module, with more time for each
+    python -m mutants --conditions                     those that change a condition or leave a refusal out
     python -m mutants --again --tests tests/kernel/F.py   survivors once more, on some tests only
     python -m mutants --list                           the mutants, and nothing run
     python -m mutants --report docs/mutants.md         the score, from the results of earlier runs
@@ -18,6 +19,7 @@ import random
 import sys
 import time
 import tomllib
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ def main() -> int:
     """Runs what is asked for; 1 where a mutant survives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--module", action="append", help="a module of the kernel; all by default")
+    parser.add_argument("--conditions", action="store_true", help="only changes of conditions and refusals")
     parser.add_argument("--sample", type=int, help="so many mutants, chosen at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of computing for the tests of a mutant")
@@ -60,11 +63,13 @@ def main() -> int:
         found = [m for m in found if m.module in options.module]
     if options.key:
         found = [m for m in found if any(k in m.key for k in options.key)]
+    if options.conditions:
+        found = [m for m in found if m.condition]
     if options.sample:
         found = found[: options.sample]
     known = read(options.results)
     if options.report:
-        report(options.report, found, known, first(options.results))
+        report(options.report, found, known)
         return 0
     found = [m for m in found if wanted(known.get(m.key), options.again)]
     if options.list:
@@ -83,8 +88,8 @@ def main() -> int:
                 ran = f"{result.ran}/{result.tests}"
                 print(f"{count[0]} {result.outcome} {ran} {mutant.line}: {mutant.key}", flush=True)
 
-        here = [m for m in found if m.function]
-        plugin = Plugin(here, options.budget, start + 60 * options.minutes, options.jobs, done)
+        until, by_function = start + 60 * options.minutes, killers(known)
+        plugin = Plugin(found, options.budget, until, options.jobs, done, by_function)
         arguments = [
             "-q",
             "-n",
@@ -121,20 +126,40 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def first(path: Path) -> dict[str, str]:
-    """What became of each mutant when it was run first."""
-    records = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return {record["key"]: record["outcome"] for record in reversed(list(records))}
+def killers(known: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Counter[str]]:
+    """How many mutants of each function each test has killed."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for key, record in known.items():
+        if record["by"]:
+            module, function, _ = key.split(":", 2)
+            place = module, "" if function == "module" else function
+            found.setdefault(place, Counter())[record["by"]] += 1
+    return found
 
 
-def report(path: Path, every: list[Mutant], known: dict[str, dict[str, Any]], at_first: dict[str, str]) -> None:
+KINDS = {
+    "same": "change nothing that is accepted",
+    "stricter": "can only refuse more",
+    "sound": "accept more, all of it true",
+}
+"""What is argued of a mutant that no test kills."""
+
+
+def report(path: Path, every: list[Mutant], known: dict[str, dict[str, Any]]) -> None:
     """Writes the page: the score by module, and each survivor with what is said of it in `argued.toml`."""
-    said = tomllib.loads((Path(__file__).parent / "argued.toml").read_text(encoding="utf-8"))
-    argued: dict[str, str] = {item["mutant"]: item["because"] for item in said.get("survivor", [])}
+    data = tomllib.loads((Path(__file__).parent / "argued.toml").read_text(encoding="utf-8"))
+    said: dict[str, dict[str, str]] = {key: item for item in data.get("survivor", []) for key in _keys(item)}
+    if unknown := set(said) - {m.key for m in every}:
+        raise SystemExit(f"argued.toml speaks of no mutant: {sorted(unknown)[0]}")
     run = [m for m in every if m.key in known and known[m.key]["outcome"] != "not applicable"]
-    killed = [m for m in run if str(known[m.key]["outcome"]).startswith("killed")]
-    left = sorted((m for m in run if m not in killed), key=lambda m: (m.module, m.line))
-    outside = sum(not m.function for m in every)
+    outside = sum(m.key in known and known[m.key]["outcome"] == "not applicable" for m in every)
+    killed = {m.key for m in run if str(known[m.key]["outcome"]).startswith("killed")}
+    left = sorted((m for m in run if m.key not in killed), key=lambda m: (m.module, m.line))
+    kinds = {m.key: said[m.key]["kind"] if m.key in said else "stricter" if m.only_refuses() else "" for m in left}
+    counts = Counter(kinds.values())
+    conditions = [m for m in run if m.condition]
+    open_conditions = sum(m.condition and not kinds[m.key] for m in left)
+    accepting = len(run) - counts["same"] - counts["stricter"]
     lines = [
         "# Mutants of the kernel",
         "",
@@ -143,28 +168,56 @@ def report(path: Path, every: list[Mutant], known: dict[str, dict[str, Any]], at
         "and of the stored proofs on each: those that execute the changed lines, until one fails. This page is made by",
         "`python -m mutants --report docs/mutants.md`.",
         "",
-        f"There are {len(every):,} mutants. {outside} change a module's own code (tables, classes) and are not run by",
-        f"the command. Of the others **{len(run):,} were run**, chosen at random;",
-        f"{len(every) - outside - len(run):,} were not.",
-        f"**{len(killed):,} of the {len(run):,} were killed**"
-        f" ({100 * len(killed) / max(1, len(run)):.0f} %), {len(left)} were not:",
-        f"{sum(m.key in argued for m in left)} of these are argued for below,",
-        f"{sum(m.key not in argued for m in left)} are open. When they were first run, before the tests that were",
-        f"written for survivors, {sum(at_first[m.key].startswith('killed') for m in run):,} were killed.",
+        f"There are {len(every):,} mutants, {sum(m.condition for m in every):,} of which change a condition or leave a",
+        f"refusal out. **{len(run):,} were run**, {len(conditions):,} of them of conditions and refusals; {outside}",
+        f"change what the command does not reach, such as the fields of a class; {len(every) - len(run) - outside:,}",
+        "were not run. Those of conditions and refusals were run first, the others chosen at random.",
         "",
-        "| module | mutants | run | killed | not killed |",
-        "| --- | --- | --- | --- | --- |",
+        f"**{len(killed):,} of the {len(run):,} were killed** ({_percent(len(killed), len(run))}),",
+        f"{len(left)} were not:",
+        "",
+        *(f"- {counts[kind]} {text};" for kind, text in KINDS.items()),
+        f"- {counts['']} are open, {open_conditions} of these of conditions and refusals.",
+        "",
+        "What is said of the first three is below, for a reader to check, or follows from the form of the change: a",
+        "condition on which an error is raised holds more often, or a judgement says yes less often. Of those that may",
+        "have the kernel accept something more, which is where a wrong theorem could come from,",
+        f"**{_percent(len(killed), accepting)} were killed** ({len(killed):,} of {accepting:,}).",
+        "",
+        "| module | mutants | run | killed | argued | open |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for module in sorted({m.module for m in every}):
-        counts = [sum(m.module == module for m in some) for some in (every, run, killed, left)]
-        lines.append(f"| {module} | " + " | ".join(map(str, counts)) + " |")
-    lines += ["", "## Not killed", ""]
-    for m in left:
-        record = known[m.key]
-        ran = f"{record['ran']} of {record['tests']} tests ran" if record["tests"] else "no test executes the line"
-        change = m.what.replace("`", "").replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
-        lines.append(f"- {m.module}, {m.function}: {change} ({ran}). {argued.get(m.key, 'Open.')}")
+        mine = [m for m in run if m.module == module]
+        rest = [m for m in left if m.module == module]
+        shown = (sum(m.module == module for m in every), len(mine), len(mine) - len(rest),
+                 sum(bool(kinds[m.key]) for m in rest), sum(not kinds[m.key] for m in rest))  # fmt: skip
+        lines.append(f"| {module} | " + " | ".join(map(str, shown)) + " |")
+    titles = {"": "Open", "sound": "Accept more", "stricter": "Refuse more", "same": "Nothing changes"}
+    for kind, title in titles.items():
+        lines += ["", f"## {title}", ""]
+        for m in left:
+            if kinds[m.key] != kind:
+                continue
+            record = known[m.key]
+            ran = f"{record['ran']} of {record['tests']} tests ran" if record["tests"] else "no test executes the line"
+            what = m.what.replace("`", "").replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+            because = said[m.key]["because"] if m.key in said else "By its form." if kind else ""
+            lines.append(f"- {m.module}, {m.function or 'outside'}: {what} ({ran}). {because}".rstrip())
+        if kind not in kinds.values():
+            lines.append("None.")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _keys(item: dict[str, Any]) -> list[str]:
+    """The mutants that a survivor of `argued.toml` speaks of: one, or several for one reason."""
+    if item["kind"] not in KINDS:
+        raise SystemExit(f"argued.toml has the kind {item['kind']!r}: expected one of {', '.join(KINDS)}")
+    return [item["mutant"]] if "mutant" in item else list(item["mutants"])
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(1, whole):.1f} %"
 
 
 if __name__ == "__main__":

@@ -21,6 +21,13 @@ from typing import Any
 PRINTING = {"__repr__", "__str__", "show", "show_condition", "_say"}
 """Functions whose results people read and nothing goes by."""
 
+JUDGEMENTS = {
+    "real", "nonzero", "positive", "nonnegative", "positive_size", "_some", "_nonpositive", "entails", "_entails",
+    "_holds_at", "_holds_for", "_ordered", "_no_less", "_of_reals", "below", "holds", "_combined", "_proportional",
+    "settled", "closes", "vanishes", "discharge", "natural", "satisfied", "met",
+}  # fmt: skip
+"""Functions whose yes lets something pass and whose no, at worst, has it refused."""
+
 COUNTERPARTS = {
     "lt": "le", "le": "lt", "eq": "le", "and": "or", "or": "and", "true": "false", "false": "true",
     "sum": "max", "max": "sum", "prod": "sum", "add": "mul", "mul": "add", "min": "max", "any": "all", "all": "any",
@@ -37,6 +44,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
     ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr,
 }  # fmt: skip
+_WIDER = {(ast.Lt, ast.LtE), (ast.Gt, ast.GtE)}
 _SWAPPED = {"all": "any", "any": "all", "min": "max", "max": "min"}
 
 
@@ -56,6 +64,20 @@ class Mutant:
     tree: ast.Module
     site: Site
 
+    @property
+    def condition(self) -> bool:
+        """Whether what changes is a condition, or a refusal is left out."""
+        node, new = self.site.node, self.site.new
+        return (
+            isinstance(node, (ast.Compare, ast.BoolOp))
+            or (isinstance(node, (ast.If, ast.IfExp, ast.While)) and self.site.field == "test")
+            or (isinstance(node, ast.comprehension) and self.site.field == "ifs")
+            or isinstance(new, ast.Return)
+            or self.what.startswith("without `raise")
+            or self.what.endswith(" without not")
+            or (self.site.field == "id" and new in _SWAPPED)
+        )
+
     def compiled(self) -> CodeType:
         """The code of the module with the change; a SyntaxError or ValueError where that is no program."""
         old = self.site.put(self.site.new)
@@ -63,6 +85,59 @@ class Mutant:
             return compile(ast.fix_missing_locations(self.tree), f"{self.module}.py", "exec")
         finally:
             self.site.put(old)
+
+    def only_refuses(self) -> bool:
+        """Whether by its form the change can only refuse more.
+
+        It makes a condition hold more often on which an error is raised, or a judgement say yes less often.
+        """
+        parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        more, node = _more_often(self.site), self.site.node
+        if isinstance(self.site.new, ast.Return):
+            return more is False and self.function.rpartition(".")[2] in JUDGEMENTS
+        within = isinstance(node, (ast.If, ast.IfExp, ast.While))
+        while more is not None:
+            above = node if within else parents[node]
+            if isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.Not):
+                more = not more
+            elif isinstance(above, ast.comprehension) and node in above.ifs:
+                found = parents[parents[above]]
+                if isinstance(found, ast.Call) and isinstance(found.func, ast.Name) and found.func.id == "all":
+                    more = not more
+                above = parents[above]
+            elif isinstance(above, ast.If) and node is not above and node is not above.test:
+                return False
+            elif isinstance(above, ast.If):
+                last = above.body[-1]
+                if isinstance(last, ast.Raise) and len(above.body) == 1:
+                    return more
+                answers = isinstance(last, ast.Return) and isinstance(last.value, ast.Constant)
+                judges = self.function.rpartition(".")[2] in JUDGEMENTS and answers and len(above.body) == 1
+                return judges and more is not ast.literal_eval(last.value)  # type: ignore[attr-defined]
+            elif isinstance(above, ast.Return):
+                return not more and self.function.rpartition(".")[2] in JUDGEMENTS
+            elif not isinstance(above, (ast.BoolOp, ast.GeneratorExp)) and not (
+                isinstance(above, ast.Call) and isinstance(above.func, ast.Name) and above.func.id in ("all", "any")
+            ):
+                return False
+            node, within = above, False
+        return False
+
+
+def _more_often(site: Site) -> bool | None:
+    """Whether a condition holds more often (True) or less often (False) after a change; None if neither is certain."""
+    node, new = site.node, site.new
+    if isinstance(new, ast.Return) or (isinstance(node, (ast.If, ast.IfExp, ast.While)) and site.field == "test"):
+        value = new.value if isinstance(new, ast.Return) else new
+        return bool(value.value) if isinstance(value, ast.Constant) else None
+    if isinstance(node, ast.BoolOp) and (site.field == "op" or isinstance(new, list)):
+        return isinstance(node.op, ast.And)  # joined by `or`, or without a part
+    if isinstance(node, ast.comprehension) and site.field == "ifs" and isinstance(new, ast.Constant):
+        return bool(new.value)
+    if isinstance(node, ast.Compare) and site.field == "ops" and site.place is not None:
+        pair = type(node.ops[site.place]), type(new)
+        return True if pair in _WIDER else False if pair[::-1] in _WIDER else None
+    return None
 
 
 @dataclass(frozen=True)

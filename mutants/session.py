@@ -2,12 +2,13 @@
 
 A plugin of pytest. It runs the tests once, noting which blocks of the kernel each executes and how long it takes; then,
 for each mutant, a child process puts the changed code into the functions of the kernel and runs the tests that execute
-its block, those first that have killed most in least time, until one fails. A module's own code, tables and classes, is
-not reached by that.
+its block, those first that have killed most in least time, until one fails. Where a module's own code changes (a table,
+a constant, the defaults of a function) all tests are run; what changes inside of a class is not reached.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import importlib
@@ -17,6 +18,7 @@ import resource
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +78,41 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         stack.extend(c for c in item.co_consts if isinstance(c, CodeType))
 
 
+def _put_outside(mutant: Mutant) -> bool:
+    """A table, a constant or defaults of a module, in place of what its modules have."""
+    module = importlib.import_module(f"catdiag.kernel.{mutant.module}")
+    old = mutant.site.put(mutant.site.new)
+    try:
+        around = [s for s in mutant.tree.body if s.lineno <= mutant.line <= (s.end_lineno or s.lineno)]
+        made = dict(vars(module))
+        exec(compile(ast.fix_missing_locations(ast.Module(around, [])), "<mutant>", "exec"), made)
+    finally:
+        mutant.site.put(old)
+    for statement in around:
+        if isinstance(statement, ast.FunctionDef):
+            function, new = vars(module)[statement.name], made[statement.name]
+            function.__defaults__, function.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
+            return True
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        names = [n.id for t in targets for n in ast.walk(t or ast.Pass()) if isinstance(n, ast.Name)]
+        for name in names:
+            before, new = vars(module)[name], made[name]
+            if isinstance(before, (dict, set)) and type(new) is type(before):
+                before.clear()
+                before.update(new)
+                continue
+            for other in [m for key, m in sys.modules.items() if key.startswith("catdiag.kernel.")]:
+                if vars(other).get(name) is before:
+                    setattr(other, name, new)
+        if names:
+            return True
+    return False
+
+
 def change(mutant: Mutant) -> bool:
     """Puts a mutant into the kernel of this process; whether that could be done."""
+    if not mutant.function:
+        return _put_outside(mutant)
     function = _function(importlib.import_module(f"catdiag.kernel.{mutant.module}"), mutant.function)
     if function is None:
         return False
@@ -130,14 +165,21 @@ class Plugin:
     """Runs the tests once, then the mutants; `done` is told what became of each."""
 
     def __init__(
-        self, mutants: list[Mutant], budget: float, until: float, jobs: int, done: Callable[[Mutant, Result], None]
+        self,
+        mutants: list[Mutant],
+        budget: float,
+        until: float,
+        jobs: int,
+        done: Callable[[Mutant, Result], None],
+        killers: dict[tuple[str, str], Counter[str]],
     ) -> None:
         self.mutants, self.budget, self.until, self.jobs, self.done = mutants, budget, until, jobs, done
         self.times: dict[int, float] = {}
         self.tests: dict[int, list[int]] = {}
         self.blocks = Blocks(KERNEL, "catdiag.kernel")
         sys.meta_path.insert(0, self.blocks)
-        self.kills: dict[int, int] = {}
+        self.killers = killers
+        """How many mutants of a function, by module and name, each test has killed."""
         self.names: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
@@ -167,8 +209,14 @@ class Plugin:
 
     def order(self, mutant: Mutant) -> list[int]:
         """The tests that execute a mutant's line, those first that kill most in least time."""
-        chosen = self.tests.get(self.blocks.of_line.get((mutant.module, mutant.line), -1), [])
-        return sorted(chosen, key=lambda n: -(self.kills.get(n, 0) + 0.3) / (self.times[n] + 0.01))
+        if mutant.function:
+            chosen = self.tests.get(self.blocks.of_line.get((mutant.module, mutant.line), -1), [])
+        else:
+            chosen = list(self.times)
+        near = self.killers.get((mutant.module, mutant.function), Counter())
+        far: Counter[str] = sum(self.killers.values(), Counter()) if chosen else Counter()
+        worth = {n: 20 * near[self.names[n]] + far[self.names[n]] + 0.3 for n in chosen}
+        return sorted(chosen, key=lambda n: -worth[n] / (self.times[n] + 0.01))
 
     def _all(self, items: list[pytest.Item]) -> None:
         running: dict[int, tuple[Mutant, int, list[int], float]] = {}
@@ -204,7 +252,7 @@ class Plugin:
                 if last == "unchanged:0":
                     self.done(mutant, Result("not applicable", "", 0, len(order), seconds))
                     continue
-                self.kills[order[place]] = self.kills.get(order[place], 0) + 1
+                self.killers.setdefault((mutant.module, mutant.function), Counter())[self.names[order[place]]] += 1
                 how = "killed" if last.startswith("failed:") else "killed by time or memory"
                 self.done(mutant, Result(how, self.names[order[place]], place + 1, len(order), seconds))
             else:
