@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,23 +100,62 @@ def measure(points: Sequence[Point], *, timeout: float = 280.0, profiler: str = 
         about = versions()
     except CatdiagError as error:
         return Measured.none(points, error.message)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    start = time.monotonic()
+    failures = _tried(points, env, timeout)
+    sound = [k for k, failure in enumerate(failures) if not failure]
+    readings: list[tuple[ncu.Reading, ...]] = [() for _ in points]
+    if not sound:
+        return Measured(tuple(readings), tuple(failures), about)
     with tempfile.TemporaryDirectory() as folder:
-        given, done = Path(folder) / "points.json", Path(folder) / "done.json"
-        given.write_text(json.dumps([p.as_dict() for p in points]), encoding="utf-8")
-        found = ncu.profile(
-            [sys.executable, "-m", "catdiag.gpu.once", str(given), str(done)],
-            timeout=timeout,
-            ncu=profiler,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        )
+        program, done = _program([points[k] for k in sound], Path(folder))
+        left = max(1.0, timeout - (time.monotonic() - start))
+        found = ncu.profile(program, timeout=left, ncu=profiler, env=env)
         rows = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else []
     if found.left_out:
         about["counters that this Nsight Compute lacks"] = ", ".join(found.left_out)
-    if found.unavailable:
-        failures = [row["failure"] for row in rows] + [""] * len(points)
-        why = f"counters are unavailable: {found.unavailable}"
-        return Measured(tuple(() for _ in points), tuple(f or why for f in failures[: len(points)]), about)
-    return Measured(*shared_out(found.readings, rows, len(points)), about)
+    given = shared_out(found.readings, rows, len(sound))
+    for k, own, failure in zip(sound, *given, strict=True):
+        readings[k] = own
+        failures[k] = f"counters are unavailable: {found.unavailable}" if found.unavailable else failure
+    return Measured(tuple(readings), tuple(failures), about)
+
+
+def _program(points: Sequence[Point], folder: Path) -> tuple[list[str], Path]:
+    """The program that launches points once each, and the file that says what it did."""
+    given, done = folder / "points.json", folder / "done.json"
+    given.write_text(json.dumps([p.as_dict() for p in points]), encoding="utf-8")
+    return [sys.executable, "-m", "catdiag.gpu.once", str(given), str(done)], done
+
+
+def _tried(points: Sequence[Point], env: Mapping[str, str], timeout: float) -> list[str]:
+    """Runs the points without a profiler, which compiles them, and says of each that cannot be run why.
+
+    A kernel that reads where it may not spoils its whole process: what comes after it is tried again in another.
+    """
+    failures = ["it was not reached in time"] * len(points)
+    first, start = 0, time.monotonic()
+    while first < len(points) and time.monotonic() - start < timeout / 2:
+        with tempfile.TemporaryDirectory() as folder:
+            program, done = _program(points[first:], Path(folder))
+            try:
+                ended = subprocess.run(
+                    program, env=dict(env), capture_output=True, text=True, errors="replace", timeout=timeout / 2
+                )
+            except subprocess.TimeoutExpired:
+                return failures
+            rows = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else []
+        for row in rows:
+            failures[first] = str(row["failure"])
+            first += 1
+            if row["failure"]:
+                break
+        else:
+            if first < len(points):
+                last = [line for line in ended.stderr.splitlines() if line.strip()]
+                failures[first] = f"the process that ran it ended: {last[-1] if last else ended.returncode}"
+                first += 1
+    return failures
 
 
 def shared_out(

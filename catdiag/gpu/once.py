@@ -16,7 +16,7 @@ from typing import Any
 from catdiag.files import write_whole
 
 
-def main(points: str, done: str) -> int:
+def main(points: str, done: str, device: str = "cuda") -> int:
     """Runs the points; 0, however many could be run."""
     from catdiag.gpu.bench import raised, reason
     from catdiag.gpu.counted import Point
@@ -30,7 +30,7 @@ def main(points: str, done: str) -> int:
         said.append(row)
         try:
             module = imported(point.text, point.entry)
-            inputs = _inputs(point, torch)
+            inputs = _inputs(point, torch, device)
             function = getattr(module, point.entry)
             out = function(*inputs, **point.options)
             torch.cuda.synchronize()
@@ -41,7 +41,6 @@ def main(points: str, done: str) -> int:
             torch.cuda.cudart().cudaProfilerStop()
             row["launched"] = launched
         except raised() as error:
-            torch.cuda.cudart().cudaProfilerStop()
             row["failure"] = reason(error)
         write_whole(Path(done), json.dumps(said))
     return 0
@@ -53,25 +52,25 @@ def _torch() -> Any:
     return torch_with_gpu()
 
 
-def _inputs(point: Any, torch: Any) -> list[Any]:
+def _inputs(point: Any, torch: Any, device: str) -> list[Any]:
     """Inputs of a point, of the types and shapes that its module takes."""
     from catdiag.gpu.check import drawn
 
-    generator = torch.Generator(device="cuda")
+    generator = torch.Generator(device=device)
     generator.manual_seed(0)
     found: list[Any] = []
     for array in point.inputs:
         if not array.axes:
             found.append(point.scalars[array.name])
         else:
-            made = drawn(array, "cuda", generator)
+            made = drawn(array, device, generator)
             found.append(made.to(getattr(torch, array.dtype)) if array.element == "int" else made)
     return found
 
 
 def _watched(module: ModuleType) -> list[str]:
     """The names of the kernels that a module launches from now on, in order."""
-    from triton.runtime.jit import JITFunction
+    from triton.runtime.jit import KernelInterface
 
     launched: list[str] = []
 
@@ -85,7 +84,7 @@ def _watched(module: ModuleType) -> list[str]:
         kernel.run = seen
 
     for name, value in vars(module).items():
-        if isinstance(value, JITFunction):
+        if isinstance(value, KernelInterface):
             watch(name, value)
     return launched
 

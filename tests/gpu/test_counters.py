@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import catdiag as cd
 from catdiag.cost import hardware
-from catdiag.gpu import ncu
+from catdiag.gpu import counters, ncu
 from catdiag.gpu.counted import Cause, Point, Predicted, point_of, sectors
 from catdiag.gpu.counters import (
     AGREES,
@@ -137,6 +140,32 @@ def test_a_launch_that_was_not_read_leaves_none() -> None:
     done = [{"name": "1", "launched": ["_a", "_b"], "failure": ""}, {"name": "2", "launched": ["_a"], "failure": ""}]
     found, failures = shared_out([reading("_a", 0), reading("_a", 1)], done, 2)
     assert found[0] == () and "_b" in failures[0] and [r.order for r in found[1]] == [0]
+
+
+SPOILT = """
+import json, sys
+rows = []
+for name in json.loads(sys.argv[1]):
+    if name == "dies":
+        print("CUDA gave up", file=sys.stderr)
+        sys.exit(1)
+    rows.append({"name": name, "launched": ["_k"], "failure": "wrong" if name == "fails" else ""})
+    open(sys.argv[2], "w").write(json.dumps(rows))
+"""
+
+
+def test_a_point_that_spoils_its_process_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def program(points: Sequence[Point], folder: Path) -> tuple[list[str], Path]:
+        done = folder / "done.json"
+        return [sys.executable, "-c", SPOILT, json.dumps([p.name for p in points]), str(done)], done
+
+    monkeypatch.setattr(counters, "_program", program)
+    points = [replace(POINT, name=name) for name in ("a", "dies", "b", "fails", "c")]
+    assert counters._tried(points, os.environ, 60.0) == [
+        "", "the process that ran it ended: CUDA gave up", "", "wrong", "",
+    ]  # fmt: skip
 
 
 # -- predictions -------------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def points() -> list[tuple[str, str, dict[str, Any], int, int]]:
     for dtype, d, g_q, s_x, stages in itertools.product(
         ("bf16", "fp8", "fp32"), (32, 64, 128), (16, 64, 128), (32, 64, 128), (2, 3)
     ):
-        scaled = (g_q + s_x + stages) % 3 == 0
+        scaled = dtype != "fp8" and (g_q + s_x + stages) % 3 == 0
         found.append(("cascade", dtype, {"d": d, "g_q": g_q, "s_x": s_x, "scaled": scaled}, g_q // 64 * 4 or 4, stages))
     for dtype, d, g_q, factor in itertools.product(("bf16", "fp32"), (64, 128), (16, 64, 128), (True, False)):
         found.append(("biased", dtype, {"d": d, "g_q": g_q, "s_x": 32, "factor": factor}, 4, 2 + factor))
