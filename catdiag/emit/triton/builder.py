@@ -35,6 +35,7 @@ class Tile:
     block: str = ""
     exact: str = ""
     loop: Loop | None = None
+    length: int = 0
 
 
 @dataclass(eq=False)
@@ -139,7 +140,7 @@ class Build:
         return found
 
     def _tiled(self, axis: Axis, tile: Tile) -> Dim:
-        dim = Dim(axis.name, axis.size, tile.block, tile.scope, tile.exact, loop=tile.loop)
+        dim = Dim(axis.name, axis.size, tile.block, tile.scope, tile.exact, loop=tile.loop, length=tile.length)
         place = self.nodes.arange(dim)
         dim.within = self.nodes.op("lt", self.nodes.op("add", tile.start, place), tile.whole)
         if tile.block != tile.span.symbol and tile.loop is None:

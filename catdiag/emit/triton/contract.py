@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from catdiag.emit.triton.nodes import Dim, Fill, Node, Nodes, fill_of, finite
+
+SHORTEST = 16
+"""What matrix units sum at least."""
 
 
 def contracted(nodes: Nodes, args: Sequence[Node], out: Sequence[Dim]) -> Node:
@@ -44,7 +48,8 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     b = _summed(nodes, b, [d for d in b.dims if d in kept or d in a.dims])
     rows = [d for d in rows if d in a.dims]
     columns = [d for d in columns if d in b.dims]
-    if not (summed and rows and columns) or "int" in (a.element, b.element):
+    short = bool(summed) and all(d.length for d in summed) and math.prod(d.length for d in summed) < SHORTEST
+    if not (summed and rows and columns) or short or "int" in (a.element, b.element):
         made = nodes.op("mul", a, b)
         return _summed(nodes, made, [d for d in made.dims if d in kept])
     order = {d: k for k, d in enumerate(out)}
@@ -52,6 +57,8 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
         a, b, rows, columns = b, a, columns, rows
     for d in summed:
         a, b = _silent(nodes, a, b, d)
+    if len(summed) == 1:
+        nodes.summed.update(dict.fromkeys(d.block for d in summed if d.length))
     turns = any(d.loop is not None for x in (a, b) for d in x.dims)
     a, b = _operand(nodes, a, turns), _operand(nodes, b, False)
     if turns and a.kind == "load" and a.data[5] == "held":

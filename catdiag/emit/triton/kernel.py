@@ -61,6 +61,8 @@ class Kernel:
     """The axis that is cut into parts, by this kernel or the one before."""
     place: int = 0
     """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
+    summed: tuple[str, ...] = ()
+    """The lengths of blocks that matrix units sum over."""
     across: tuple[str, ...] = ()
     """The lengths of blocks that are multiplied with rows that can be held in registers."""
     order: tuple[str, ...] = ()
@@ -120,7 +122,9 @@ class Writing:
             if span.symbol in self.pad:
                 block = self.padded[span.symbol] = self.own.fresh(f"{axis}_block")
             self.exact[exact] = span
-        k.tiles[span.symbol] = Tile(span, place, whole, k.root, single, block, exact)
+        k.tiles[span.symbol] = Tile(
+            span, place, whole, k.root, single, block, exact, length=self._tile(span) if block == span.symbol else 0
+        )
 
     def _tile(self, span: Span) -> int:
         return self.shared.tiles.get(span.symbol, 0)
@@ -232,7 +236,9 @@ class Writing:
             self.exact[exact] = span
         self.loops[span.symbol] = span
         before = k.tiles.get(span.symbol)
-        k.tiles[span.symbol] = Tile(span, place, k.size(span.size), scope, False, span.symbol, exact, context)
+        k.tiles[span.symbol] = Tile(
+            span, place, k.size(span.size), scope, False, span.symbol, exact, context, self._tile(span)
+        )
         k.loops.append(k.tiles[span.symbol])
         names = {s: self.printer.names[_symbol(k.env[s])] for s in carry.states}
         dims = {s: self._dims(s.ty) for s in carry.states}
@@ -471,6 +477,7 @@ class Writing:
             self.parts,
             chunk,
             place,
+            tuple(k.nodes.summed),
             tuple(k.nodes.across),
             tuple(sorted(self.reverse)),
             tuple(sorted(self.uneven)),

@@ -115,6 +115,9 @@ class Launch:
         if self.tiles:
             free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
             self.write(f"_powers({', '.join(f'{t}={t}' for t in self.tiles if t not in free)})")
+        summed = dict.fromkeys(s for k in self.kernels for s in k.summed if s in self.tiles)
+        if summed:
+            self.write(f"_summed({', '.join(f'{t}={t}' for t in summed)})")
         results = [r for r in self.rooms if r.result]
         several = len(results) > 1
         if results:

@@ -18,9 +18,10 @@ from catdiag.emit.triton.values import Made, Pull, Stored
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.types import ArrayType, Axis, size_symbols
 
+_TOGETHER = 8
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
           "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
-          "_powers"}  # fmt: skip
+          "_powers", "_summed", "_boxed"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -385,6 +386,18 @@ def _grid(kernel: Kernel) -> list[str]:
         where.append((base, count, span))
     if kernel.parts is not None:
         where.append(("part", kernel.parts.symbol, None))
+    near = _near(kernel, spans)
+    if near:
+        (_, rows, _), (_, columns, _) = where[-2:]
+        pair = " , ".join(f"{base}_tile" for base, _, _ in where[-2:]).replace(" ,", ",")
+        lines.append(f"    {pair} = tl.swizzle2d(")
+        lines.append(f"        pid // {columns} % {rows}, pid % {columns}, {rows}, {columns}, {_TOGETHER}")
+        lines.append("    )  # tiles that run together share what they load")
+        for base, _, own in where[-2:]:
+            lines.append(f"    {base}0 = {base}_tile * {'' if own is None else own.symbol}")
+        if len(where) > 2:
+            lines.append(f"    pid = pid // ({columns} * {rows})")
+        where = where[:-2]
     for n, (base, count, own) in enumerate(reversed(where)):
         last = n == len(where) - 1
         place = "pid" if last else f"pid % {count}"
@@ -410,6 +423,14 @@ def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int
     return given[0] if groups == 1 else tuple(given)
 
 
+def _near(kernel: Kernel, spans: Sequence[Span]) -> bool:
+    """Whether the two fastest axes of the grid are both cut into tiles, in any order."""
+    last = spans[-2:]
+    return len(last) == 2 and kernel.parts is None and all(
+        s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.uneven for s in last
+    )  # fmt: skip
+
+
 def _tiled(spans: Sequence[Span]) -> str:
     return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
 
@@ -423,6 +444,12 @@ def _powers(**tiles):
     for name, size in tiles.items():
         if size < 1 or size & (size - 1):
             raise ValueError(f"{name} is {size}: expected a power of two")
+
+
+def _summed(**tiles):
+    for name, size in tiles.items():
+        if size < 16:
+            raise ValueError(f"{name} is {size}: expected at least 16, as matrix units sum so many at a time")
 
 
 def _expect(name, tensor, shape, axes):

@@ -57,6 +57,8 @@ class Dim:
     exact: str = ""
     within: Node | None = None
     loop: Any = None
+    length: int = 0
+    """How long a block is by default, 0 for at least 16."""
 
     @property
     def ragged(self) -> bool:
@@ -101,6 +103,8 @@ class Nodes:
         self.known: dict[Hashable, Node] = {}
         self.note = ""
         self.twins: dict[Node, Node] = {}
+        self.summed: dict[str, None] = {}
+        """The lengths of blocks that matrix units sum over."""
         self.across: dict[str, None] = {}
         """The lengths of blocks that are multiplied with rows that can be held in registers."""
 
@@ -238,9 +242,13 @@ class Nodes:
         return None
 
     def _exp(self, a: Node) -> Node:
-        """The exponential as a power of two: the factor goes to what has fewest entries."""
+        """The exponential as a power of two: the factor goes to what has fewest entries.
+
+        A difference of the like is taken before that: of two equal numbers it is 0, also where the compiler rounds a
+        product and a difference once.
+        """
         log2e = self.const(LOG2E)
-        if a.kind in ("sub", "add"):
+        if a.kind in ("sub", "add") and any(set(p.dims) != set(a.dims) for p in a.args):
             return self.raw_op("exp2", [self.raw_op(a.kind, [self.scaled(p, log2e) for p in a.args])])
         return self.raw_op("exp2", [self.scaled(a, log2e)])
 
