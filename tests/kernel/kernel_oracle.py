@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
+from math import ceil
 
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import KernelError, Term, leaves, term_data
@@ -61,6 +62,15 @@ def _integer(x: Value) -> int:
     return int(x)
 
 
+def _below(x: Value) -> int:
+    """How many natural numbers are below a number."""
+    if isinstance(x, MinusInfinity):
+        return 0
+    if not isinstance(x, Fraction):
+        raise Unclear("a range that is not told")
+    return max(0, ceil(x))
+
+
 def _total_mul(x: Value, y: Value) -> Value:
     if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
         return ZERO
@@ -107,7 +117,7 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
     if op in ("read", "holds"):
         return w.cell(str(t.data), tuple(_integer(_value(a, w, bound, strict)) for a in t.args))
     if op == "big":
-        n = _integer(_value(t.args[0], w, bound, strict))
+        n = _below(_value(t.args[0], w, bound, strict))
         total: Value = {"sum": ZERO, "prod": ONE, "max": BOTTOM}[str(t.data)]
         for k in range(n):
             item = _number(_value(t.args[1], w, (*bound, k), strict))
