@@ -164,7 +164,7 @@ def case_of(
         bytes=float(sum(a.bytes for a in (*inputs, *outputs) if a.shape)),
         text=book.text,
         entry=book.entry,
-        keywords={s: sizes[s] for s in book.sizes},
+        keywords={name: sizes[s] for s, name in book.sizes.items()},
         slices=book.slices,
         starts=dict(book.starts),
         between=tuple(dict.fromkeys((ty.names, _shape(ty, sizes)) for ty in book.between)),

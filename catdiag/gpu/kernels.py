@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -164,7 +165,8 @@ def _kernel(
     from catdiag.emit.triton import module
 
     text = module(made.diagram, tiles, dtype, stages=stages, warps=warps)
-    options = {**{t: tiles[t] for t in text.tiles}, "num_warps": warps, "num_stages": stages}
+    shown = {s: sizes[s] for s in _needed(text.text, text.entry) if s in sizes}
+    options = {**shown, **{t: tiles[t] for t in text.tiles}, "num_warps": warps, "num_stages": stages}
     told = ", ".join(f"{name} {size}" for name, size in tiles.items() if size != 1)
     return Kernel(
         text.text,
@@ -173,6 +175,15 @@ def _kernel(
         loads_of(made, tiles, sizes, dtype, stages),
         f"{told or 'no tiles'}, {warps} warps, {stages} stages",
     )
+
+
+def _needed(text: str, entry: str) -> list[str]:
+    """The keywords of a function that have no default: sizes that no input shows."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name == entry:
+            arguments = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            return [a.arg for a, default in arguments if default is None]
+    return []
 
 
 def loads_of(

@@ -42,7 +42,7 @@ _HELPERS = {
 class Textbook:
     """A function of tensors as text: `entry` takes the inputs in the diagram's order, scalars as Python numbers.
 
-    `sizes` are keywords for sizes that no input shows, `functions` those for what the diagram leaves uninterpreted.
+    `sizes` gives the keyword of each size that no input shows, `functions` are those of what has no meaning by itself.
     `slices` are axes of all results such that, on the slices of the inputs that have the axis, the function gives the
     slice of each result; with the keyword `from_AXIS` for the position at which the slice begins, where `starts` names
     it. `between` are the arrays in between, each type once.
@@ -52,7 +52,7 @@ class Textbook:
     entry: str
     inputs: tuple[tuple[str, tuple[str, ...]], ...]
     outputs: tuple[tuple[str, ...], ...]
-    sizes: tuple[str, ...]
+    sizes: Mapping[str, str]
     functions: tuple[str, ...]
     slices: tuple[str, ...]
     starts: Mapping[str, str]
@@ -246,7 +246,7 @@ class _Printer:
             title,
             tuple((name, ty.names) for name, ty in inputs),
             tuple(ty.names for ty in diagram.cod),
-            tuple(given),
+            {s: self.symbols[s] for s in given},
             tuple(code.functions),
             slices,
             starts,
