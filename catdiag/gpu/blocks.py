@@ -9,8 +9,9 @@ its sides, and a kernel holds no fewer of an axis that is neither grouped nor st
 
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.cost` counts what is live; sums along
 rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has made and another
-takes; addresses of the copies to shared memory, two registers for each 16 bytes that a thread copies in a turn; and
-`BESIDE`. The compiler saves some of them where it has to, so that this is no promise: docs/tiles.md says how it does.
+takes; rows that a loop reads in each turn, where the chip copies them as boxes, by a descriptor; where it does not, the
+addresses of copies to shared memory, two registers for each 16 bytes that a thread copies in a turn; and `BESIDE`. The
+compiler saves some of them where it has to, so that this is no promise: docs/tiles.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.cost.plan import searching
@@ -18,14 +19,15 @@ takes; addresses of the copies to shared memory, two registers for each 16 bytes
 >>> search = searching(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, stages=3)
 >>> block = Block.of(search.diagram, search.kernels[3], "bf16", search.chip, stages=3)
 >>> held = {"a": 4096, "b": 4096, "c": 4096, "g_a": 128, "g_c": 256, "s_b": 64}
->>> int(block.shared(held)), int(block.registers(held, 8))      # ptxas and Triton say 147456 and 195
-(147456, 176)
+>>> int(block.shared(held)), int(block.registers(held, 8))      # what is compiled takes 147480 and 154
+(147456, 152)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from catdiag.boxes import Einsum, Fold, Group
@@ -49,6 +51,10 @@ _COPY = 16
 """Bytes that one copy to shared memory takes."""
 _LINES = 4
 """Threads of a warp that share a row of a product's result, and hold each the sums along it."""
+_GROUP = 4
+"""Warps that work on one matrix instruction where the chip copies boxes of arrays itself (Hopper and later)."""
+_SHARED_ROWS = 1.45
+"""How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
 _ROWS = 16
 """Rows of a product that a warp works on."""
 
@@ -58,15 +64,18 @@ class Products:
     """What the products of a diagram read: the names of inputs that they read as they are (`direct`) and of those that
     they read made into something else (`reach`); how many elements what is made on chip has that lies in shared memory,
     being a second factor or made before the loop (`kept`), or is a first factor that does not (`first`, with the rows
-    of its product); and of each the `sides`: rows, columns and depth, and the axes that both factors and the result
-    have (`batches`)."""
+    of its product); of each input that is a first factor as it is the `rows`; and of each product the `sides`: rows,
+    columns and depth, and the axes that both factors and the result have (`batches`). `results` are how many elements
+    of each result a group saves."""
 
     direct: frozenset[str]
     reach: frozenset[str]
     kept: tuple[Amount, ...]
     first: tuple[tuple[Amount, Amount], ...]
+    rows: Mapping[str, Amount]
     sides: tuple[tuple[Amount, Amount, Amount], ...]
     batches: tuple[Amount, ...]
+    results: tuple[Amount, ...]
 
 
 def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
@@ -80,6 +89,8 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
     reach: dict[str, None] = {}
     kept: dict[Amount, None] = {}
     first: dict[tuple[Amount, Amount], None] = {}
+    rows: dict[str, Amount] = {}
+    results: dict[Amount, None] = {}
     batches: dict[Amount, None] = {}
     found: dict[tuple[Amount, Amount, Amount], None] = {}
     todo: list[tuple[Diagram, list[_Source]]] = [(diagram, [_Source(True, (n,)) for n in diagram.input_names])]
@@ -93,6 +104,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
             made = _Source(False, tuple(dict.fromkeys(name for s in given for name in s.names)))
             if isinstance(op, Group):
                 todo.append((op.body, given))
+                results.update(dict.fromkeys(Amount.elements(ty.axes) for ty in op.body.cod))
             elif isinstance(op, Fold):
                 before = [replace(g, before=not g.whole) for g in given]
                 todo.append((op.step, [_Source(False, ())] * len(box.cod) + before))
@@ -109,6 +121,8 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
                             kept[made_here] = None
                         elif not factor.whole:
                             first[made_here, sizes[k]] = None
+                        elif k != last:
+                            rows.update((name, sizes[k]) for name in factor.names)
                     left, right = box.dom.arrays
                     both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
                     batches[Amount.elements(both)] = None
@@ -118,8 +132,10 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
         frozenset(reach) - frozenset(direct),
         tuple(kept),
         tuple(first),
+        MappingProxyType(rows),
         tuple(found),
         tuple(batches),
+        tuple(results),
     )
 
 
@@ -145,7 +161,8 @@ def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> tuple[Amount, A
 class Block:
     """Amounts of what a block holds, moment by moment: bytes of shared memory, of registers, and those that all its
     threads copy to shared memory in a turn. `staged`: whether blocks of a loop are copied there ahead of their turn;
-    `element` is the width of what products read."""
+    `element` is the width of what products read; `boxes`: the chip copies boxes of arrays itself, so that threads need
+    no addresses for it, and then rows that a loop reads in each turn are `held` in registers (bytes, and how many)."""
 
     smem: tuple[Amount, ...]
     arrays: tuple[Amount, ...]
@@ -154,15 +171,19 @@ class Block:
     warp: int
     products: Products
     element: int
+    boxes: bool
+    held: tuple[tuple[Amount, Amount], ...]
 
     @staticmethod
-    def of(diagram: Diagram, kernel: Kernel, dtype: str, chip: Hardware, stages: int) -> Block:
+    def of(diagram: Diagram, kernel: Kernel, dtype: str, chip: Hardware, stages: int, boxes: bool = True) -> Block:
         """The block of a kernel of a diagram that was measured for a chip with so many buffers of each streamed block;
-        products are of elements of that type."""
+        products are of elements of that type. Without `boxes`, arrays are copied by addresses on any chip."""
         found, element = products(diagram, frozenset(kernel.tiles)), width(dtype)
         smem: dict[Amount, None] = {}
         loaded: dict[Amount, None] = {}
         copies: dict[tuple[str, Amount], None] = {}
+        held: dict[tuple[Amount, Amount], None] = {}
+        boxes, loops = boxes and chip.matrix_warps >= _GROUP, bool(kernel.loops)
         made = sum((amount.times(element) for amount in found.kept), ZERO)
         for moment in kernel.moments[LEVEL]:
             near, far = made, ZERO
@@ -174,21 +195,31 @@ class Block:
                 if role == "streamed" and name in found.direct | found.reach:
                     copies[name, one] = None
                     near = near + (amount if direct else amount - one)
+                elif direct and boxes and loops and name in found.rows:
+                    held[amount, found.rows[name]] = None
                 elif direct:
                     near = near + amount
             smem[near], loaded[far] = None, None
         lines = {side.times(4) for of in found.sides for side in of[:2]}
+        if found.sides:  # what products have made goes through shared memory when it is saved
+            smem.update(dict.fromkeys(amount.times(element) for amount in found.results))
         arrays = {
             m.total + sum((a.times(_LINES - 1) for _, _, a in m.residents if a in lines), far): None
             for m in kernel.moments[REGISTERS]
             for far in loaded or (ZERO,)
         }
         copied = sum((a for _, a in copies), ZERO)
-        return Block(tuple(smem), tuple(arrays or loaded), copied, bool(copies), chip.warp, found, element)
+        return Block(
+            tuple(smem), tuple(arrays or loaded), copied, bool(copies), chip.warp, found, element, boxes, tuple(held)
+        )
 
     def shared(self, values: Mapping[Any, Any]) -> Any:
         """Bytes of shared memory, without `SCRATCH`."""
         return _most(self.smem, values)
+
+    def shared_at_most(self, values: Mapping[Any, Any]) -> Any:
+        """The same where the arrays that are given cannot be copied in boxes, so that nothing is held in registers."""
+        return _most(self.smem, values) + sum((amount.value(values) for amount, _ in self.held), 0)
 
     def values_each(self, values: Mapping[Any, Any], warps: int) -> Any:
         """Values of 4 bytes that a thread holds at most, of arrays."""
@@ -206,14 +237,18 @@ class Block:
         import numpy as np
 
         threads = self.warp * warps
-        addresses = 2 * np.ceil(self.copied.value(values) / (_COPY * threads))
+        addresses = 0 if self.boxes else 2 * np.ceil(self.copied.value(values) / (_COPY * threads))
         passed: Any = 0
         for amount, rows in self.products.first:
             # Where there are more warps than 16 rows each make, several hold the same rows, in two layouts.
             shared = _ROWS * warps / rows.value(values)
             times = np.where(shared > 1, 2 * shared, 1)
             passed = np.maximum(passed, amount.value(values) * self.element * times / (4 * threads))
-        return np.ceil(self.values_each(values, warps) + passed) + addresses + BESIDE
+        for amount, rows in self.held:
+            times = np.maximum(1, _ROWS * warps / rows.value(values))
+            passed = passed + amount.value(values) * times / (4 * threads)
+        needed = np.ceil(self.values_each(values, warps) + passed) + addresses + BESIDE
+        return np.where(self.apart(values, warps), needed, np.ceil(_SHARED_ROWS * needed))
 
 
 def _most(amounts: tuple[Amount, ...], values: Mapping[Any, Any]) -> Any:

@@ -99,14 +99,16 @@ def propose(
     most: int = NUMBER,
     tiles: Mapping[str, int] | None = None,
     density: Mapping[str, float] | float = 1.0,
+    boxes: bool = True,
 ) -> tuple[Proposal, ...]:
     """At most `most` configurations for the kernel of a derivation, the one that is predicted quickest first.
 
     `derivation` is a derivation or a diagram of one kernel, streamed, grouped or both; the arguments are those of
-    `catdiag.cost.plan.fit`. `tiles` are given, and have to be powers of two. The same arguments give the same
-    proposals. Raises DoesNotFit where no configuration fits, with what the least needs; CatdiagError for a number below
-    1, tiles that are no powers of two and a chip that has no registers to accumulate in; and as `fit` does, for sizes,
-    types and diagrams of several kernels.
+    `catdiag.cost.plan.fit`. `tiles` are given, and have to be powers of two. Without `boxes`, kernels
+    copy arrays by addresses, as they must where the strides of arrays are no multiples of 16 bytes. The same arguments
+    give the same proposals. Raises DoesNotFit where no configuration fits, with what the least needs; CatdiagError for
+    a number below 1, tiles that are no powers of two and a chip that has no registers to accumulate in; and as `fit`
+    does, for sizes, types and diagrams of several kernels.
     """
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise CatdiagError(f"most is {most!r}: expected a number of proposals, 1 or more")
@@ -118,13 +120,13 @@ def propose(
         raise CatdiagError(
             f"{search.chip.name} accumulates in {search.chip.word('SMEM')}: Triton has no kernels for it"
         )
-    return _spread(_Candidates(search).ranked(), most)
+    return _spread(_Candidates(search, boxes).ranked(), most)
 
 
 class _Candidates:
     """All configurations that Triton can run of what a search knows."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: Search, boxes: bool = True) -> None:
         self.search = search
         self.kernels = {
             stages: self._filled(kernel)
@@ -132,14 +134,14 @@ class _Candidates:
             if stages in _STAGES or len(search.kernels) == 1
         }
         self.blocks = {
-            stages: Block.of(search.diagram, search.kernels[stages], search.dtype, search.chip, stages)
+            stages: Block.of(search.diagram, search.kernels[stages], search.dtype, search.chip, stages, boxes)
             for stages in self.kernels
         }
         self.staged = next(iter(self.blocks.values())).staged
         if not self.staged:  # loads of one turn are not begun in another, so stages are no choice
             least = min(search.kernels)
             self.kernels = {1: self._filled(search.kernels[least])}
-            self.blocks = {1: Block.of(search.diagram, search.kernels[least], search.dtype, search.chip, least)}
+            self.blocks = {1: Block.of(search.diagram, search.kernels[least], search.dtype, search.chip, least, boxes)}
         found = next(iter(self.blocks.values())).products
         self.batched = {name for batch in found.batches for name in batch.symbols()}
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
@@ -233,11 +235,12 @@ class _Candidates:
             values = search.full({**self.sizes, **grid})
             block = self.blocks[stages]
             smem = np.broadcast_to(block.shared(values) + SCRATCH * bool(np.any(block.shared(values))), (count,))
+            most = np.broadcast_to(block.shared_at_most(values), (count,))
             matrix = peak(kernel, MATRIX, values)
             for warps in _WARPS if self.multiplied else _WIDE:
                 registers = np.broadcast_to(block.registers(values, warps), (count,))
                 threads = chip.warp * warps
-                ok = (smem <= chip.smem_per_block) & (registers <= min(MOST, chip.registers_per_thread))
+                ok = (most + SCRATCH <= chip.smem_per_block) & (registers <= min(MOST, chip.registers_per_thread))
                 ok &= (registers * threads <= chip.registers_per_sm) & (threads <= chip.threads_per_block)
                 ok &= matrix <= chip.tmem_per_sm
                 if warps > _WARPS[0]:

@@ -114,6 +114,9 @@ def test_shared_memory_is_of_axes_filled_up():
     even, odd = (propose(HEADS, "H200", {**LONG, "d": d}, tiles={"g_q": 128, "s_x": 64}) for d in (128, 80))
     assert [(p.stages, p.shared_bytes) for p in even] == [(p.stages, p.shared_bytes) for p in odd]
     held = {p.stages: p.shared_bytes for p in even}
+    assert held[2] == 2 * 2 * 2 * 128 * 64 + SCRATCH  # queries are in registers
+    plain = propose(HEADS, "H200", LONG, tiles={"g_q": 128, "s_x": 64}, boxes=False)
+    held = {p.stages: p.shared_bytes for p in plain}
     assert held[2] == 2 * (128 * 128 + 2 * 2 * 128 * 64) + SCRATCH
 
 
@@ -169,7 +172,7 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
     for key, rows in MEASURED.items():
         diagram, sizes, names, alone = shape(key)
         search = searching(diagram, "H200", sizes)
-        blocks = {n: Block.of(diagram, k, "bf16", search.chip, n) for n, k in search.kernels.items()}
+        blocks = {n: Block.of(diagram, k, "bf16", search.chip, n, False) for n, k in search.kernels.items()}
         for *tile, stages, warps, registers, spilled, smem, _ in rows:
             values = {**sizes, **alone, **dict(zip(names, tile, strict=True))}
             assert int(blocks[stages].shared(values)) == smem
@@ -186,7 +189,7 @@ def test_the_measured_best_is_among_the_proposals_and_as_a_rule_the_first():
     for key, rows in MEASURED.items():
         diagram, sizes, names, _ = shape(key)
         times = {(*tile, stages, warps): us for *tile, stages, warps, _, _, _, us in rows}
-        best, found = min(times.values()), propose(diagram, "H200", sizes)
+        best, found = min(times.values()), propose(diagram, "H200", sizes, boxes=False)
         taken = [times.get((*(p.tiles[n] for n in names), p.stages, p.warps)) for p in found]
         assert min(t for t in taken if t is not None) <= best / 0.9, key
         assert taken[0] is not None and taken[0] <= best / 0.9, key
