@@ -44,6 +44,8 @@ BESIDE = 24
 """Registers of a thread beside arrays and addresses, found by compiling kernels."""
 MOST = 255
 """Registers above which a kernel may spill: what a thread can have."""
+HELD = 64
+"""The longest block of columns beside which rows that a loop reads are held in registers."""
 SCRATCH = 1024
 """Bytes of shared memory beside the operands, for reductions and barriers, at most: in kernels seen, 32 to 56."""
 
@@ -64,18 +66,19 @@ class Products:
     """What the products of a diagram read: the names of inputs that they read as they are (`direct`) and of those that
     they read made into something else (`reach`); how many elements what is made on chip has that lies in shared memory,
     being a second factor or made before the loop (`kept`), or is a first factor that does not (`first`, with the rows
-    of its product); of each input that is a first factor as it is the `rows`; and of each product the `sides`: rows,
-    columns and depth, and the axes that both factors and the result have (`batches`). `results` are how many elements
-    of each result a group saves."""
+    of its product); of each input that is a first factor as it is the `rows` and columns; and of each product the
+    `sides`: rows, columns and depth, and the axes that both factors and the result have (`batches`). `results` are how
+    many elements of each result a group saves; of products in `passing` the first factor comes from registers."""
 
     direct: frozenset[str]
     reach: frozenset[str]
     kept: tuple[Amount, ...]
     first: tuple[tuple[Amount, Amount], ...]
-    rows: Mapping[str, Amount]
+    rows: Mapping[str, tuple[Amount, Amount]]
     sides: tuple[tuple[Amount, Amount, Amount], ...]
     batches: tuple[Amount, ...]
     results: tuple[Amount, ...]
+    passing: frozenset[tuple[Amount, Amount, Amount]]
 
 
 def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
@@ -89,8 +92,9 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
     reach: dict[str, None] = {}
     kept: dict[Amount, None] = {}
     first: dict[tuple[Amount, Amount], None] = {}
-    rows: dict[str, Amount] = {}
+    rows: dict[str, tuple[Amount, Amount]] = {}
     results: dict[Amount, None] = {}
+    passing: dict[tuple[Amount, Amount, Amount], None] = {}
     batches: dict[Amount, None] = {}
     found: dict[tuple[Amount, Amount, Amount], None] = {}
     todo: list[tuple[Diagram, list[_Source]]] = [(diagram, [_Source(True, (n,)) for n in diagram.input_names])]
@@ -114,6 +118,8 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
                 if ONE not in sizes:
                     found[sizes] = None
                     last = 0 if not sizes[0].symbols() & tiles and sizes[1].symbols() & tiles else 1
+                    if not given[1 - last].whole and not given[1 - last].before:
+                        passing[sizes] = None
                     for k, factor in enumerate(given):
                         (direct if factor.whole else reach).update(dict.fromkeys(factor.names))
                         made_here = Amount.elements(box.dom.arrays[k].axes)
@@ -122,7 +128,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
                         elif not factor.whole:
                             first[made_here, sizes[k]] = None
                         elif k != last:
-                            rows.update((name, sizes[k]) for name in factor.names)
+                            rows.update((name, (sizes[k], sizes[1 - k])) for name in factor.names)
                     left, right = box.dom.arrays
                     both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
                     batches[Amount.elements(both)] = None
@@ -136,6 +142,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
         tuple(found),
         tuple(batches),
         tuple(results),
+        frozenset(passing),
     )
 
 
@@ -162,7 +169,8 @@ class Block:
     """Amounts of what a block holds, moment by moment: bytes of shared memory, of registers, and those that all its
     threads copy to shared memory in a turn. `staged`: whether blocks of a loop are copied there ahead of their turn;
     `element` is the width of what products read; `boxes`: the chip copies boxes of arrays itself, so that threads need
-    no addresses for it, and then rows that a loop reads in each turn are `held` in registers (bytes, and how many)."""
+    no addresses for it, and then rows that a loop reads in each turn are `held` in registers where there are few
+    columns (bytes, rows, columns)."""
 
     smem: tuple[Amount, ...]
     arrays: tuple[Amount, ...]
@@ -172,7 +180,7 @@ class Block:
     products: Products
     element: int
     boxes: bool
-    held: tuple[tuple[Amount, Amount], ...]
+    held: tuple[tuple[Amount, Amount, Amount], ...]
 
     @staticmethod
     def of(diagram: Diagram, kernel: Kernel, dtype: str, chip: Hardware, stages: int, boxes: bool = True) -> Block:
@@ -182,7 +190,7 @@ class Block:
         smem: dict[Amount, None] = {}
         loaded: dict[Amount, None] = {}
         copies: dict[tuple[str, Amount], None] = {}
-        held: dict[tuple[Amount, Amount], None] = {}
+        held: dict[tuple[Amount, Amount, Amount], None] = {}
         boxes, loops = boxes and chip.matrix_warps >= _GROUP, bool(kernel.loops)
         made = sum((amount.times(element) for amount in found.kept), ZERO)
         for moment in kernel.moments[LEVEL]:
@@ -196,7 +204,7 @@ class Block:
                     copies[name, one] = None
                     near = near + (amount if direct else amount - one)
                 elif direct and boxes and loops and name in found.rows:
-                    held[amount, found.rows[name]] = None
+                    held[amount, *found.rows[name]] = None
                 elif direct:
                     near = near + amount
             smem[near], loaded[far] = None, None
@@ -215,11 +223,22 @@ class Block:
 
     def shared(self, values: Mapping[Any, Any]) -> Any:
         """Bytes of shared memory, without `SCRATCH`."""
-        return _most(self.smem, values)
+        import numpy as np
+
+        kept = [np.where(c.value(values) > HELD, amount.value(values), 0) for amount, _, c in self.held]
+        return _most(self.smem, values) + sum(kept, 0)
 
     def shared_at_most(self, values: Mapping[Any, Any]) -> Any:
         """The same where the arrays that are given cannot be copied in boxes, so that nothing is held in registers."""
-        return _most(self.smem, values) + sum((amount.value(values) for amount, _ in self.held), 0)
+        return _most(self.smem, values) + sum((amount.value(values) for amount, *_ in self.held), 0)
+
+    def first_in_registers(
+        self, sides: tuple[Amount, Amount, Amount], rows: Amount, columns: Amount, values: Mapping[Any, Any]
+    ) -> Any:
+        """Whether the first factor of a product with these sides is read from registers: made there, or held."""
+        if sides in self.products.passing:
+            return True
+        return any((rows, columns) == tuple(of) for _, *of in self.held) and columns.value(values) <= HELD
 
     def values_each(self, values: Mapping[Any, Any], warps: int) -> Any:
         """Values of 4 bytes that a thread holds at most, of arrays."""
@@ -244,8 +263,8 @@ class Block:
             shared = _ROWS * warps / rows.value(values)
             times = np.where(shared > 1, 2 * shared, 1)
             passed = np.maximum(passed, amount.value(values) * self.element * times / (4 * threads))
-        for amount, rows in self.held:
-            times = np.maximum(1, _ROWS * warps / rows.value(values))
+        for amount, rows, columns in self.held:
+            times = np.maximum(1, _ROWS * warps / rows.value(values)) * (columns.value(values) <= HELD)
             passed = passed + amount.value(values) * times / (4 * threads)
         needed = np.ceil(self.values_each(values, warps) + passed) + addresses + BESIDE
         return np.where(self.apart(values, warps), needed, np.ceil(_SHARED_ROWS * needed))

@@ -3,22 +3,21 @@
 The operations, the bytes and the waits are those of that model. Different are:
 
 - who is on a core: blocks as many as `catdiag.gpu.blocks` says fit, rather than as `fit` counts them;
-- shared memory is written as well as read: what a block loads for products passes it at the same rate, while the
-  matrix units wait that read from it (copies and products of 64 rows take more of it than products of 256);
+- shared memory: each piece of rows of a product reads all its columns from there, and its own rows unless they are in
+  registers; and what a block loads for products is written there, at the same rate, while the matrix units wait;
 - products are waited for, so that a warpgroup's matrix units fill and drain: `FILL` clocks for each product of a turn;
 - two buffers: Triton asks for block i + stages - 1 when turn i is over. With two buffers that is the very next one, and
   a part of the latency (`EXPOSED`) is waited for in each turn; with more, the whole turns between hide it, as long as
   they take that long;
-- several warpgroups in a block: no warp specialisation keeps them apart, and they meet at barriers in each turn, but
-  between these one has products while the other has exponentials. A block of w warpgroups is taken to stand between one
-  worker and w of them, by `APART`;
+- several warpgroups in a block: without warp specialisation they meet at barriers in each turn, so that one may have no
+  products while the other has exponentials. A block of w warpgroups stands between one worker and w of them, by
+  `APART`; where boxes are copied nearer to one: other blocks of the core overlap more than it does itself;
 - loops without products: their loads are not begun ahead.
 
-`FILL`, `EXPOSED` and `APART` were chosen on the 440 kernels of two buffers or more of `benchmarks/tiles.py`, measured
-on one H200 with plain Triton 3.6 (10 shapes of a streaming loop, 5 of a product; 64 to 256 rows, 4 and 8 warps). Of
-pairs that differ in buffers alone the one with two takes 0.2 to 0.35 µs a turn more, whatever the turn takes. Among the
-tiles that were measured, the one predicted quickest is within 5% of the quickest for 12 of the 15 shapes and within 9%
-for all (by the model of `fit`: for 7, and within 13%). Those kernels are a calibration, no test.
+`FILL`, `EXPOSED` and `APART` were chosen on one H200 with Triton 3.6: on 27 kernels that copy boxes of arrays (a
+streaming loop at d = 64 and 128, and a product), which are predicted within 5% on average, up to a common factor of
+0.88; and on 440 that copy by addresses (`benchmarks/tiles.py`). Those kernels are a calibration, no test. docs/tiles.md
+says how near the first choice is to the quickest.
 """
 
 from __future__ import annotations
@@ -26,16 +25,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from catdiag.cost.chips.timing import Timing, ceil_div, circulate
+from catdiag.cost.chips.timing import Timing, Values, ceil_div, circulate
+from catdiag.cost.count.kernels import width
 from catdiag.cost.count.live import Kernel
 from catdiag.cost.hardware import Hardware
+from catdiag.gpu.blocks import Block
 
 EXPOSED = 0.4
 """The part of a load's latency that a turn waits for where there are two buffers."""
-APART = 0.7
-"""How far the warpgroups of a block work apart: 0 in step, 1 as if they were blocks."""
-FILL = 48
-"""Clocks that the matrix units of a core are not full in, for each product of a turn of a warpgroup."""
+FILL = {True: 96, False: 64}
+"""Clocks that the matrix units of a core are not full in, for each product of a turn of a warpgroup; for kernels that
+copy boxes, and those that copy by addresses."""
+APART = {True: 0.3, False: 1.0}
+"""How far the warpgroups of a block work apart, for the same: 0 in step, 1 as if they were blocks."""
 
 
 def resident(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
@@ -49,9 +51,21 @@ def resident(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
     return np.maximum(found, 1).astype(np.int64)
 
 
-def seconds(kernel: Kernel, chip: Hardware, timing: Timing, stages: int, warps: int, blocks: Any, ahead: bool) -> Any:
-    """Seconds of a run, for each candidate of a timing; `blocks` share a core, `ahead`: loads are begun ahead."""
+def seconds(
+    kernel: Kernel,
+    chip: Hardware,
+    timing: Timing,
+    values: Values,
+    dtype: str,
+    stages: int,
+    warps: int,
+    blocks: Any,
+    block: Block,
+) -> Any:
+    """Seconds of a run, for each candidate of a timing at these values, where `blocks` share a core."""
     import numpy as np
+
+    ahead = block.staged
 
     t, turns = timing, np.maximum(timing.turns, 1)
     transfer = t.parts["L2"] / turns
@@ -65,8 +79,11 @@ def seconds(kernel: Kernel, chip: Hardware, timing: Timing, stages: int, warps: 
     workers = max(1, warps // 4)
     groups = np.asarray(t.groups)
     copying = t.load / groups / (chip.smem_bytes_per_clock * chip.clock_hz) if ahead else 0.0
-    filling = sum((turns if c.loops else 1) * FILL * workers for c in kernel.contractions) / chip.clock_hz
-    tensor = np.maximum(t.parts["tensor"], t.parts["SMEM"] + copying) + filling
+    filling = sum((turns if c.loops else 1) * FILL[block.boxes] * workers for c in kernel.contractions) / chip.clock_hz
+    tensor = t.parts["tensor"]
+    if dtype in chip.tensor:
+        work, read = _products(kernel, chip, values, dtype, warps, turns, block)
+        tensor = np.maximum(work, read + copying) + filling
     demands = [part / at_work for part in (tensor, t.parts["exp"], t.parts["alu"])]
     at_once = chip.sms * blocks
     full, rest = groups // at_once, groups % at_once
@@ -79,10 +96,37 @@ def seconds(kernel: Kernel, chip: Hardware, timing: Timing, stages: int, warps: 
         if workers > 1:
             shares = [demand / workers for demand in demands]
             apart = circulate(shares, waits / at_work, [number * at_work * workers])[0]
-            together = APART * apart + (1 - APART) * together
+            together = APART[block.boxes] * apart + (1 - APART[block.boxes]) * together
         return np.where(number > 0, np.maximum(np.maximum(together, ring), number * t.parts["L2"]), 0.0)
 
     return np.maximum(full * round_of(fullest) + round_of(last), _outer(t.edges, chip)) + t.uneven
+
+
+def _products(
+    kernel: Kernel, chip: Hardware, values: Values, dtype: str, warps: int, turns: Any, block: Block
+) -> tuple[Any, Any]:
+    """Seconds of a full block on the matrix units of a core, and those that reading its factors from shared memory
+    takes: each piece of rows reads all columns, and its own rows, unless these are in registers."""
+    import numpy as np
+
+    element, workers = width(dtype), max(1, warps // chip.matrix_warps)
+    step, tall = chip.depth_piece(element), chip.matrix_rows
+    work: Any = 0.0
+    read: Any = 0.0
+    for c in kernel.contractions:
+        flip = c.sides == (False, True)
+        rows, columns = (c.columns, c.rows) if flip else (c.rows, c.columns)
+        pieces = ceil_div(c.batch.value(values) * ceil_div(rows.value(values), tall), workers) * workers
+        broad = ceil_div(columns.value(values), chip.matrix_columns) * chip.matrix_columns
+        depth = ceil_div(c.depth.value(values), step) * step
+        often = turns if c.loops else 1
+        work = work + 2.0 * pieces * tall * broad * depth * often
+        held = block.first_in_registers((c.rows, c.columns, c.depth), rows, columns, values)
+        read = read + pieces * (broad + np.where(held, 0, tall)) * depth * element * often
+    return (
+        work * chip.sms / (chip.tensor[dtype] * chip.sustained["tensor"]),
+        read / (chip.smem_bytes_per_clock * chip.clock_hz),
+    )
 
 
 def _outer(edges: Mapping[str, Any], chip: Hardware) -> Any:

@@ -19,9 +19,9 @@ predicted to take more than `WITHIN` times as long as the first, unless there ar
 >>> product = cd.library.get("matmul").stream("b").group("a c")
 >>> for p in propose(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, most=3):
 ...     print(p)
+g_a=128, g_c=256, s_b=64; 3 stages, 8 warps
 g_a=128, g_c=256, s_b=64; 4 stages, 8 warps
 g_a=256, g_c=128, s_b=64; 4 stages, 8 warps
-g_a=128, g_c=256, s_b=64; 3 stages, 8 warps
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ NUMBER = 8
 """Proposals, at most, if nobody asks for another number."""
 WITHIN = 2.0
 """How many times the first proposal's time another may be predicted to take."""
+CLOSE = 1.02
+"""Of the same tiles within this, the one with fewer stages is the first."""
 LONGEST = 4096
 """The longest block of a loop: beyond it fewer turns save nothing."""
 _WARPS, _WIDE = (4, 8), (4, 8, 16)
@@ -282,7 +284,7 @@ class _Candidates:
         if self.placed:
             values = {**values, **self._moved(kernel, values)}
         timing = predict(kernel, search.chip, values, search.dtype, stages, warps, asked.overlap, asked.producers)
-        time = seconds(kernel, search.chip, timing, stages, warps, held, self.staged)
+        time = seconds(kernel, search.chip, timing, values, search.dtype, stages, warps, held, self.blocks[stages])
         if search.merging:
             merging = search.merging.get(stages) or next(iter(search.merging.values()))
             time = time + predict(merging, search.chip, values, search.dtype, stages, warps).seconds
@@ -340,7 +342,10 @@ def _refusal(chip: Hardware, least: tuple[float, str] | None, options: Mapping[s
 
 def _spread(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:
     """Few of the ranked ones that differ in different respects."""
-    first = ranked[0]
+    best = ranked[0]
+    alike = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
+    first = min(alike, key=lambda p: p.stages)
+    ranked = [first, *(p for p in ranked if p is not first)]
     near = [p for p in ranked[1:] if p.time_s <= WITHIN * first.time_s]
     chosen: dict[int, Proposal] = {}
 

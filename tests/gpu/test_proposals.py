@@ -60,7 +60,7 @@ def respects(p: Proposal) -> dict[str, int]:
 def test_what_is_proposed_can_run_and_fits(name):
     diagram, sizes = CASES[name]
     found = propose(diagram, "H200", sizes)
-    assert 1 <= len(found) <= 8 and found[0].time_s == min(p.time_s for p in found)
+    assert 1 <= len(found) <= 8 and found[0].time_s <= 1.02 * min(p.time_s for p in found)
     for p in found:
         assert all(t >= 1 and t & (t - 1) == 0 for t in p.tiles.values())
         assert p.warps in (4, 8, 16) and 1 <= p.stages <= 4
@@ -115,6 +115,8 @@ def test_shared_memory_is_of_axes_filled_up():
     assert [(p.stages, p.shared_bytes) for p in even] == [(p.stages, p.shared_bytes) for p in odd]
     held = {p.stages: p.shared_bytes for p in even}
     assert held[2] == 2 * 2 * 2 * 128 * 64 + SCRATCH  # queries are in registers
+    long = propose(HEADS, "H200", LONG, tiles={"g_q": 128, "s_x": 128})
+    assert {p.stages: p.shared_bytes for p in long}[2] == 2 * (128 * 128 + 2 * 2 * 128 * 128) + SCRATCH
     plain = propose(HEADS, "H200", LONG, tiles={"g_q": 128, "s_x": 64}, boxes=False)
     held = {p.stages: p.shared_bytes for p in plain}
     assert held[2] == 2 * (128 * 128 + 2 * 2 * 128 * 64) + SCRATCH
@@ -182,6 +184,21 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
                 assert not spilled
     ratios.sort()
     assert len(ratios) > 340 and ratios[len(ratios) // 20] > 0.85 and ratios[-len(ratios) // 20] < 1.25
+
+
+@pytest.mark.parametrize(
+    ("diagram", "sizes", "tiles", "stages", "warps"),
+    [
+        # The quickest of 12, of 11 and of 4 that were measured on an H200, kernels that copy boxes of arrays.
+        (HEADS, {**LONG, "b": 2}, {"g_q": 64, "s_x": 64}, 3, 4),
+        (HEADS, {**LONG, "b": 2, "h": 32, "d": 64}, {"g_q": 64, "s_x": 128}, 2, 4),
+        (PRODUCT, {"a": 8192, "b": 4096, "c": 4096}, {"g_a": 128, "g_c": 256, "s_b": 64}, 3, 8),
+    ],
+)
+def test_the_first_is_what_was_quickest_where_boxes_are_copied(diagram, sizes, tiles, stages, warps):
+    first = propose(diagram, "H200", sizes)[0]
+    assert {n: t for n, t in first.tiles.items() if t > 1} == tiles
+    assert (first.stages, first.warps) == (stages, warps)
 
 
 def test_the_measured_best_is_among_the_proposals_and_as_a_rule_the_first():
