@@ -182,6 +182,7 @@ def kernels_on(
     """The kernels of a diagram, with what they make where the chip keeps it; what contractions read of it copied to
     shared memory (`passed`), held beside the results of the turn after (`ahead`)."""
     places = two(stages, chip.accumulators != "SMEM", chip.accumulators == "TMEM")
+    places = replace(places, fleeting=chip.accumulators != "SMEM")
     account = measure(diagram, dtype, places=places)
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":

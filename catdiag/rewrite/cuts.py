@@ -4,7 +4,7 @@ The row of a diagram's stages (`catdiag.rewrite.segments`) is cut into kernels o
 schedule and tiles that are quickest for it (`catdiag.rewrite.timed`). What a way takes is the sum over its kernels, and
 `LAUNCH_S` between two. The least is a shortest path over the places to cut; a kernel is looked at only where a path
 through what is known of the others, and through a bound for it, would be shortest. One kernel of everything is looked
-at first and always, and taken where it is within 5% of the least. Nothing is proved until a way has won: then each of
+at first and always, and taken where it is within 15% of the least. Nothing is proved until a way has won: then each of
 its kernels, and that they mean the diagram together.
 
 Not among the ways: kernels of stages that do not follow each other, and what is computed twice to be saved less.
@@ -34,8 +34,9 @@ from catdiag.rewrite.timed import Target, Timed, at_least, timed
 from catdiag.solvers.z3 import Z3
 from catdiag.types import size_symbols
 
-NEAR = 1.05
-"""One kernel is taken where several are not quicker by more than this factor: the model is no better than that."""
+NEAR = 1.15
+"""One kernel is taken where several are not quicker by more than this factor: predicted times are no better than that,
+and it needs no memory for what would be saved."""
 MOST = 12
 """Stages of a kernel at most, but for one kernel of everything."""
 
@@ -123,6 +124,7 @@ class Cuts:
     cuts: int | None = None
     _known: dict[Span, list[Timed] | CatdiagError] = field(default_factory=dict)
     _bounds: dict[Span, float] = field(default_factory=dict)
+    _parted: bool = False
 
     @property
     def whole(self) -> Span:
@@ -193,7 +195,24 @@ class Cuts:
         """The way that is taken, as far as is known without proofs; none where nothing fits."""
         one = self.seconds(self.whole)
         total, way = self.least()
+        if not self._parted and (one > NEAR * total or math.isinf(total) or self._idle()):
+            self._in_parts()
+            one = self.seconds(self.whole)
+            total, way = self.least()
         return (self.whole,) if one <= NEAR * total and not math.isinf(one) else way
+
+    def _idle(self) -> bool:
+        """Whether one kernel of everything leaves half of the cores without a group."""
+        found = self.ways(self.whole)
+        return not isinstance(found, CatdiagError) and 2 * found[0].choice.get("groups") <= self.target.chip.sms
+
+    def _in_parts(self) -> None:
+        """Takes in, for one kernel of everything, loops that run in parts at once."""
+        self._parted = True
+        try:
+            self._known[self.whole] = timed(self.row.piece(*self.whole), self.target, parts=True)
+        except CatdiagError as error:
+            self._known[self.whole] = error
 
     def total(self, way: tuple[Span, ...]) -> float:
         """What a way takes."""
@@ -257,6 +276,8 @@ class Cuts:
         made = Derivation.start(piece, self.ask)
         for axis, passes in way.streams:
             made = made.stream(axis, passes=passes)
+        if way.split:
+            made = made.split(way.streams[0][0])
         return made.group(way.groups) if way.groups else made
 
     def _planned(self, way: tuple[Span, ...], kernels: list[tuple[Timed, Derivation | None, Diagram]]) -> Plans:

@@ -23,10 +23,11 @@ from catdiag.cost.plan import searching
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.parts import in_parts
 from catdiag.rewrite.passes import forms
 from catdiag.types import size_symbols
 
-ALIKE = 1.02
+ALIKE = 1.05
 """Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
 
 Streams = tuple[tuple[str, int], ...]
@@ -61,12 +62,14 @@ class Timed:
     draft: Diagram = field(repr=False)
     seconds: float
     choice: Choice = field(repr=False)
+    split: bool = False
+    """Whether the outermost loop runs in several parts at once."""
 
     def __str__(self) -> str:
-        return said(self.streams, self.groups)
+        return said(self.streams, self.groups, self.split)
 
 
-def said(streams: Streams, groups: tuple[str, ...]) -> str:
+def said(streams: Streams, groups: tuple[str, ...], split: bool = False) -> str:
     """A schedule in words.
 
     >>> said((("v", 1), ("d", 1)), ("t",)), said((), ())
@@ -75,19 +78,28 @@ def said(streams: Streams, groups: tuple[str, ...]) -> str:
     words: list[str] = []
     for axis, passes in streams:
         words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
+    words += [f"split {streams[0][0]}"] if split else []
     return ", ".join([*words, *([f"group {' '.join(groups)}"] if groups else [])]) or "as written"
 
 
-def timed(piece: Diagram, target: Target) -> list[Timed]:
-    """The schedules of a piece that fit, the quickest first. Raises DoesNotFit, of the one that needs least, if none
-    does; CatdiagError where none can be counted.
+def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
+    """The schedules of a piece that fit, the quickest first; with `parts`, those whose loop runs in parts at once too,
+    which takes a kernel more that merges them.
+
+    Raises DoesNotFit, of the one that needs least, if none does; CatdiagError where none can be counted.
     """
     found: list[tuple[float, int, Timed]] = []
     refused: list[DoesNotFit] = []
     uncounted: list[CatdiagError] = []
     sizes = target.sizes_of(piece)
-    for place, (streams, groups, draft) in enumerate(_drafts(inline(piece))):
+    todo = [(draft, False) for draft in _drafts(inline(piece))]
+    place = 0
+    while place < len(todo):
+        (streams, groups, streamed), split = todo[place]
+        place += 1
         try:
+            parted = in_parts(streamed, streams[0][0]) if split else streamed
+            draft = find(parted, groups) if groups else parted
             choice = searching(draft, target.chip, sizes, **target.options()).quickest()
         except DoesNotFit as error:
             refused.append(error)
@@ -96,21 +108,32 @@ def timed(piece: Diagram, target: Target) -> list[Timed]:
             uncounted.append(error)
             continue
         seconds = choice.get("seconds")
-        found.append((seconds, place, Timed(streams, groups, draft, seconds, choice)))
+        found.append((seconds, place, Timed(streams, groups, draft, seconds, choice, split)))
+        if parts and not split and streams and streams[0][1] == 1:
+            todo.append(((streams, groups, streamed), True))
     if not found:
         if refused:
             raise min(refused, key=lambda error: error.excess)
         raise uncounted[0]
     least = min(seconds for seconds, *_ in found)
-    ranked = sorted(
-        found, key=lambda f: (f[0] > ALIKE * least, len(f[2].streams) if f[0] <= ALIKE * least else 0, f[0], f[1])
-    )
-    return [way for *_, way in ranked]
+    alike = [f for f in found if f[0] <= ALIKE * least]
+    first = min(alike, key=lambda f: (_preferred(f[2], sizes), f[0], f[1]))
+    return [first[2], *(way for *_, way in sorted(found, key=lambda f: f[:2]) if way is not first[2])]
+
+
+def _preferred(way: Timed, sizes: Mapping[str, int]) -> int:
+    """The least is taken of what takes as long: one loop in true blocks, which no axis is too long for, then none, then
+    the fewest."""
+    if way.split or len(way.streams) > 1:
+        return 2 + len(way.streams) + way.split
+    blocks = [size for name, size in way.choice.tiles.items() if name.startswith("s_")]
+    axes = [sizes.get(axis, 0) for axis, _ in way.streams]
+    return 0 if way.streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(way.streams)
 
 
 def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]:
-    """What is tried: no stream, each axis that is on no result, one of them inside another, each of the axes of results
-    in two passes."""
+    """What is tried, before it is grouped: no stream, each axis that is on no result, one of them inside another, each
+    of the axes of results in two passes."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
     names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
     inner = [n for n in names if n not in kept]
@@ -119,10 +142,9 @@ def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]
         try:
             streamed = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
             groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
-            draft = find(streamed, groups) if groups else streamed
         except CatdiagError:
             continue
-        yield (() if axis is None else ((axis, passes),)), groups, draft
+        yield (() if axis is None else ((axis, passes),)), groups, streamed
         if axis is None or passes > 1:
             continue
         for other in inner:
@@ -132,8 +154,7 @@ def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]
                 within = forms(streamed, other, 1)[1][0].diagram
                 if not _inside(within):
                     continue
-                groups = tuple(groupable(within))
-                yield ((axis, 1), (other, 1)), groups, find(within, groups) if groups else within
+                yield ((axis, 1), (other, 1)), tuple(groupable(within)), within
             except CatdiagError:
                 continue
 

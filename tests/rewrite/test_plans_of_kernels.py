@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ import catdiag as cd
 from catdiag.boxes import Const, Group, Index, SizeOf
 from catdiag.cost.count.lives import is_view
 from catdiag.rewrite.cuts import Cuts, searching
-from catdiag.rewrite.several import LAUNCH_S
+from catdiag.rewrite.several import LAUNCH_S, Plans
 from catdiag.rewrite.stream import sizes_in
 from catdiag.rewrite.timed import at_least
 
@@ -34,6 +35,12 @@ WIDE = {"t": 8192, "d": 4096, "f": 14336, "o": 4096}
 LONG = {"t": 4096, "d": 2048, "f": 8192, "e": 1024, "o": 2048}
 
 
+@functools.cache
+def planned(name: str) -> Plans:
+    diagram, sizes = {"layer": (layer, WIDE), "chain": (chain, LONG)}[name]
+    return diagram.plan("H200", sizes)
+
+
 def spans(search: Cuts) -> list[list[tuple[int, int]]]:
     count = search.whole[1]
     return [list(pairwise([0, *places, count])) for n in range(count) for places in combinations(range(1, count), n)]
@@ -41,7 +48,7 @@ def spans(search: Cuts) -> list[list[tuple[int, int]]]:
 
 @pytest.mark.parametrize(
     ("diagram", "sizes"),
-    [(layer, WIDE), (layer, {"t": 64, "d": 32, "f": 64, "o": 32}), (chain, LONG), (chain, dict.fromkeys("tdfeo", 64))],
+    [(layer, WIDE), pytest.param(chain, LONG, marks=pytest.mark.slow), (chain, dict.fromkeys("tdfeo", 64))],
 )
 def test_the_way_taken_is_the_quickest_of_all(diagram: cd.Diagram, sizes: dict[str, int]) -> None:
     search = searching(diagram, "H200", sizes)
@@ -50,14 +57,14 @@ def test_the_way_taken_is_the_quickest_of_all(diagram: cd.Diagram, sizes: dict[s
     every = {tuple(w): sum(map(search.seconds, w)) + LAUNCH_S * (len(w) - 1) for w in map(tuple, spans(search))}
     least = min(every.values())
     assert search.total(way) == every[way]
-    assert every[way] == (every[(search.whole,)] if every[(search.whole,)] <= 1.05 * least else least)
+    assert every[way] == (every[(search.whole,)] if every[(search.whole,)] <= 1.15 * least else least)
     assert looked_at <= len(search._known)
     for span in search._known:
         assert at_least(search.row.piece(*span), search.target) <= search.seconds(span) * (1 + 1e-9)
 
 
 def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
-    found = layer.plan("H200", WIDE)
+    found = planned("layer")
     assert [k.schedule for k in found.kernels] == ["stream d, group t f", "stream f, group t o"]
     assert found.saved == (("tanh [t f]", 2 * 8192 * 14336),)
     assert found.time_s == pytest.approx(sum(k.plan.time_s for k in found.kernels) + LAUNCH_S)
@@ -71,16 +78,17 @@ def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
     assert found.tiles.keys() >= {"g_t", "g_t_2"}
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
-    found = chain.plan("H200", LONG)
+    found = planned("chain")
     assert len(found.kernels) > 1
     one = found.rivals[0]
     assert one.time_s is None
     assert found.why()[0].startswith("one kernel: nothing fits H200")
     assert "too much for 232,448 bytes of SMEM" in str(found)
     assert found.as_dict()["rivals"][0]["does_not_fit"] == one.misfit
-    with pytest.raises(cd.CatdiagError, match="nothing fits H200"):
-        chain.plan("H200", LONG, cuts=0)
+    with pytest.raises(cd.DoesNotFit, match="nothing fits H200"):
+        searching(chain, "H200", LONG, cuts=0)
 
 
 def test_a_narrow_layer_stays_in_one() -> None:
@@ -93,11 +101,10 @@ def test_a_narrow_layer_stays_in_one() -> None:
     assert several.time_s > found.time_s
 
 
-@pytest.mark.parametrize(("diagram", "sizes"), [(layer, WIDE), (chain, LONG)])
-def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(
-    diagram: cd.Diagram, sizes: dict[str, int]
-) -> None:
-    found = diagram.plan("H200", sizes)
+@pytest.mark.parametrize("name", ["layer", pytest.param("chain", marks=pytest.mark.slow)])
+def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(name: str) -> None:
+    found = planned(name)
+    diagram = found.source
     assert not found.theorem.conditional
     groups = []
     for box in found.diagram.boxes:
@@ -123,15 +130,10 @@ def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(
 
 
 def test_so_many_cuts_at_most() -> None:
-    assert len(searching(layer, "H200", WIDE, cuts=0).chosen()) == 1
-    counts = [searching(chain, "H200", LONG, cuts=n) for n in (1, 2, 3)]
-    assert all(len(s.chosen()) <= n + 1 for n, s in enumerate(counts, 1))
+    counts = [searching(layer, "H200", WIDE, cuts=n) for n in (0, 1)]
+    assert all(len(s.chosen()) <= n + 1 for n, s in enumerate(counts))
     totals = [s.total(s.chosen()) for s in counts]
     assert totals == sorted(totals, reverse=True)
-
-
-def test_saved_arrays_are_counted_in_the_type_of_the_plan() -> None:
-    assert layer.plan("H200", WIDE, dtype="fp8").saved == (("tanh [t f]", 8192 * 14336),)
 
 
 @pytest.mark.parametrize(
@@ -154,3 +156,45 @@ def test_wrong_requests(sizes: dict[str, int], options: dict[str, Any], words: s
 def test_what_is_derived_already_is_refused() -> None:
     with pytest.raises(cd.CatdiagError, match="before it is derived"):
         layer.stream("f").diagram.plan("H200", WIDE)
+
+
+@cd.algorithm("t d, v d -> t")
+def log_normaliser(H: Any, W: Any) -> Any:
+    return cd.logsumexp(cd.einsum("t d, v d -> t v", H, W), "v")
+
+
+def test_a_width_that_does_not_fit_is_streamed_inside() -> None:
+    found = log_normaliser.plan("H200", {"t": 8192, "v": 128256, "d": 4096})
+    (kernel,) = found.kernels
+    assert kernel.schedule.startswith("stream v, in it d")
+    assert found.saved == ()
+    assert kernel.plan.tiles["s_d"] < 4096
+    assert kernel.plan.smem_bytes <= cd.hardware.H200.smem_per_block
+    turns = -(-128256 // (kernel.plan.tiles.get("p_v", 1) * kernel.plan.tiles["s_v"])) * kernel.plan.tiles.get("p_v", 1)
+    rows = -(-8192 // kernel.plan.tiles["g_t"])
+    # H again for each block of v, W again for each tile of t.
+    assert kernel.plan.load_bytes >= 2 * 4096 * (turns * 8192 + rows * 128256)
+    assert kernel.plan.load_bytes <= 1.01 * 2 * 4096 * (turns * 8192 + rows * 128256)
+    assert [s.name for s in found.derivation.steps][:2] == ["stream v", "stream d"]
+    small = searching(log_normaliser, "H200", {"t": 8192, "v": 128256, "d": 64})
+    assert small.chosen() == (small.whole,)
+    ways = small.ways(small.whole)
+    assert isinstance(ways, list)
+    assert "in it" not in str(ways[0])
+
+
+def test_a_loop_that_few_groups_run_is_cut_in_parts() -> None:
+    dot = cd.algorithm("x, x ->", name="dot")(lambda a, b: cd.sum(a * b, "x"))
+    found = dot.plan("H200", {"x": 1 << 24})
+    assert found.kernels[0].schedule == "stream x, split x"
+    assert found.tiles["p_x"] > 1
+
+
+def test_what_is_made_element_by_element_takes_no_registers_of_its_own() -> None:
+    gate = cd.algorithm("t d, d f -> t f")(
+        lambda X, U: (lambda h: h * cd.sigmoid(h))(cd.einsum("t d, d f -> t f", X, U))
+    )
+    plain = cd.algorithm("t d, d f -> t f")(lambda X, U: cd.einsum("t d, d f -> t f", X, U))
+    sizes = {"t": 8192, "d": 4096, "f": 14336}
+    both = [f.stream("d").group("t f").fit("H200", sizes, tiles={"g_t": 128, "g_f": 128}) for f in (gate, plain)]
+    assert both[0].register_bytes == both[1].register_bytes == 4 * 128 * 128

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -245,11 +246,12 @@ def _proof(search: Search, chosen: Choice, values: Mapping[str, int]) -> Proof:
     kernels = [search.kernels[chosen.stages], *(search.merging[s] for s in (chosen.stages,) if search.merging)]
     single = search.parted.single if search.parted else ()
     limits = {"SMEM": (LEVEL, chip.smem_per_block), "registers": (REGISTERS, room), "TMEM": (MATRIX, chip.tmem_per_sm)}
+    most = {name: math.ceil(size) for name, size in search.full(values).items() if isinstance(name, str)}
     said, spent = [], 0.0
     for name, (place, limit) in limits.items():
         totals = [m.total.without(single) for k in kernels for m in k.moments.get(place, [])]
         if totals or name != "TMEM":
-            found = prove_bound(totals, limit, values)
+            found = prove_bound(totals, limit, most)
             said.append(f"{name}: {found.statement}")
             spent += found.seconds
     return Proof("; ".join(said) + "; whatever the other sizes", spent)

@@ -16,7 +16,7 @@ from catdiag.cost.count.kernels import Account
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel
 from catdiag.cost.count.places import MATRIX
 from catdiag.cost.hardware import Hardware
-from catdiag.errors import DoesNotFit
+from catdiag.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -98,6 +98,12 @@ class Search:
         # Of a split loop: the kernel that merges the states of the parts.
         self.merging = {stages: a.kernels[1] for stages, a in accounts.items()} if self.parted else {}
         self.kernels: dict[int, Kernel] = {stages: a.kernels[0] for stages, a in accounts.items()}
+        for stages, merging in self.merging.items():
+            if more := [tile for tile in merging.tiles if tile not in self.kernels[stages].tiles]:
+                raise CatdiagError(
+                    f"the kernel that merges parts runs in tiles of {', '.join(more)}, which the parts lack: fit plans "
+                    "loops in parts that have all axes of the groups"
+                )
         self.kernel = next(iter(self.kernels.values()))
         self.least = min(self.kernels)
         self.pieces = () if self.parted else pieces(diagram, self.kernel, chip, dtype)

@@ -29,8 +29,8 @@ each wave touches anew, its groups forming a block of the grid that is about squ
 needs.
 
 What a loop inside a loop reads again in every turn comes from the L2 too, if that holds what a turn of all groups at
-work touches; else from HBM. The inner turns, where they wait for no sums, wait for each other only once for as many of
-them as there are buffers not being loaded.
+work touches; else from HBM. Where the inner turns wait for no sums, they overlap as those of a product do, and the rest
+of the outer turns comes after them.
 
 Where loops leave blocks out, groups differ in length. All of the above is of the average group: an SM takes the next
 group as soon as it is done with one, so that waves even out. At the end the longest group is waited for: what it takes
@@ -237,13 +237,16 @@ def _predict(
     turns: Numbers = 0
     for nest in kernel.chains:
         turns = turns + (_turns(nest, values) if nest else 0)
-    alu, tensor, read, filled = _work(kernel, "alu", values), 0.0, 0.0, 1.0
+    # Loops inside loops whose turns wait for no sums.
+    inner = [nest for nest, length in kernel.chains.items() if len(nest) > 1 and not length]
+    alu, tensor, read, filled, within = _work(kernel, "alu", values), 0.0, 0.0, 1.0, 0.0
     for contraction in kernel.contractions:
         if rate is None:
             alu = alu + _once(contraction, values)
             continue
         spent, reading, rows = _matrix(contraction, hardware, values, warps, rate, width(dtype))
         tensor, read, filled = tensor + spent, read + reading, np.maximum(filled, rows)
+        within = within + (spent if contraction.loops in inner else 0.0)
     alu = alu * filled
     parts = {
         "tensor": tensor,
@@ -283,6 +286,16 @@ def _predict(
         at_work = max(1, stages - 1) if free else 1
         demands = [parts[name] / at_work for name in ("tensor", "exp", "alu")]
         computing, ending, alone = circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
+        if inner and stages > 2:  # these by themselves, as the loop of a product, and then the rest
+            abreast, many = stages - 1, sum(_turns(nest, values) for nest in inner)
+            turning = many * hardware.turn_clocks * warps / 4 / clock
+            pausing = many * hardware.wait_clocks / clock / abreast
+            numbers = [fullest, last, 1]
+            by_turns = circulate([within / abreast, turning / abreast], pausing, [n * abreast for n in numbers])
+            beside = [np.maximum(parts["tensor"] - within, 0.0), parts["exp"], np.maximum(parts["alu"] - turning, 0.0)]
+            others = circulate(beside, np.maximum(waits - pausing, 0.0), numbers)
+            both = [a + b for a, b in zip(by_turns, others, strict=True)]
+            computing, ending, alone = map(np.minimum, (computing, ending, alone), both)
         wave = np.maximum(computing, arriving(fullest, computing))
         ends = np.where(rest > 0, np.maximum(ending, arriving(last, ending)), 0.0)
         alone = np.maximum(alone, arriving(1, alone))

@@ -328,6 +328,11 @@ class Walk:
                     taken = self._overwritten(node.inputs, box, buffers, found, place, held[-1])
                     if taken is not None and (over := buffers[taken]) is not None and self.leave(over, held[-1]):
                         buffers[taken] = None
+                    if taken is None and self.places.fleeting and found.passes(graph, place):
+                        made_of = [v for w in reads if buffers[w] is not None for v in found.behind.get(w, [w])]
+                        if self._beside(ty, made_of, buffers, held[-1]):
+                            held = ()
+                            found.keep(first, made_of)
                     made = Amount.elements(ty.axes)
                     result = Buffer(array_name(box, k), role, made, self.widths.made_by(box, ty), held)
                     buffers.append(result)
@@ -339,6 +344,11 @@ class Walk:
                     self.drop(b)
         return [buffers[found.root[w]] if buffers[w] is not None else None for w in range(len(buffers))]
 
+    def _beside(self, ty: ArrayType, wires: Sequence[int], buffers: Sequence[Buffer | None], where: str) -> bool:
+        """Whether one of these arrays is in a place, element by element beside what is made of it there."""
+        size = Amount.elements(ty.axes)
+        return any((b := buffers[w]) is not None and where in b.places and b.amount == size for w in wires)
+
     def _overwritten(
         self, inputs: tuple[int, ...], box: Box, buffers: list[Buffer | None], found: Lives, place: int, where: str
     ) -> int | None:
@@ -349,7 +359,7 @@ class Walk:
         for k, w in enumerate(inputs):
             root = found.root[w]
             b = buffers[root]
-            if b is None or b.pinned or b.window or found.last[root] != place or not b.loaded:
+            if b is None or b.pinned or b.window or found.last[root] != place or not b.loaded or not b.places:
                 continue
             same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.made_by(box, ty)
             if same and where in b.places:

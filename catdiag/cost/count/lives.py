@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Graph, inline
@@ -46,6 +46,11 @@ def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
     return free
 
 
+def _alone(box: Box) -> bool:
+    """A reduction, or a sum over one array."""
+    return isinstance(box.op, Reduce) or (isinstance(box.op, Einsum) and len(box.dom) == 1)
+
+
 def _monoid(box: Box) -> str:
     if isinstance(box.op, Reduce):
         return box.op.monoid
@@ -60,6 +65,24 @@ class Lives:
     root: list[int]
     last: list[int]
     into: dict[int, int]
+    behind: dict[int, list[int]] = field(default_factory=dict)
+    """Of what takes no room, the arrays that it is made of."""
+
+    def passes(self, graph: Graph, place: int) -> bool:
+        """Whether a box is a scalar function whose result is read, and by scalar functions and reductions alone."""
+        node = graph.nodes[place]
+        first = len(graph.dom) + sum(len(n.box.cod) for n in graph.nodes[:place])
+        if not elementwise(node.box) or len(node.box.cod) != 1 or self.last[first] >= len(graph.nodes):
+            return False
+        readers = [n for n in graph.nodes if any(self.root[w] == first for w in n.inputs) and not is_view(n.box)]
+        direct = all(first in n.inputs for n in readers) and first not in graph.outputs
+        return bool(readers) and direct and all(elementwise(n.box) or _alone(n.box) for n in readers)
+
+    def keep(self, made: int, wires: Sequence[int]) -> None:
+        """What takes no room is made of these arrays: they stay as long as it is read."""
+        self.behind[made] = list(wires)
+        for w in wires:
+            self.last[w] = max(self.last[w], self.last[made])
 
 
 def lives(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> Lives:

@@ -35,6 +35,9 @@ class Places:
     matrix: str = ""
     nested: bool = False
     """Whether what only loops inside a loop read comes block by block there, in every turn (see `lives.postponed`)."""
+    fleeting: bool = False
+    """Whether what a scalar function makes, and only further ones and reductions read, takes no room in the last place:
+    it is made element by element where it is read, and what it is made of stays until then."""
 
     def of(self, role: str) -> tuple[str, ...]:
         """The places of what is made on chip: an accumulator, an output or a temporary."""

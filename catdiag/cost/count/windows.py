@@ -262,56 +262,71 @@ def _less(
 
 
 def count(transfer: Transfer, kernel: Kernel, values: Mapping[Any, Any]) -> Any:
-    """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles."""
+    """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles.
+
+    A sum over groups of what depends on few tiles each: it is the product of the sums over those that go together.
+    """
     import numpy as np
 
     ranges = {**kernel.tiles, **dict(transfer.loops)}
-    names = sorted({*ranges, *transfer.local.symbols(), *_symbols(transfer, kernel)})
-    columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names))
-    rows, places = np.unique(np.stack([c.ravel() for c in columns], axis=1), axis=0, return_inverse=True)
-    found = [_counted(transfer, kernel, ranges, dict(zip(names, map(int, row), strict=True))) for row in rows]
-    return np.array(found)[places.ravel()].reshape(np.shape(columns[0]))[()]
-
-
-def _symbols(transfer: Transfer, kernel: Kernel) -> set[str]:
-    found = {s for whole in kernel.tiles.values() for s in whole.symbols()}
-    found |= {s for _, whole in transfer.loops for s in whole.symbols()}
-    for side in transfer.window:
-        found |= {v for e in (side.lo, side.hi, side.size) for v in leaves(e) if isinstance(v, str)}
-    return found
-
-
-def _counted(transfer: Transfer, kernel: Kernel, ranges: Mapping[str, Amount], values: Mapping[str, int]) -> int:
-    import numpy as np
-
-    tiles = list(kernel.tiles)
-    places: dict[Any, Any] = dict(values)
-    lengths: dict[str, Any] = {}
-    for k, tile in enumerate(tiles):
-        whole = int(kernel.tiles[tile].value(values))
-        starts = np.arange(0, whole, values[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
-        stops = np.minimum(starts + values[tile], whole)
-        places["first", kernel.axes[tile]], places["last", kernel.axes[tile]] = starts, stops - 1
-        lengths[tile] = stops - starts
-    held: Any = 1
-    for side in transfer.window:
-        if side.whole:
-            continue
-        low, high = number(side.lo, places), number(side.hi, places) + 1
-        size = int(Amount.of(side.size).value(values))
-        low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
-        held = held * np.maximum(0, high - low)
+    parts = _together(transfer, kernel)
     total: Any = 0
     for monomial, coefficient in transfer.local.terms.items():
-        term: Any = coefficient * held
+        term: Any = coefficient
         for name in monomial:
             if name not in ranges:
                 term = term * values[name]
-        for tile in tiles:
-            term = term * lengths[tile] ** monomial.count(tile)
+        for tiles, sides in parts:
+            term = term * _over(tiles, sides, [monomial.count(t) for t in tiles], kernel, values)
         for block, axis in transfer.loops:
-            size, piece, power = int(axis.value(values)), values[block], monomial.count(block)
+            size, piece, power = axis.value(values), np.asarray(values[block]), monomial.count(block)
             rest = size % piece
-            term = term * (size // piece * piece**power + (rest**power if rest else 0))
+            term = term * (size // piece * piece**power + np.where(rest > 0, rest**power, 0))
         total = total + term
-    return int(np.sum(total))
+    return np.asarray(total)[()]
+
+
+def _together(transfer: Transfer, kernel: Kernel) -> list[tuple[list[str], list[Side]]]:
+    """The tiles that some side of the window depends on at once, with these sides."""
+    of = {kernel.axes[tile]: tile for tile in kernel.tiles}
+    found: list[tuple[set[str], list[Side]]] = [({tile}, []) for tile in kernel.tiles]
+    for side in transfer.window:
+        if side.whole:
+            continue
+        read = [v for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, (str, tuple))]
+        used = {v if isinstance(v, str) else of.get(v[1], "") for v in read}
+        mine = [f for f in found if f[0] & used]
+        tiles, sides = {t for f in mine for t in f[0]}, [s for f in mine for s in f[1]]
+        found = [f for f in found if not f[0] & used] + [(tiles, [*sides, side])]
+    return [([t for t in kernel.tiles if t in tiles], sides) for tiles, sides in found]
+
+
+def _over(
+    tiles: Sequence[str], sides: Sequence[Side], powers: Sequence[int], kernel: Kernel, values: Mapping[Any, Any]
+) -> Any:
+    """The sum over the pieces that some tiles cut their axes in: of the lengths to these powers, times the sides."""
+    import numpy as np
+
+    names = sorted({*tiles, *(v for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, str))})
+    columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names)) if names else []
+    shape = columns[0].shape if columns else ()
+    table = np.stack([c.ravel() for c in columns], axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
+    rows, places = np.unique(table, axis=0, return_inverse=True)
+    found = []
+    for row in rows:
+        known = {**values, **dict(zip(names, map(int, row), strict=True))}
+        seen: dict[Any, Any] = dict(known)
+        held: Any = 1
+        for k, (tile, power) in enumerate(zip(tiles, powers, strict=True)):
+            whole = int(kernel.tiles[tile].value(values))
+            starts = np.arange(0, whole, known[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
+            stops = np.minimum(starts + known[tile], whole)
+            seen["first", kernel.axes[tile]], seen["last", kernel.axes[tile]] = starts, stops - 1
+            held = held * (stops - starts) ** power
+        for side in sides:
+            low, high = number(side.lo, seen), number(side.hi, seen) + 1
+            size = int(Amount.of(side.size).value(values))
+            low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
+            held = held * np.maximum(0, high - low)
+        found.append(int(np.sum(held)))
+    return np.array(found)[places.ravel()].reshape(shape)[()]
