@@ -79,6 +79,8 @@ REFUSED: list[Case] = [
     # -- reductions
     ("split", applied("sum", add(N, M)), [], []),
     ("split", total(X), [], []),
+    ("split", total(X, add(N, MINUS)), [], []),
+    ("nest", total(X, mul(N, MINUS)), [], []),
     ("nest", applied("sum", mul(N, M)), [], []),
     ("nest", total(X, add(N, M)), [], []),
     ("empty", total(X), [], []),

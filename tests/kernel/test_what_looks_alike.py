@@ -16,7 +16,7 @@ from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, Fact, in
 from catdiag.kernel.defined import Obligation, nonzero
 from catdiag.kernel.loops import Loops, Meaning
 from catdiag.kernel.meaning import Wire, evaluate, inputs_of, view
-from catdiag.kernel.polynomial import normal, to_poly, vanishes
+from catdiag.kernel.polynomial import NotReal, normal, to_poly, vanishes
 from catdiag.kernel.scope import symbols_of_node
 from catdiag.kernel.terms import (
     BOT,
@@ -294,3 +294,52 @@ def test_what_a_list_owes_of_an_element_is_owed_in_every_part_that_has_it() -> N
     assert facts(lambda i, at, n: fn("ite", fn("lt", read("$0", at), n), inverse(at), ZERO)) == []
     assert facts(lambda i, at, n: inverse(i), lambda n: mul(TWO, n)) == []
     assert facts(lambda i, at, n: big("sum", mul(TWO, n), inverse(HERE))) == []
+
+
+def test_what_may_be_minus_infinity_has_no_polynomial() -> None:
+    for t in (E, add(A, E), fn("max", E, BOT), fn("ite", POSITIVE, A, E), mul(A, E)):
+        with pytest.raises(NotReal):
+            to_poly(t, knows())
+    assert to_poly(fn("max", A, E), knows()) and not to_poly(sub(A, A), knows())
+
+
+@pytest.mark.parametrize(("given", "taken"), [("extended", "real"), ("real", "int"), ("extended", "int")])
+def test_an_input_of_a_loop_is_what_it_is_taken_for(given: str, taken: str) -> None:
+    fold = sum_fold([], 0, state=[const("0")])
+    for body in ("step", "state"):
+        for declared in fold[body]["inputs"]:
+            declared["element"] = taken if declared["name"] == "A" else "real"
+
+    def made(element: str) -> Json:
+        inputs = [array("A", "x", element=element)]
+        return certificate(program(inputs, [const("0")], 1), program(inputs, [fold], 1), {"folds": [{}]})
+
+    assert not Checker(ask).check(made(taken)).conditional
+    with pytest.raises(KernelError, match=f"not known to be {taken}"):
+        Checker(ask).check(made(given))
+
+
+def test_what_a_state_reads_is_in_range_of_every_list() -> None:
+    def made(shift: int) -> Json:
+        view_ = {"op": "view", "args": [0], "axes": [["x", "s_x"]],
+                 "reads": [{"at": {"x": ["+", ["i", "x"], shift]}, "where": []}]}  # fmt: skip
+        fold = sum_fold([], 0, state=[view_, const("0")], at=2)
+        inputs = [array("A", "x")]
+        return certificate(program(inputs, [const("0")], 1), program(inputs, [fold], 1), {"folds": [{}]})
+
+    assert not Checker(ask).check(made(0)).conditional
+    with pytest.raises(KernelError, match="not defined on every block"):
+        Checker(ask).check(made(1))
+
+
+def test_what_is_owed_and_shown_is_no_condition() -> None:
+    inputs = [array("A"), array("B")]
+    left, right = (
+        program(inputs, [apply("add", *order), const("1"), apply("div", 3, 2)], 4) for order in ((0, 1), (1, 0))
+    )
+    equal = {"outputs": {"0": {"close": "field"}}}
+    shown = {"steps": [["ring", [0, 0]]]}
+    theorem = Checker(no_solver).check(certificate(left, right, equal))
+    assert theorem.conditional
+    theorem = Checker(no_solver).check(certificate(left, right, equal | {"defined": {"0": shown}}))
+    assert not theorem.conditional and theorem.defined
