@@ -205,6 +205,18 @@ def test_what_is_read_along_an_axis_of_another_size_is_owed() -> None:
         owed({}, "m")
 
 
+def test_all_conditions_of_a_read_are_asked_for() -> None:
+    (wire,) = inputs_of(program([array("A", "x", x="n")], [], 0), {})
+    conditions = [["lt", ["i", "x"], k] for k in ("k", "m", "n")]
+    for where in (conditions[:1], conditions[:2], conditions):
+        reads = [{"at": {}, "where": where}, {"at": {"x": 0}, "where": []}]
+        made, duties = view({"op": "view", "axes": [["x", "n"]], "reads": reads}, [wire, wire], {})
+        parts = [fn("lt", idx("x"), size(str(c[2]))) for c in where]
+        whole = fn("and", *parts) if len(parts) > 1 else parts[0]
+        assert made.term == fn("ite", whole, read("A", idx("x")), read("A", ZERO))
+        assert duties == [((fn("not", whole),), ZERO, N)]
+
+
 def test_terms_of_numbers_and_truth_values_mixed_up_are_none() -> None:
     ite = fn("ite", POSITIVE, A, B)
     assert parse_term(term_data(ite)) == ite
