@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from catdiag.emit.nest import (
     Carry,
@@ -22,65 +21,13 @@ from catdiag.emit.nest import (
     Within,
 )
 from catdiag.emit.triton.bounds import affine, edge, grows, summed
-from catdiag.emit.triton.builder import Boxes, Build, Loop, Names, Tile
+from catdiag.emit.triton.builder import Build, Loop, Names, Tile
+from catdiag.emit.triton.described import WIDTHS, Kernel, Shared
 from catdiag.emit.triton.nodes import Dim, Node, Scope
 from catdiag.emit.triton.printer import Printer
 from catdiag.emit.triton.values import Kept, Made, Pull, Stored
 from catdiag.errors import TypeMismatch
 from catdiag.types import ArrayType
-
-WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
-          "tf32": "float32"}  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Kernel:
-    """A kernel as text, and what a launch has to hand it."""
-
-    name: str
-    lines: tuple[str, ...]
-    note: str
-    arrays: tuple[Stored, ...]
-    strides: Mapping[tuple[Stored, str], str]
-    scalars: Mapping[Stored, str]
-    sizes: Mapping[str, str]
-    constants: tuple[str, ...]
-    blocks: Mapping[str, Any]
-    spans: tuple[Span, ...]
-    """The tiles of the grid, but for those that are one entry."""
-    single: tuple[Span, ...]
-    loops: tuple[Span, ...]
-    padded: Mapping[str, str]
-    """Tiles whose blocks are longer than they are: the name of the block's length."""
-    exact: Mapping[str, Span]
-    """Constants that say that an axis is cut into whole tiles."""
-    boxes: tuple[Boxes, ...] = ()
-    parts: Span | None = None
-    """The axis that a program runs a part of."""
-    chunk: Span | None = None
-    """The axis that is cut into parts, by this kernel or the one before."""
-    place: int = 0
-    """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
-    summed: tuple[str, ...] = ()
-    """The lengths of blocks that matrix units sum over."""
-    across: tuple[str, ...] = ()
-    """The lengths of blocks that are multiplied with rows that can be held in registers."""
-    order: tuple[str, ...] = ()
-    """Tiles whose loops are the longer, the further on they are."""
-    uneven: tuple[str, ...] = ()
-    """Tiles that loops start or end by."""
-    helpers: frozenset[str] = frozenset()
-
-
-@dataclass
-class Shared:
-    """What the kernels of a module have in common."""
-
-    names: Names
-    tiles: Mapping[str, int]
-    dtypes: Mapping[str, str]
-    dtype: str
-    saved: dict[Value, Stored] = field(default_factory=dict)
 
 
 class Writing:

@@ -8,7 +8,7 @@ from typing import Any
 
 from catdiag.emit.nest import Span
 from catdiag.emit.triton.builder import Boxes
-from catdiag.emit.triton.kernel import WIDTHS, Kernel
+from catdiag.emit.triton.described import WIDTHS, Kernel
 from catdiag.emit.triton.values import Stored
 from catdiag.types import ArrayType, Size, size_symbols
 from catdiag.views import read_off

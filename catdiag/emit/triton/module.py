@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
 from catdiag.emit.triton.builder import Names, sized
-from catdiag.emit.triton.kernel import WIDTHS, Kernel, Shared, Writing
+from catdiag.emit.triton.described import WIDTHS, Kernel, Shared
+from catdiag.emit.triton.kernel import Writing
 from catdiag.emit.triton.launch import Launch, Room, head_of, spans_of, torch_type
 from catdiag.emit.triton.nodes import Node
 from catdiag.emit.triton.printer import HELPERS
