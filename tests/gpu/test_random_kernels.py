@@ -39,3 +39,16 @@ class TestRun:
         cube = cd.algorithm("q ->", name="cube")(lambda A: cd.einsum("q, q, q ->", A, A, A))
         for program in (square, cube):
             compiled_of(program, program, {}, "fp32").check(trials=3)
+
+    def test_a_loop_in_a_loop_has_edges_of_its_own(self) -> None:
+        nested = cd.algorithm("d q ->", name="nested")(lambda A: cd.sum(1 / (2 + cd.sum(A, "q") ** 2), "d"))
+        form = nested.stream("d").stream("q").diagram
+        sizes = {"d": [1, 4, 5, 7], "q": [1, 4, 6]}
+        compiled_of(form, nested, {"s_d": 4, "s_q": 4}, "fp32").check(sizes, trials=8)
+
+    def test_what_is_read_before_parts_may_be_read_after_their_merge(self) -> None:
+        program = cd.algorithm("k h, j h -> j h", name="program")(
+            lambda A, B: cd.sum(cd.einsum("k h, j h -> k j h", A, B) ** 2, "k") * B
+        )
+        form = program.stream("k").group("j").split("k").diagram
+        compiled_of(form, program, {"g_j": 2, "s_k": 2, "p_k": 3}, "fp32").check(trials=4)

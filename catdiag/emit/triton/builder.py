@@ -40,15 +40,16 @@ class Tile:
 
 @dataclass(eq=False)
 class Loop:
-    """A loop over blocks, and where along it conditions hold of whole blocks."""
+    """A loop over blocks, and where along it conditions hold of whole blocks; `phase` is the variable that says it."""
 
     symbol: str
+    phase: str = "phase"
     whole: Whole = field(default_factory=Whole)
 
     @property
     def exact(self) -> str:
         """The constant that says that a block is whole and no mask cuts it."""
-        return "phase == 1" if self.whole.lower else "phase == 0"
+        return f"{self.phase} == 1" if self.whole.lower else f"{self.phase} == 0"
 
 
 @dataclass(eq=False)

@@ -173,7 +173,7 @@ class Writing:
         carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
         low, high = self._ends(loop, span)
         scope = Scope(outside, outside.depth + 2)
-        context = Loop(span.symbol)
+        context = Loop(span.symbol, "phase" if not k.loops else self.own.fresh("phase"))
         first = self.own.fresh((span.axis if span.axis.isidentifier() else "i") + "0")
         place = nodes.symbol(first, scope=scope)
         axis = first[:-1] if first.endswith("0") else first
@@ -294,14 +294,14 @@ class Writing:
         base = span.axis if span.axis.isidentifier() else "i"
         start, stop = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
         why = "blocks inside all masks" if masks else "whole blocks"
-        p.write(outside, f"for phase in tl.static_range({number}):  # {why}, and those at an edge apart")
+        p.write(outside, f"for {context.phase} in tl.static_range({number}):  # {why}, and those at an edge apart")
         inner = replace(outside, depth=outside.depth + 1)
         for n, (a, b) in enumerate(phases):
             if n == 0:
                 p.write(inner, f"{start} = {a}")
                 p.write(inner, f"{stop} = {b}")
                 continue
-            p.write(inner, f"if phase == {n}:")
+            p.write(inner, f"if {context.phase} == {n}:")
             p.write(inner, f"    {start} = {a}")
             p.write(inner, f"    {stop} = {b}")
         p.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")

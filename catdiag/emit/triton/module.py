@@ -305,6 +305,8 @@ class _Modular:
             first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", self.place, chunk=span)
         )
         second = self._writing(env, group.spans)
+        # What is made before the loop and read after the merge is made again.
+        second.body([s for s in group.body[:at] if not isinstance(s, (Save, For))])
         for s in group.body[at + 1 :]:
             if isinstance(s, For) and s.how == "merge":
                 second.merged(s, kept, span)
