@@ -299,6 +299,10 @@ def _reported(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> list[L
     else:
         told = () if not spilled else ("registers are put aside in memory",)
         lines.append(Line(what, name, 0.0, spilled, UNEXPLAINED if spilled else AGREES, told, ""))
+    asked = _sum(own, ncu.REQUESTED)
+    if asked is not None:
+        said = ("requests that met on the way counted once",)
+        lines.append(Line("read from L2", name, None, asked * ncu.SECTOR, REPORTED, said))
     for metric, what, unit in ((ncu.MOST_WARPS, "warps at most", "%"), (ncu.WARPS, "warps active", "%")):
         values = [r.values[metric] for r in own if metric in r.values]
         if values:

@@ -3,8 +3,8 @@
 A tile of power-of-two sides has its elements spread over the registers of a thread, the lanes of a warp and the warps
 of a block. Each step of a register's number is a step in the tile, its *basis*; so are a lane's and a warp's. Triton
 (3.6, `getNumScratchElemsSwizzledCvt` in `lib/Analysis/Allocation.cpp`) changes one layout into another through shared
-memory, in turns: one for each value of the register bases that both layouts have, beyond the pair of neighbours that
-is moved at once; for values of four bytes one such basis is spent on width. A turn needs room for its part of the tile.
+memory, in turns: one for each value of the register bases that both layouts have, but for one that is spent on moving
+two values at once (two bases for values of four bytes). A turn needs room for its part of the tile.
 
 >>> rows, columns = 128, 256
 >>> made = product_layout((rows, columns), warps=4, version=3)
@@ -102,9 +102,8 @@ def product_layout(shape: Shape, warps: int, version: int) -> Layout:
 
 def conversion_bytes(shape: Shape, width: int, source: Layout, target: Layout) -> int:
     """Shared memory to change the layout of a tile of values of `width` bytes."""
-    neighbours = {tuple(1 if a == axis else 0 for a in range(len(shape))) for axis in range(len(shape))}
-    common = len((source.registers & target.registers) - neighbours)
-    spent = 1 if width >= 4 else 0
+    common = len(source.registers & target.registers)
+    spent = 2 if width >= 4 else 1
     return max(math.prod(shape) * width >> max(0, common - spent), 0)
 
 

@@ -14,7 +14,8 @@ The rules are those of Triton 3.6 for compute capability 9.0, found by compiling
   right order, one buffer between store and product, and not loaded ahead.
   Single warps read 8-bit numbers with a point in twice their width.
 - **Before loops.** What a product in a loop reads of before has a buffer as long as the loop runs, but for a first
-  factor that an instruction written out (`inline_asm_elementwise`) holds in registers.
+  factor that an instruction written out (`inline_asm_elementwise`) holds in registers, and for what single warps read
+  of a tensor descriptor.
 - **For a moment**: reductions across warps, results whose layout changes on their way out (`catdiag.gpu.layouts`).
 - Buffers that do not live at one time share room: what is taken is the most that lives at a time.
 
@@ -141,7 +142,7 @@ class _Buffers:
         for number, (count, what) in copies.items():
             load = self.trace.loads[number]
             loop = self.trace.loops[load.loop or 0]
-            size = _bytes(load) * count + (8 * count + 8 if load.described else 0)
+            size = _bytes(load) * count + (8 * count if load.described else 0)
             self.put(("load", number), f"{what}, {count} buffer{'s' if count > 1 else ''}", size, loop.start, loop.end)
         for dot in self.trace.dots:
             self.factor(dot, dot.left, True, copies)
@@ -216,6 +217,8 @@ class _Buffers:
             load = self.trace.loads[value.direct]
             if value.direct in copies:
                 return
+            if load.described and dot.version == 2 and inside is not None:
+                end = load.time  # copied in boxes, and read into registers at once
             size = _bytes(load) * (_widened(dot, value) if inside is not None else 1) + (8 if load.described else 0)
             self.put(("load", load.number), load.array, size, load.time, end)
             return
