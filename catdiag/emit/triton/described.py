@@ -44,8 +44,6 @@ class Kernel:
     """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
     summed: tuple[str, ...] = ()
     """The lengths of blocks that matrix units sum over."""
-    across: tuple[str, ...] = ()
-    """The lengths of blocks that are multiplied with rows that can be held in registers."""
     order: tuple[str, ...] = ()
     """Tiles whose loops are the longer, the further on they are."""
     uneven: tuple[str, ...] = ()

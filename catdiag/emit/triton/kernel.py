@@ -425,7 +425,6 @@ class Writing:
             chunk,
             place,
             tuple(k.nodes.summed),
-            tuple(k.nodes.across),
             tuple(sorted(self.reverse)),
             tuple(sorted(self.uneven)),
             frozenset(p for p in self.printer.helpers),

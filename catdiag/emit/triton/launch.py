@@ -13,8 +13,6 @@ from catdiag.emit.triton.values import Stored
 from catdiag.types import ArrayType, Size, size_symbols
 from catdiag.views import read_off
 
-# Measured on an H200: with longer blocks, rows in registers leave room for fewer blocks of threads on a core.
-_FEW = 64
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
 
@@ -101,7 +99,7 @@ class Launch:
         keywords += [f"{t}={n}" for t, n in self.tiles.items()]
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
         if any("_held" in k.helpers for k in self.kernels):
-            keywords.append("held=None")
+            keywords.append("held=False")
         keywords.append("out=None")
         if not tensors:
             keywords.append('device="cuda"')
@@ -181,9 +179,7 @@ class Launch:
         if kernel.boxes:
             arguments.append("tma=tma")
         if "_held" in kernel.helpers:
-            known = dict(self._constants(kernel))
-            few = " and ".join(f"{known.get(b, b)} <= {_FEW}" for b in kernel.across)
-            arguments.append(f"held={few} if held is None else held")
+            arguments.append("held=held")
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
         several = len(self.kernels) > 1

@@ -105,8 +105,6 @@ class Nodes:
         self.twins: dict[Node, Node] = {}
         self.summed: dict[str, None] = {}
         """The lengths of blocks that matrix units sum over."""
-        self.across: dict[str, None] = {}
-        """The lengths of blocks that are multiplied with rows that can be held in registers."""
 
     # -- leaves ------------------------------------------------------------------------------------------
 
