@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from typing import Any, TypeVar
 
 from catdiag.boxes import Box
@@ -27,8 +27,8 @@ SHORTEST = 4
 class Span:
     """Nodes `start` to `stop`. In a row each has one input and one output, which only the next one reads.
 
-    `linear` says that each wire is read here for the last time. `at` is where `reads` begins for them, `wire` their
-    first output, and `unread` lists wires that were never read, to be dropped after the last of them.
+    `linear` says that each wire is read here for the last time. What they read is in `reads` from `at` to `end`, `wire`
+    is their first output, and `unread` lists wires that were never read, to be dropped after the last of them.
     """
 
     start: int
@@ -36,6 +36,7 @@ class Span:
     row: bool
     linear: bool
     at: int
+    end: int
     wire: int
     unread: tuple[int, ...] = ()
 
@@ -93,27 +94,31 @@ def evaluate(
                 value = acts[k](value)
             values[span.wire + len(kinds) - 1] = value
             del value  # it is held by `values` alone
-        for k in () if span.row else kinds:
-            stop = at + arity[k]
-            if span.linear:
-                result = acts[k](*map(pop, reads[at:stop]))
-            else:
-                args = [values[w] for w in reads[at:stop]]
-                for place in range(at, stop):
-                    if last[place]:
-                        del values[reads[place]]
-                result = acts[k](*args)
-                del args
-            at = stop
-            if ports[k] == 1:
-                values[count] = result
-                count += 1
-            else:
-                if not hasattr(result, "__len__") or len(result) != ports[k]:
+        else:
+            wires = iter(reads[at : span.end])
+            ends = iter(last[at : span.end])
+            read = wires.__next__
+            for k in kinds:
+                take = arity[k]
+                if not span.linear:
+                    result = acts[k](*[(pop if end else get)(w) for w, end in islice(zip(wires, ends), take)])
+                elif take == 1:
+                    result = acts[k](pop(read()))
+                elif take == 2:
+                    result = acts[k](pop(read()), pop(read()))
+                else:
+                    result = acts[k](*map(pop, islice(wires, take)))
+                give = ports[k]
+                if give == 1:
+                    values[count] = result
+                elif not hasattr(result, "__len__") or len(result) != give:
                     raise TypeMismatch(_outputs(table[k], result))
-                values.update(enumerate(result, count))
-                count += ports[k]
-            del result
+                elif give == 2:
+                    values[count], values[count + 1] = result
+                else:
+                    values.update(enumerate(result, count))
+                count += give
+                del result
         for w in span.unread:
             del values[w]
     return tuple([values[w] for w in graph.outputs])
@@ -161,7 +166,7 @@ def course_of(graph: Graph) -> Course:
     if len(which) >= SHORTEST and inputs == 1 and all(single) and graph.outputs == (len(which),):  # noqa: SIM102
         # A sequence of boxes on one wire is the most common of long diagrams.
         if reads == list(range(len(which))):
-            return Course(b"\1" * len(which), (Span(0, len(which), True, False, 0, 1),), ())
+            return Course(b"\1" * len(which), (Span(0, len(which), True, False, 0, len(which), 1),), ())
     if graph.has_arrays:
         import numpy as np
 
@@ -225,6 +230,6 @@ def _spans(
         while ends < len(lost) and lost[ends] < wire[stop]:
             ends += 1
         linear = not row and 0 not in last[at:after]
-        spans.append(Span(start, stop, row, linear, at, int(wire[start]), tuple(lost[used:ends])))
+        spans.append(Span(start, stop, row, linear, at, after, int(wire[start]), tuple(lost[used:ends])))
         used = ends
     return tuple(spans)
