@@ -20,7 +20,9 @@ TASKS = {
     ("differ", "chain"): "Comparing two chains that differ in the last box",
     ("differ", "layers"): "Comparing two walls that differ in the last box",
     ("rewrite", "chain"): "Rewriting: each box of a chain is replaced by two in sequence",
+    ("rewrite", "layers"): "Rewriting: each box of a wall is replaced by two in sequence",
     ("evaluate", "chain"): "Evaluating: each box of a chain is a function of a number",
+    ("evaluate", "layers"): "Evaluating: each box of a wall is a function of two numbers that gives two",
 }
 UNTIMED = "below the clock's step"
 SMALLEST = 1_000
@@ -225,7 +227,7 @@ def _plot(results: dict[str, Any], path: Path) -> None:
     matplotlib.rcParams |= {"svg.hashsalt": "catdiag", "svg.fonttype": "none"}
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 4, figsize=(14, 6.4), sharex=True, sharey=True)
+    figure, axes = pyplot.subplots(2, 5, figsize=(17, 6.4), sharex=True, sharey=True)
     colours = dict(zip(LIBRARIES, ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7"), strict=True))
     for axis, (task, shape) in zip(axes.flat, TASKS, strict=True):
         named: set[str] = set()

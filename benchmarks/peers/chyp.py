@@ -116,6 +116,20 @@ def by_hand(n: int) -> Callable[[], Any]:
     return run
 
 
+def wall_by_hand(n: int) -> Callable[[], Any]:
+    graph = wall(n)()
+    functions = {f"f{k}": lambda v, w: (v + 1, w) for k in range(KINDS)}
+
+    def run() -> int:
+        values = dict.fromkeys(graph.inputs(), 0)
+        for e in graph.edges():
+            data = graph.edata[e]
+            values[data.t[0]], values[data.t[1]] = functions[data.value](*[values[v] for v in data.s])
+        return sum(values[v] for v in graph.outputs())
+
+    return run
+
+
 WAYS: dict[tuple[str, str], dict[str, Make]] = {
     ("build", "chain"): {
         "`>>` one by one": one_by_one, "`compose` in place": composed_in_place, "`add_edge`": by_edges,
@@ -127,6 +141,7 @@ WAYS: dict[tuple[str, str], dict[str, Make]] = {
     ("differ", "layers"): {"`find_iso`": not_isomorphic(wall)},
     ("rewrite", "chain"): {"`rewrite` at each match": rules},
     ("evaluate", "chain"): {"a loop over edges": by_hand},
+    ("evaluate", "layers"): {"a loop over edges": wall_by_hand},
 }  # fmt: skip
 
 

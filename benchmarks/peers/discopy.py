@@ -158,6 +158,19 @@ def by_hand(n: int) -> Callable[[], Any]:
     return run
 
 
+def wall_by_hand(n: int) -> Callable[[], Any]:
+    diagram = one_box_a_layer(n)()
+    functions = {f: lambda v, w: (v + 1, w) for f in set(diagram.boxes)}
+
+    def run() -> int:
+        values = [0] * WIDTH
+        for f, at in zip(diagram.boxes, diagram.offsets):
+            values[at : at + 2] = functions[f](*values[at : at + 2])
+        return sum(values)
+
+    return run
+
+
 WAYS: dict[tuple[str, str], dict[str, Make]] = {
     ("build", "chain"): {
         "`>>` one by one": one_by_one, "`>>` of halves": halves, "`then` of all": then, "`decode`": decode,
@@ -170,6 +183,7 @@ WAYS: dict[tuple[str, str], dict[str, Make]] = {
     ("differ", "layers"): {"`==`, as stored": unequal(wall)},
     ("rewrite", "chain"): {"`Functor`": functor, "layers replaced by hand": layers_replaced},
     ("evaluate", "chain"): {"`Functor` to Python": python_functor, "a loop over boxes and offsets": by_hand},
+    ("evaluate", "layers"): {"a loop over boxes and offsets": wall_by_hand},
 }  # fmt: skip
 
 

@@ -121,9 +121,12 @@ class _Two(FrobeniusFunctor):
         return operations(first, sources, targets) >> operations(second, targets, targets)
 
 
-def functor(n: int) -> Callable[[], Any]:
-    diagram = arrays(n)()
-    return lambda: _Two()(diagram)
+def functor(make: Make) -> Make:
+    def rewrite(n: int) -> Callable[[], Any]:
+        diagram = make(n)()
+        return lambda: _Two()(diagram)
+
+    return rewrite
 
 
 def _run(diagram: OpenHypergraph, order: Any) -> int:
@@ -146,6 +149,23 @@ def in_layers(n: int) -> Callable[[], Any]:
     return lambda: _run(diagram, np.argsort(layer(diagram)[0].table, kind="stable").tolist())
 
 
+def wall_in_stored_order(n: int) -> Callable[[], Any]:
+    diagram = wall(n)()
+
+    def run() -> int:
+        functions = [lambda v, w: (v + 1, w)] * KINDS
+        graph = diagram.H
+        values = [0] * graph.W
+        kinds, reads, makes = graph.x.table.tolist(), graph.s.values.table.tolist(), graph.t.values.table.tolist()
+        at = 0
+        for k in kinds:
+            values[makes[at]], values[makes[at + 1]] = functions[k](values[reads[at]], values[reads[at + 1]])
+            at += 2
+        return sum(values[w] for w in diagram.t.table.tolist())
+
+    return run
+
+
 WAYS: dict[tuple[str, str], dict[str, Make]] = {
     ("build", "chain"): {"`>>` one by one": one_by_one, "`>>` of halves": halves, "arrays given": arrays},
     ("build", "layers"): {"arrays given": wall},
@@ -153,7 +173,9 @@ WAYS: dict[tuple[str, str], dict[str, Make]] = {
     ("compare", "layers"): {"`==`, as stored": equal(wall)},
     ("differ", "chain"): {"`==`, as stored": unequal(arrays)},
     ("differ", "layers"): {"`==`, as stored": unequal(wall)},
-    ("rewrite", "chain"): {"`FrobeniusFunctor`": functor},
+    ("rewrite", "chain"): {"`FrobeniusFunctor`": functor(arrays)},
+    ("rewrite", "layers"): {"`FrobeniusFunctor`": functor(wall)},
+    ("evaluate", "layers"): {"a loop in stored order": wall_in_stored_order},
     ("evaluate", "chain"): {"a loop in stored order": in_stored_order, "a loop by `layer`": in_layers},
 }
 

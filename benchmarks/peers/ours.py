@@ -212,10 +212,19 @@ def as_functions(make: Callable[[int], Callable[[], Any]]) -> Callable[[int], Ca
     return run
 
 
+def wall_as_functions(make: Callable[[int], Callable[[], Any]]) -> Callable[[int], Callable[[], Any]]:
+    def run(n: int) -> Callable[[], Any]:
+        diagram = make(n)()
+        functions = dict.fromkeys(diagram.boxes, lambda v, w: (v + 1, w))
+        return lambda: sum(evaluate(diagram, [0] * WIDTH, functions))
+
+    return run
+
+
 def substituted(make: Callable[[int], Callable[[], Any]]) -> Callable[[int], Callable[[], Any]]:
     def rewrite(n: int) -> Callable[[], Any]:
         diagram = make(n)()
-        to = {b: box(b.name + "a", X, X) >> box(b.name + "b", X, X) for b in set(diagram.boxes)}
+        to = {b: box(b.name + "a", b.dom, b.cod) >> box(b.name + "b", b.dom, b.cod) for b in set(diagram.boxes)}
         return lambda: _flat(substitute(diagram, to))
 
     return rewrite
@@ -251,6 +260,14 @@ WAYS: dict[tuple[str, str], dict[str, Callable[[int], Callable[[], Any]]]] = {
         "`evaluate`": as_functions(halves),
         "`evaluate` of arrays": as_functions(chain_of_arrays),
         "interpretation": interpreted,
+    },
+    ("rewrite", "layers"): {
+        "`substitute`": substituted(row_by_row),
+        "`substitute` in arrays": substituted(wall_of_arrays),
+    },
+    ("evaluate", "layers"): {
+        "`evaluate`": wall_as_functions(row_by_row),
+        "`evaluate` of arrays": wall_as_functions(wall_of_arrays),
     },
 }
 
