@@ -380,7 +380,12 @@ def table(results: Sequence[Result]) -> str:
     tiles = sorted({name for r in results for name in r.plan.get("tiles", {})})
     columns = [name for name in _PLAN if name != "tiles"]
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    # Python's writer leaves a lone carriage return bare, at which readers end the row.
+    texts = (
+        t for r in results for t in (r.operator, r.hardware, r.dtype, r.message, *r.sizes, *r.sizes.values(), *tiles)
+    )
+    bare = any(isinstance(t, str) and "\r" in t for t in texts)
+    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL if bare else csv.QUOTE_MINIMAL)
     writer.writerow(["operator", "hardware", "dtype", *sizes, "status", *tiles, *columns, "message"])
     for r in results:
         chosen = r.plan.get("tiles", {})

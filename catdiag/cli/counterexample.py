@@ -2,7 +2,8 @@
 
 Its arrays: each input by its name; `sizes.q` for each size; `value.left` and `value.right` at `index.q`, …
 (`index.output` counts the outputs from 0); and `exact`, all of it as JSON with rationals as text, since `1/3` is no
-float. Where the right program has no value, `value.right` is NaN and `undefined` says why.
+float. Where the right program has no value, `value.right` is NaN and `undefined` says why. Where an input has one of
+these two names, the text is under `exact.text` or `undefined.text`.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def npz(found: Counterexample) -> bytes:
     arrays["value.left"] = np.array(float(found.lhs))
     arrays["value.right"] = np.array(np.nan if found.undefined else float(found.rhs))
     if found.undefined:
-        arrays.setdefault("undefined", np.array(found.reason))
-    arrays.setdefault("exact", np.array(json.dumps(as_data(found), ensure_ascii=False)))
+        arrays["undefined.text" if "undefined" in arrays else "undefined"] = np.array(found.reason)
+    text = np.array(json.dumps(as_data(found), ensure_ascii=False))
+    arrays["exact.text" if "exact" in arrays else "exact"] = text
     # Not `np.savez`, whose own parameters would take the place of inputs of the same names.
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -72,7 +74,7 @@ def read(path: Path) -> Counterexample:
             if sum(member.file_size for member in archive.infolist()) > _LARGEST:
                 raise NotACounterexample(f"the counterexample {path} unpacks to more than {_LARGEST} bytes")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            found = of_data(json.loads(str(file["exact"])))
+            found = of_data(json.loads(str(file["exact.text" if "exact.text" in file else "exact"])))
             for name, array in found.numpy().items():
                 if name not in file or not np.array_equal(file[name], array):
                     raise NotACounterexample(f"array {name} of {path} is not what its exact numbers say")

@@ -285,13 +285,15 @@ def loads(text: str, file: str = "the text") -> Hardware:
 
 
 def dumps(hardware: Hardware) -> str:
-    """A TOML text that `loads` reads back as an equal chip.
+    """A TOML text that `loads` reads back as an equal chip. Raises CatdiagError for names that do not print.
 
     >>> loads(dumps(A100)) == A100
     True
     """
     require(isinstance(hardware, Hardware), "what is written", hardware, "a Hardware")
-    return dump({n: v for n, v in hardware.as_dict().items() if n not in _DEFAULTS or v != _DEFAULTS[n]})
+    text = dump({n: v for n, v in hardware.as_dict().items() if n not in _DEFAULTS or v != _DEFAULTS[n]})
+    read(text, f"the chip {hardware.name!r}", Hardware)  # a file that nothing reads is not written
+    return text
 
 
 def _key(name: str) -> str:

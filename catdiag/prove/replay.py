@@ -57,6 +57,8 @@ def _lengths(shape: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
+_LONGEST = 10_000
+"""Characters of a reason, above which it is none of ours."""
 _POWER = re.compile(r"e(?:\^\(?(-?[0-9]{1,4000}(?:/[0-9]{1,4000})?)\)?)?")
 _RATIONAL = re.compile(r"-?[0-9]{1,4000}(?:/[0-9]{1,4000})?")
 
@@ -85,6 +87,11 @@ def of_data(data: Any) -> Counterexample:
             raise ValueError(f"expected natural numbers, found {numbers}")
         return found
 
+    def said(text: Any) -> str:
+        if not isinstance(text, str) or len(text) > _LONGEST or not text.replace("\n", "").isprintable():
+            raise ValueError("the reason is no text that prints")
+        return text
+
     try:
         return Counterexample(
             sizes=naturals(data["sizes"]),
@@ -96,6 +103,7 @@ def of_data(data: Any) -> Counterexample:
             blocks=naturals(data["blocks"]),
             functions={str(name): Function.of_data(f) for name, f in dict(data["functions"]).items()},
             undefined="rhs" if data["undefined"] else None,
+            reason=said(data.get("reason", "")),
             shapes={
                 str(name): tuple(naturals(dict(enumerate(shape))).values()) for name, shape in data["shapes"].items()
             },
