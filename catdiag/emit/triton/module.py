@@ -231,8 +231,12 @@ class _Modular:
         for s in body:
             if isinstance(s, Save):
                 self._room(s.target)
+        split = next((s for s in body if isinstance(s, For) and s.how == "parts"), None)
         writing = self._writing(env, ())
-        self._run(writing, body, "what is not in groups")
+        if split is None:
+            self._run(writing, body, "what is not in groups")
+        else:
+            writing = self._parts(For("tiles", (), list(body)), split, env)
         for s in body:
             if isinstance(s, Save):
                 env[s.target] = self.shared.saved[s.target]
@@ -276,8 +280,8 @@ class _Modular:
         if any("tl.store" in line for line in writing.k.root.lines):
             self.kernels.append(writing.done(self._name(), note, self.place))
 
-    def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> None:
-        """A loop in parts: one kernel leaves the states of the parts, a second one merges them."""
+    def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> Writing:
+        """A loop in parts: one kernel leaves the states of the parts, a second one merges them and is given back."""
         (span,) = split.spans
         at = group.body.index(split)
         first = self._writing(env, group.spans)
@@ -317,6 +321,7 @@ class _Modular:
                 self._name(), f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", self.place, span
             )
         )
+        return second
 
     def _part_axis(self, ty: ArrayType) -> str:
         name = "part"
