@@ -112,7 +112,7 @@ def fit(
     ).plan()
     said = dtype if isinstance(dtype, str) else ", ".join(f"{n} {t}" for n, t in dtype.items())
     whole = getattr(diagram, "diagram", diagram)
-    return replace(plan, dtype=said, diagram=whole, source=getattr(diagram, "source", None))
+    return replace(plan, dtype=said, diagram=whole, source=getattr(diagram, "source", None), given=dict(tiles or {}))
 
 
 def searching(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
     from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.several import Plans
 
 _WARP = 32
 _NEAR = 2.0
@@ -31,7 +32,13 @@ class Planned:
     stages: int
     warps: int
     time_s: float
-    kernels: int = 1
+    plans: Plans | None = None
+    """The plan, where it is of several kernels."""
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels it has."""
+        return 1 if self.plans is None else len(self.plans.kernels)
 
 
 def planned(
@@ -53,7 +60,9 @@ def planned(
     plans = diagram.plan(hardware, lengths, dtype=dtype)
     stages = max(k.plan.stages for k in plans.kernels)
     warps = max(1, max(k.plan.threads for k in plans.kernels) // _WARP)
-    found = [Planned(plans.derivation, plans.tiles, stages, warps, plans.time_s, len(plans.kernels))]
+    found = [
+        Planned(plans.derivation, plans.tiles, stages, warps, plans.time_s, plans if len(plans.kernels) > 1 else None)
+    ]
     single: Derivation | None = plans.derivation
     if len(plans.kernels) > 1:
         try:
@@ -108,9 +117,8 @@ def kernels_of(
     >>> kernels_of(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, most=1)[0].entry
     'matmul'
     """
-    if isinstance(made, Planned) and made.kernels > 1:
-        kernel = _kernel(made.derivation, made.tiles, made.stages, made.warps, sizes, dtype)
-        return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}")]
+    if isinstance(made, Planned) and made.plans is not None:
+        return _of_several(made, made.plans, sizes, dtype, most)
     derivation = made.derivation if isinstance(made, Planned) else made
     found: list[Kernel] = []
     problem: CatdiagError | None = None
@@ -122,6 +130,18 @@ def kernels_of(
     if not found and problem is not None:
         raise problem
     return found
+
+
+def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int) -> list[Kernel]:
+    """The modules of a plan of several kernels, each kernel with tiles of its own that are proposed for it."""
+    from catdiag.gpu.planned import Chosen, proposals_of, tiles_of
+
+    try:
+        choices = proposals_of(plans, most)
+    except CatdiagError:
+        choices = [Chosen(tiles_of(plans), made.stages, made.warps)]
+    found = [_kernel(made.derivation, c.tiles, c.stages, c.warps, sizes, dtype) for c in choices]
+    return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
 
 
 def proposed(
@@ -160,21 +180,32 @@ def _choices(
 
 
 def _kernel(
-    made: Any, tiles: Mapping[str, int], stages: int, warps: int, sizes: Mapping[str, int], dtype: str
+    made: Any,
+    tiles: Mapping[str, int],
+    stages: int | tuple[int, ...],
+    warps: int | tuple[int, ...],
+    sizes: Mapping[str, int],
+    dtype: str,
 ) -> Kernel:
     from catdiag.emit.triton import module
 
     text = module(made.diagram, tiles, dtype, stages=stages, warps=warps)
     shown = {s: sizes[s] for s in _needed(text.text, text.entry) if s in sizes}
-    options = {**shown, **{t: tiles[t] for t in text.tiles}, "num_warps": warps, "num_stages": stages}
+    options = {**shown, **{t: tiles[t] for t in text.tiles}}
+    if isinstance(warps, int) and isinstance(stages, int):  # else they are written into the module
+        options |= {"num_warps": warps, "num_stages": stages}
     told = ", ".join(f"{name} {size}" for name, size in tiles.items() if size != 1)
     return Kernel(
         text.text,
         text.entry,
         options,
-        loads_of(made, tiles, sizes, dtype, stages),
-        f"{told or 'no tiles'}, {warps} warps, {stages} stages",
+        loads_of(made, tiles, sizes, dtype),
+        f"{told or 'no tiles'}, {_told(warps)} warps, {_told(stages)} stages",
     )
+
+
+def _told(number: int | tuple[int, ...]) -> str:
+    return str(number) if isinstance(number, int) else " and ".join(map(str, number))
 
 
 def _needed(text: str, entry: str) -> list[str]:
@@ -186,9 +217,7 @@ def _needed(text: str, entry: str) -> list[str]:
     return []
 
 
-def loads_of(
-    made: Any, tiles: Mapping[str, int], sizes: Mapping[str, int], dtype: str, stages: int = 1
-) -> dict[str, float]:
+def loads_of(made: Any, tiles: Mapping[str, int], sizes: Mapping[str, int], dtype: str) -> dict[str, float]:
     """The bytes that come down into a block's memory with these tiles, and those that go up, by formula.
 
     >>> import catdiag as cd

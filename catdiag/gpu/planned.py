@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from catdiag.emit.triton import Module, module
@@ -35,22 +35,66 @@ def compiled_of(
     return compiled(module(diagram, tiles, dtype, stages=stages, warps=warps), diagram, source)
 
 
-def module_of(plan: Plan | Plans) -> Module:
-    """The Triton module of a plan, with its tiles, buffers and warps; of several kernels with the buffers and warps of
-    the one that takes longest.
+@dataclass(frozen=True)
+class Chosen:
+    """What a module is written with: tiles by symbol, and buffers and warps, one number or one for each kernel."""
 
-    Raises what `catdiag.emit.triton.module` raises, and CatdiagError for a plan that does not know its diagram.
+    tiles: Mapping[str, int]
+    stages: int | tuple[int, ...]
+    warps: int | tuple[int, ...]
+
+
+def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
+    """At most `most` choices that the model proposes for Triton's kernels of a plan, the quickest by prediction first.
+
+    A plan is of a chip on which each warp does what suits it best; what Triton makes differs (see
+    `catdiag.gpu.proposals`). Tiles that `fit` was given are kept. Of several kernels each has its first proposal, and
+    further choices differ in one of them. Raises what `propose` does.
     """
-    own = longest(plan)
-    # Types by name are written `Q fp8, K fp8`.
-    named = dict(part.split(" ") for part in own.dtype.split(", ") if " " in part)
+    from catdiag.gpu.proposals import propose
+
+    plans = [k.plan for k in plan.kernels] if hasattr(plan, "kernels") else [plan]
+    found = [propose(_known(p), p.hardware, p.sizes, _dtypes(p), most=most, tiles=p.given) for p in plans]
+    if len(found) == 1:
+        return [Chosen(p.tiles, p.stages, p.warps) for p in found[0]]
+    ways = [[0] * len(found)]
+    for place in range(1, most):
+        ways += [[place * (k == j) for j in range(len(found))] for k in range(len(found)) if place < len(found[k])]
+    chosen = []
+    for way in ways[:most]:
+        picked = [proposals[k] for proposals, k in zip(found, way, strict=True)]
+        tiles = {name: size for p in picked for name, size in p.tiles.items()}
+        chosen.append(Chosen(tiles, tuple(p.stages for p in picked), tuple(p.warps for p in picked)))
+    return chosen
+
+
+def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
+    """The Triton module of a plan, with what the model proposes for Triton, or by `tiles="plan"` as the plan has it:
+    its tiles, buffers and warps, of several kernels those of the one that takes longest.
+
+    Where nothing is proposed it is as the plan has it. Raises what `catdiag.emit.triton.module` raises, and
+    CatdiagError for a plan that does not know its diagram, and for other `tiles`.
+    """
+    if tiles not in ("triton", "plan"):
+        raise CatdiagError(f"tiles is {tiles!r}: expected 'triton' or 'plan'")
+    own, diagram = longest(plan), _known(plan)
+    if tiles == "triton":
+        with suppress(CatdiagError):
+            first = proposals_of(plan)[0]
+            return module(diagram, first.tiles, _dtypes(own), stages=first.stages, warps=first.warps)
     warps = max(1, own.threads // own.warp)
-    return module(_known(plan), tiles_of(plan), named or own.dtype, stages=own.stages, warps=warps)
+    return module(diagram, tiles_of(plan), _dtypes(own), stages=own.stages, warps=warps)
 
 
-def kernel_of(plan: Plan | Plans) -> Compiled:
+def _dtypes(plan: Plan) -> str | dict[str, str]:
+    """The element types of a plan: by name they are written `Q fp8, K fp8`."""
+    named = dict(part.split(" ") for part in plan.dtype.split(", ") if " " in part)
+    return named or plan.dtype
+
+
+def kernel_of(plan: Plan | Plans, tiles: str = "triton") -> Compiled:
     """The kernel of a plan, or its kernels. Raises what `module_of` and `catdiag.gpu.compile.compiled` raise."""
-    return compiled(module_of(plan), _known(plan), plan.source)
+    return compiled(module_of(plan, tiles), _known(plan), plan.source)
 
 
 def tuned_kernel(plan: Plan) -> Compiled:

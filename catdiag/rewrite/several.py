@@ -132,24 +132,25 @@ class Plans:
         """Bytes that cross the edge to shared memory, of all kernels."""
         return sum(k.plan.bytes_moved for k in self.kernels)
 
-    def triton(self) -> str:
-        """The kernels as one Triton module: its text (see `catdiag.emit.triton`). Raises TypeMismatch for what has no
-        form in a kernel."""
+    def triton(self, tiles: str = "triton") -> str:
+        """The kernels as one Triton module: its text (see `catdiag.emit.triton`), each with what the model proposes for
+        Triton, or by `tiles="plan"` with the plan's own tiles. Raises TypeMismatch for what has no form in a kernel."""
         from catdiag.gpu.planned import module_of
 
-        return module_of(self).text
+        return module_of(self, tiles).text
 
-    def compile(self) -> Compiled:
+    def compile(self, tiles: str = "triton") -> Compiled:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
 
-        Each has its tiles, and all have the buffers and warps of the one that takes longest. The same plan gives the
-        same function. Raises what `triton` does, and CatdiagError where torch or triton is not installed.
+        Tiles, buffers and warps are those of `triton`; by `tiles="plan"` each kernel has the plan's tiles, and all have
+        the buffers and warps of the one that takes longest. The same plan gives the same function. Raises what `triton`
+        does, and CatdiagError where torch or triton is not installed.
         """
         from catdiag.gpu.planned import kernel_of
 
-        if "kernel" not in self._made:
-            self._made["kernel"] = kernel_of(self)
-        return self._made["kernel"]
+        if tiles not in self._made:
+            self._made[tiles] = kernel_of(self, tiles)
+        return self._made[tiles]
 
     @cached_property
     def _made(self) -> dict[str, Compiled]:

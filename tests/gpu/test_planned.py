@@ -11,7 +11,8 @@ import pytest
 import catdiag as cd
 from catdiag.cost.plan import Plan, fit
 from catdiag.errors import CatdiagError, SizeError
-from catdiag.gpu.planned import module_of, tiles_of
+from catdiag.gpu.planned import module_of, proposals_of, tiles_of
+from catdiag.gpu.proposals import propose
 
 SIZES = {"q": 4096, "x": 4096, "d": 64}
 
@@ -36,11 +37,39 @@ def test_a_plan_knows_what_it_is_of(flash: cd.Derivation, plan: Plan) -> None:
 
 
 def test_the_module_has_the_tiles_buffers_and_warps_of_the_plan(plan: Plan) -> None:
-    made = module_of(plan)
-    assert made.text == plan.triton()
+    made = module_of(plan, "plan")
+    assert made.text == plan.triton("plan")
     assert dict(made.tiles) == dict(plan.tiles)
     assert (made.stages, made.warps) == (plan.stages, plan.threads // 32)
     assert {a.dtype for a in made.inputs} == {"bfloat16"}
+    with pytest.raises(CatdiagError, match="expected 'triton' or 'plan'"):
+        module_of(plan, "any")
+
+
+def test_its_own_tiles_are_what_is_proposed_for_triton(plan: Plan, flash: cd.Derivation) -> None:
+    (first,) = propose(flash, "H200", plan.sizes, most=1)
+    made = module_of(plan)
+    assert made.text == plan.triton()
+    assert (dict(made.tiles), made.stages, made.warps) == (dict(first.tiles), first.stages, first.warps)
+
+
+def test_tiles_that_were_asked_for_are_kept(flash: cd.Derivation) -> None:
+    asked = flash.fit("H200", SIZES, tiles={"g_q": 32})
+    assert module_of(asked).tiles["g_q"] == 32
+    odd = flash.fit("H200", SIZES, tiles={"g_q": 48})  # of which there is no proposal
+    assert dict(module_of(odd).tiles) == tiles_of(odd)
+
+
+@pytest.mark.slow
+def test_each_of_several_kernels_has_its_own_proposal() -> None:
+    plans = cd.library.get("gated_mlp").plan("H200", {"t": 8192, "d": 4096, "f": 14336, "o": 4096})
+    made = module_of(plans)
+    assert isinstance(made.warps, tuple) and len(made.warps) == len(plans.kernels) == 2
+    for kernel in plans.kernels:
+        first = propose(kernel.plan.diagram, "H200", kernel.plan.sizes, most=1)[0]
+        assert first.tiles.items() <= made.tiles.items()
+    chosen = proposals_of(plans, 3)
+    assert len({str(c) for c in chosen}) == 3
 
 
 def test_types_by_name(flash: cd.Derivation) -> None:
@@ -84,7 +113,7 @@ def test_tuning_takes_what_was_quickest(plan: Plan, monkeypatch: pytest.MonkeyPa
         return Kernel(), "times"
 
     monkeypatch.setattr(tune, "tuned", tuned)
-    monkeypatch.setattr(planned, "kernel_of", lambda plan: "plain")
+    monkeypatch.setattr(planned, "kernel_of", lambda plan, tiles: "plain")
     fresh = replace(plan, core="SM")
     assert fresh.compile(tune=True).tuning == "times"
     assert fresh.compile(tune=True) is fresh.compile(tune=True)

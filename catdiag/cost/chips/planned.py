@@ -96,7 +96,8 @@ class Plan:
     without those of producers, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
     blocks out, `parts_s` are of the average group, and `uneven_s` is what the longest takes more, which `time_s` has
     once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop. `diagram` is what was
-    planned, and `source` what that was derived from, where `fit` was given a derivation.
+    planned, and `source` what that was derived from, where `fit` was given a derivation; `given` are the tiles that
+    `fit` was given.
     """
 
     hardware: str
@@ -139,6 +140,7 @@ class Plan:
     uneven_s: float = 0.0
     diagram: Diagram | None = field(default=None, repr=False, compare=False)
     source: Diagram | None = field(default=None, repr=False, compare=False)
+    given: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def bytes_moved(self) -> int:
@@ -147,7 +149,8 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        inner = ("least_traffic", "proof", "levels", "edges", "next_best", "schedule", "divisors", "diagram", "source")
+        inner = ("least_traffic", "proof", "levels", "edges", "next_best", "schedule", "divisors", "diagram", "source",
+                 "given")  # fmt: skip
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in inner}
         plain.update({name: dict(plain[name]) for name in ("sizes", "tiles", "parts_s", "busy", "limits")})
         least = {**vars(self.least_traffic), "tiles": dict(self.least_traffic.tiles)}
@@ -163,10 +166,12 @@ class Plan:
             "proof": dict(vars(self.proof)),
         }
 
-    def triton(self) -> str:
+    def triton(self, tiles: str = "triton") -> str:
         """The kernel of the plan as a Triton module, self-contained: its text (see `catdiag.emit.triton`).
 
-        Raises CatdiagError as `compile` does; neither torch nor triton is needed.
+        Its tiles, buffers and warps are what the model proposes for Triton (`catdiag.gpu.proposals`), but for tiles
+        that `fit` was given; with `tiles="plan"`, or where nothing is proposed, those of the plan. Raises CatdiagError
+        as `compile` does; neither torch nor triton is needed.
 
         >>> import catdiag as cd
         >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
@@ -175,24 +180,25 @@ class Plan:
         """
         from catdiag.gpu.planned import module_of
 
-        return module_of(self).text
+        return module_of(self, tiles).text
 
-    def compile(self, *, tune: bool = False) -> Compiled:
+    def compile(self, *, tune: bool = False, tiles: str = "triton") -> Compiled:
         """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
 
-        Its tiles are the plan's, those that are no power of two rounded to one. With `tune`, which needs the GPU, the
-        few tiles that the model proposes are timed, and it has the quickest; `.tuning` says how all of them did. The
-        same plan gives the same function. Raises CatdiagError where torch or triton is not installed, or there is no
-        GPU to tune on, TypeMismatch for what has no form in a kernel.
+        Its tiles are those of `triton`, the plan's being rounded to powers of two. With `tune`, which needs the GPU,
+        the few tiles that the model proposes are timed, and it has the quickest; `.tuning` says how all of them did.
+        The same plan gives the same function. Raises CatdiagError where torch or triton is not installed, or there is
+        no GPU to tune on, TypeMismatch for what has no form in a kernel.
         """
-        if tune not in self._made:
+        key = "tuned" if tune else tiles
+        if key not in self._made:
             from catdiag.gpu.planned import kernel_of, tuned_kernel
 
-            self._made[tune] = tuned_kernel(self) if tune else kernel_of(self)
-        return self._made[tune]
+            self._made[key] = tuned_kernel(self) if tune else kernel_of(self, tiles)
+        return self._made[key]
 
     @cached_property
-    def _made(self) -> dict[bool, Compiled]:
+    def _made(self) -> dict[str, Compiled]:
         """The kernel, once it was asked for, tuned or not."""
         return {}
 
