@@ -49,7 +49,7 @@ def run_derive(
     programs: Files | None = None,
 ) -> int:
     """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
-    from catdiag.cli.programs import Files, texts
+    from catdiag.cli.programs import Files, launched, texts
     from catdiag.solvers.z3 import Z3
 
     files = programs or Files()
@@ -104,7 +104,7 @@ def run_derive(
             from catdiag.cli.page import html_of
 
             page = html_of(report, target, times)
-        written = texts(report, files)
+        written, said = texts(report, files), launched(report, files)
     _print(report.lines())
     if json_file is not None:
         _write(json_file, json.dumps(report.as_dict(), ensure_ascii=False, indent=1) + "\n")
@@ -116,6 +116,7 @@ def run_derive(
         _write(html, page)
     for path, text in written:
         _write(path, text)
+    print("".join(f"{line}\n" for line in said), end="")
     if report.misfit is not None:
         raise report.misfit
     return DONE

@@ -27,7 +27,7 @@ class Files:
 
 
 def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
-    """What is written where. A kernel has the tiles of the plan, and there is none where nothing fits.
+    """What is written where. A kernel has what the model proposes for Triton, and there is none where nothing fits.
 
     Raises CatdiagError for what has no form in a program of that kind, before anything is written.
     """
@@ -40,6 +40,20 @@ def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
     if files.numpy is not None:
         found.append((files.numpy, report.derivation.numpy()))
     return found
+
+
+def launched(report: Report, files: Files) -> list[str]:
+    """With which tiles, warps and stages a kernel was written: they need not be the plan's, which are of a kernel whose
+    warps each do what suits them best."""
+    from catdiag.gpu.planned import module_of
+
+    plan = report.plan or report.plans
+    if files.triton is None or plan is None:
+        return []
+    made = module_of(plan)
+    tiles = ", ".join(f"{name} {size}" for name, size in made.tiles.items()) or "none"
+    warps, stages = (str(n) if isinstance(n, int) else " and ".join(map(str, n)) for n in (made.warps, made.stages))
+    return [f"{files.triton}: tiles for Triton: {tiles}; {warps} warps, {stages} stages"]
 
 
 def pseudocode_of(report: Report) -> str:
