@@ -13,7 +13,7 @@ from kernel_programs import Json, apply, array, certificate, const, program, red
 from catdiag.kernel import context
 from catdiag.kernel.check import Checker
 from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, Fact, integer
-from catdiag.kernel.defined import Obligation, nonzero
+from catdiag.kernel.defined import Obligation, nonzero, owes
 from catdiag.kernel.loops import Loops, Meaning
 from catdiag.kernel.meaning import Wire, evaluate, inputs_of, view
 from catdiag.kernel.polynomial import NotReal, normal, to_poly, vanishes
@@ -166,7 +166,7 @@ def test_normal_forms_that_look_alike() -> None:
     ctx, plus = knows(), knows(POSITIVE)
     three = fn("max", A, ONE, ZERO)
     applied = Term("apply", "f", (A, ONE, ZERO))
-    for t in (three, applied):
+    for t in (three, applied, fn("ite", POSITIVE, TWO, ZERO), fn("ite", POSITIVE, A, ZERO), fn("ite", POSITIVE, ONE, B)):
         assert normal(mul(t, t), ctx) != t
     assert normal(fn("exp", TWO), ctx) == fn("exp", TWO)
     assert normal(fn("exp", mul(TWO, A)), ctx) == fn("exp", mul(TWO, A))
@@ -186,9 +186,14 @@ def test_normal_forms_that_look_alike() -> None:
     assert normal(mul(A, A, B, B, over), ctx) == normal(sub(ONE, over), ctx)
     either = fn("exp", fn("ite", POSITIVE, A, E))
     assert normal(either, ctx) == either
+    twice = fn("log", mul(TWO, A))
+    assert normal(twice, ctx) == twice and normal(twice, plus) == normal(add(fn("log", TWO), log), plus) != twice
     root = fn("sqrt", A)
     assert vanishes(to_poly(sub(mul(A, fn("inv", root)), root), plus), plus)
     assert not vanishes(to_poly(sub(mul(B, fn("inv", root)), root), plus), plus)
+    for power in (2, 3, 4, 5):
+        over, under = mul(*[fn("inv", root)] * power), mul(*[root] * power)
+        assert normal(mul(over, under), plus) == ONE and normal(over, plus) != normal(under, plus)
     assert not vanishes(to_poly(sub(mul(A, fn("inv", root)), mul(root, A)), plus), plus)
 
 
@@ -203,6 +208,14 @@ def test_what_is_read_along_an_axis_of_another_size_is_owed() -> None:
     assert owed({"x": ["+", ["i", "x"], 1]}, "n") == 1
     with pytest.raises(KernelError):
         owed({}, "m")
+
+
+def test_factors_are_owed_to_be_real() -> None:
+    product = big("prod", N, read("EX", HERE))
+    (owed,) = owes(knows(), product)
+    assert owed == Obligation((("%0", N),), (), fn("real", read("EX", idx("%0"))))
+    assert owes(knows(), big("max", N, read("EX", HERE)), "extended") == []
+    assert [o.condition for o in owes(knows(), mul(A, E))] == [fn("real", E)]
 
 
 def test_all_conditions_of_a_read_are_asked_for() -> None:
