@@ -166,7 +166,8 @@ def test_normal_forms_that_look_alike() -> None:
     ctx, plus = knows(), knows(POSITIVE)
     three = fn("max", A, ONE, ZERO)
     applied = Term("apply", "f", (A, ONE, ZERO))
-    for t in (three, applied, fn("ite", POSITIVE, TWO, ZERO), fn("ite", POSITIVE, A, ZERO), fn("ite", POSITIVE, ONE, B)):
+    cases = [fn("ite", POSITIVE, *branches) for branches in ((TWO, ZERO), (A, ZERO), (ONE, B))]
+    for t in (three, applied, *cases):
         assert normal(mul(t, t), ctx) != t
     assert normal(fn("exp", TWO), ctx) == fn("exp", TWO)
     assert normal(fn("exp", mul(TWO, A)), ctx) == fn("exp", mul(TWO, A))
