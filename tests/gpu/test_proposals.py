@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.cost.count.kernels import measure
 from catdiag.cost.plan import searching
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
 from catdiag.gpu.blocks import MOST, SCRATCH, Block
 from catdiag.gpu.proposals import Proposal, propose
 from catdiag.rewrite import group, stream
+from catdiag.solvers.z3 import Z3
 
 
 def derived(name, axis, axes):
@@ -212,3 +214,29 @@ def test_the_measured_best_is_among_the_proposals_and_as_a_rule_the_first():
         assert taken[0] is not None and taken[0] <= best / 0.9, key
         near.append(taken[0] <= best / 0.95)
     assert sum(near) == 12 and len(near) == 15
+
+
+@pytest.fixture(scope="module")
+def ask():
+    with Z3() as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cd.library.names())
+def test_every_operator_has_proposals_or_a_reason(name, ask):
+    from catdiag.cli.derive import derive
+
+    diagram = cd.library.get(name)
+    try:
+        made = derive(diagram, ask).derivation
+    except CatdiagError:
+        pytest.skip("nothing is derived of it without sizes")
+    account = measure(made.diagram)
+    sizes = {size: {"q": 1024, "x": 1024, "t": 2048}.get(size, 32) for size in (*account.sizes, *account.scalars)}
+    said = ""
+    try:
+        assert propose(made.diagram, "H200", sizes)
+    except CatdiagError as error:
+        said = error.message
+    assert not said or "no Triton kernel" in said or "fit plans one kernel" in said
