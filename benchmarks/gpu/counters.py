@@ -148,7 +148,8 @@ def read(folder: Path) -> tuple[list[Point], dict[str, str]]:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 _SHORT = {
-    "loads L2 to SM": "loads", "read from HBM": "HBM, read", "written to HBM": "HBM, written",
+    "loads L2 to SM": "loads", "stores SM to L2": "stores", "read from HBM": "HBM, read",
+    "written to HBM": "HBM, written",
     "shared memory of a block": "shared memory", "shared memory of a block, compiled": "shared memory (compiled)",
 }  # fmt: skip
 

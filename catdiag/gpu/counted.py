@@ -13,15 +13,18 @@ once, each result written once.
 - **again**: an array that the text loads more than once in a turn, where the formula counts it once (at most: it may be
   found in L1);
 - **wider**: whole numbers that take other bytes than the formula's 4;
-- **L2**: what waves of groups read of one array together exceeds the cache, so that HBM gives some of it again;
-- **written later**: results stay in the cache when the kernel ends, at most as much as it holds.
+- **L2**: where inputs and results are more than the cache holds, each wave of groups that runs at a time may fetch
+  again what it shares with those before: at most the inputs once for each further wave, if groups of a wave that read
+  one thing read it together;
+- **written later**: results stay in the cache when the kernel ends, and lines that others wrote leave it meanwhile, at
+  most as much as it holds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.errors import CatdiagError, SizeError
@@ -56,7 +59,7 @@ class Cause:
 @dataclass(frozen=True)
 class Predicted:
     """A kernel: bytes that come into the SMs by array, their causes, and shared memory; `compiled` is what the compiler
-    made of it where it was asked (`shared`, `registers`, `stack`, `spill_stores`, `spill_loads`)."""
+    made of it where it was asked (`shared`, `registers`, `stack`, `spill_stores`, `spill_loads`); `saves` leave."""
 
     kernel: str
     loads: Mapping[str, float]
@@ -64,6 +67,7 @@ class Predicted:
     shared: int | None = None
     shared_why: str = ""
     compiled: Mapping[str, int] | None = None
+    saves: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def point_of(
     values = {**known, **tiles}
     by_kernel = _by_kernel(io, values, inputs)
     options = {**{t: tiles[t] for t in code.tiles}, "num_warps": warps, "num_stages": stages}
-    kernels, blocks = _kernels(code, by_kernel, inputs, known, options, case.scalars, compile_too)
+    kernels, launched = _kernels(code, by_kernel, inputs, known, options, case.scalars, compile_too)
     machine = hardware.get(chip)
     read = float(sum(_bytes(a, code) for a in inputs if a.shape))
     written = float(sum(_result_bytes(code, case.outputs)))
@@ -154,12 +158,8 @@ def point_of(
         kernels=kernels,
         read=read,
         written=written,
-        read_causes=_fetched(made, code, values, machine, read, blocks),
-        written_causes=(
-            Cause("results that stay in L2 when the kernel ends", -min(written, float(machine.l2_bytes)), 0.0),
-        )
-        if machine.l2_bytes
-        else (),
+        read_causes=_fetched(kernels, launched, machine, read, written),
+        written_causes=_later(machine, read, written),
     )
 
 
@@ -198,43 +198,58 @@ def _result_bytes(code: Module, outputs: Sequence[Array]) -> list[int]:
     return [math.prod(a.shape) * w for a, w in zip(outputs, widths, strict=True)]
 
 
-def _by_kernel(
-    io: IO, values: Mapping[str, int], inputs: Sequence[Array]
-) -> list[tuple[dict[str, float], list[Cause]]]:
+_Moved = tuple[dict[str, float], dict[str, float], list[Cause]]
+"""Of a kernel: loads by array, saves by array, and causes."""
+
+
+def _by_kernel(io: IO, values: Mapping[str, int], inputs: Sequence[Array]) -> list[_Moved]:
     """Loads of each kernel by array, and what whole numbers of other widths make of them."""
-    found: list[tuple[dict[str, float], list[Cause]]] = []
+    found: list[_Moved] = []
     rows = iter(io.traffic)
     known = {a.name: a for a in inputs}
     for kernel in io.account.kernels:
         loads: dict[str, float] = {}
+        saves: dict[str, float] = {}
         causes: list[Cause] = []
         for _ in kernel.transfers:
             row = next(rows)
-            if row.direction != "load":
-                continue
             bytes_ = evaluated(row.exact, values)
+            if row.direction != "load":
+                saves[row.array] = saves.get(row.array, 0.0) + bytes_
+                continue
             loads[row.array] = loads.get(row.array, 0.0) + bytes_
             array = known.get(row.array)
             if array is not None and array.shape and array.element == "int" and _width(array) != 4:
                 more = bytes_ * (_width(array) / 4 - 1)
                 causes.append(Cause(f"wider: {row.array} has {_width(array)} bytes a number", more, more))
-        found.append((loads, causes))
+        found.append((loads, saves, causes))
     return found
 
 
-def _fetched(
-    made: Any, code: Module, values: Mapping[str, int], chip: Hardware, read: float, blocks: int
-) -> tuple[Cause, ...]:
-    """What HBM gives again since the cache does not hold what a wave of groups reads together."""
-    if not chip.l2_bytes or read <= chip.l2_bytes:
-        return ()  # all inputs stay there once they are read
-    placement = {"operand": "SMEM", "streamed": "SMEM"}
-    try:
-        io = made.io(levels=chip.hierarchy, dtype=_dtypes(code), wave=max(1, chip.sms * blocks), placement=placement)
-        again = evaluated(io.edges["HBM", "L2"].load, values) - read
-    except (CatdiagError, KeyError):
+def _later(chip: Hardware, read: float, written: float) -> tuple[Cause, ...]:
+    """What the cache, which writes when it has to, does to the bytes that are written while a kernel runs."""
+    if not chip.l2_bytes:
         return ()
-    return (Cause("L2: waves of groups read more of an array than it holds", 0.0, again),) if again > 0 else ()
+    held = float(chip.l2_bytes)
+    return (
+        Cause("results that stay in L2 when the kernel ends", -min(written, held), 0.0),
+        Cause("what others had written, and what is read pushes out of L2", 0.0, min(read, held)),
+    )
+
+
+def _fetched(
+    kernels: Sequence[Predicted], launched: Sequence[Launch], chip: Hardware, read: float, written: float
+) -> tuple[Cause, ...]:
+    """What HBM may give again since the cache does not hold all: the inputs, for each wave of groups but the first."""
+    if not chip.l2_bytes or read + written <= chip.l2_bytes or not launched:
+        return ()
+    first, threads = kernels[0], 32 * int(str(launched[0].options.get("num_warps", 4)))
+    registers = (first.compiled or {}).get("registers", 0) * threads
+    smem = chip.smem_per_sm // ((first.shared or 0) + chip.smem_reserved)
+    blocks = max(1, min(smem, chip.registers_per_sm // registers if registers else smem))
+    waves = -(-launched[0].programs // (chip.sms * blocks))
+    most = min((waves - 1) * read, sum(first.loads.values()) - read)
+    return (Cause(f"L2: {waves} waves of groups read in turn more than it holds", 0.0, most),) if most > 0 else ()
 
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
@@ -242,14 +257,14 @@ def _fetched(
 
 def _kernels(
     code: Module,
-    by_kernel: list[tuple[dict[str, float], list[Cause]]],
+    by_kernel: list[_Moved],
     inputs: Sequence[Array],
     sizes: Mapping[str, int],
     options: Mapping[str, int],
     scalars: Mapping[str, Number],
     compile_too: bool,
-) -> tuple[tuple[Predicted, ...], int]:
-    """The kernels in the order of their first launch, and how many blocks of the first share a core."""
+) -> tuple[tuple[Predicted, ...], tuple[Launch, ...]]:
+    """The kernels in the order of their first launch, and the launches."""
     names = list(code.kernels)
     launched: tuple[Launch, ...] = ()
     why = ""
@@ -261,14 +276,17 @@ def _kernels(
     except CatdiagError as error:
         why = error.message
     if len(names) != len(by_kernel):  # told together, since which formula is of which kernel is not known
-        together: dict[str, float] = {}
-        for loads, _ in by_kernel:
-            for array, bytes_ in loads.items():
-                together[array] = together.get(array, 0.0) + bytes_
-        by_kernel = [(together, [c for _, causes in by_kernel for c in causes]), *(({}, []) for _ in names[1:])]
+        all_loads: dict[str, float] = {}
+        all_saves: dict[str, float] = {}
+        for loads, saves, _ in by_kernel:
+            for side, own in ((all_loads, loads), (all_saves, saves)):
+                for array, bytes_ in own.items():
+                    side[array] = side.get(array, 0.0) + bytes_
+        causes = [cause for moved in by_kernel for cause in moved[2]]
+        by_kernel = [(all_loads, all_saves, causes), *(({}, {}, []) for _ in names[1:])]
     compiled = _compiled(code, sizes, options, scalars) if compile_too else {}
     found: list[Predicted] = []
-    for name, (loads, causes) in zip(names, by_kernel):
+    for name, (loads, saves, causes) in zip(names, by_kernel):
         launch = next((one for one in launched if one.kernel == name), None)
         shared, said = None, why
         if launch is not None:
@@ -277,9 +295,8 @@ def _kernels(
                 causes = [*causes, *_causes(code, launch, loads, inputs)]
             except CatdiagError as error:
                 said = error.message
-        found.append(Predicted(name, loads, tuple(causes), shared, said, compiled.get(name)))
-    held = next((p.shared for p in found if p.shared), 0) or 0
-    return tuple(found), max(1, min(8, 233472 // (held + 1024))) if held else 1
+        found.append(Predicted(name, loads, tuple(causes), shared, said, compiled.get(name), saves))
+    return tuple(found), launched
 
 
 def _compiled(

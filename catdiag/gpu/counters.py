@@ -232,6 +232,8 @@ def compare(point: Point, readings: Sequence[ncu.Reading], failure: str = "") ->
         why = failure or ("" if own else f"{kernel.kernel} was not launched")
         if kernel.loads:
             lines.append(_loads(kernel, own, why))
+        if kernel.saves:
+            lines.append(_saves(kernel, own, why))
         lines.append(_shared(kernel, own, why))
         lines += _reported(kernel, own, why)
     every = [r for rs in by_kernel.values() for r in rs]
@@ -261,6 +263,12 @@ def _loads(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
     if kept:
         causes.append(Cause("found in L1, as the profiler counts", -kept * ncu.SECTOR, 0.0))
     return judged("loads L2 to SM", sum(kernel.loads.values()), _sum(own, ncu.LOADED), causes, kernel.kernel, why)
+
+
+def _saves(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
+    written = _sum(own, ncu.STORED)
+    measured = None if written is None else written * ncu.SECTOR
+    return judged("stores SM to L2", sum(kernel.saves.values()), measured, (), kernel.kernel, why)
 
 
 def _shared(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:

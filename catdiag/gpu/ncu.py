@@ -29,6 +29,7 @@ LOADED = "l1tex__m_xbar2l1tex_read_bytes.sum"
 HBM_READ = "dram__bytes_read.sum"
 HBM_WRITTEN = "dram__bytes_write.sum"
 REQUESTED = "lts__t_sectors_srcunit_tex_op_read.sum"
+STORED = "lts__t_sectors_srcunit_tex_op_write.sum"
 REGISTERS = "launch__registers_per_thread"
 SHARED = "launch__shared_mem_per_block_dynamic"
 WARPS = "sm__warps_active.avg.pct_of_peak_sustained_active"
@@ -43,6 +44,7 @@ METRICS: Mapping[str, str] = {
     HBM_READ: "bytes read from HBM",
     HBM_WRITTEN: "bytes written to HBM while the kernel runs",
     REQUESTED: "sectors of 32 bytes that L2 reads for the SMs, requests that met on the way counted once",
+    STORED: "sectors of 32 bytes that the SMs write to L2",
     REGISTERS: "registers of a thread",
     SHARED: "bytes of shared memory of a block that the launch asks for",
     WARPS: "warps that were active, in percent of what an SM can have",

@@ -32,11 +32,12 @@ from catdiag.gpu.counters import (
 from catdiag.gpu.dry import dry_launches
 
 FULL = {
-    ncu.LOADED: 1000.0, ncu.HBM_READ: 300.0, ncu.HBM_WRITTEN: 100.0, ncu.SHARED: 4096.0, ncu.REGISTERS: 128.0,
-    ncu.LOCAL_LOADS: 0.0, ncu.LOCAL_STORES: 0.0,
+    ncu.LOADED: 1000.0, ncu.STORED: 3.125, ncu.HBM_READ: 300.0, ncu.HBM_WRITTEN: 100.0, ncu.SHARED: 4096.0,
+    ncu.REGISTERS: 128.0, ncu.LOCAL_LOADS: 0.0, ncu.LOCAL_STORES: 0.0,
 }  # fmt: skip
 POINT = Point(
-    "p", "op", {"q": 8}, "bf16", {"g_q": 4}, "op", "", (), {}, (Predicted("_k", {"A": 600.0, "B": 400.0}, (), 4096),),
+    "p", "op", {"q": 8}, "bf16", {"g_q": 4}, "op", "", (), {},
+    (Predicted("_k", {"A": 600.0, "B": 400.0}, (), 4096, saves={"out": 100.0}),),
     read=300.0, written=100.0,
 )  # fmt: skip
 
@@ -57,6 +58,7 @@ def test_what_agrees() -> None:
         (ncu.LOADED, 1021.0, "loads L2 to SM"),
         (ncu.LOADED, 979.0, "loads L2 to SM"),
         (ncu.HBM_READ, 330.0, "read from HBM"),
+        (ncu.STORED, 3.3, "stores SM to L2"),
         (ncu.SHARED, 4096.0 + 1025, "shared memory of a block"),
         (ncu.LOCAL_STORES, 1.0, "spills, as instructions that ran"),
     ],
@@ -184,6 +186,7 @@ def test_a_point_has_the_exact_formula_with_remainders(product: Any) -> None:
     point = point_of(product, TILES, {"a": a, "b": b, "c": c}, "fp16")
     assert point.kernels[0].loads == {"A": 2 * a * b * -(-c // 128), "B": 2 * b * c * -(-a // 128)}
     assert (point.read, point.written) == (2 * (a * b + b * c), 2 * a * c)
+    assert point.kernels[0].saves == {"out": 2 * a * c}
     assert point.kernels[0].shared == pytest.approx(2 * 2 * (128 * 64 + 64 * 128), abs=1024)
     assert point.kernels[0].causes == ()
     assert Point.of(json.loads(json.dumps(point.as_dict()))) == point
@@ -204,13 +207,13 @@ def test_sectors_by_hand(shape: tuple[int, ...], width: int, run: int, over: flo
     assert sectors(shape, width, run) == pytest.approx(over)
 
 
-def test_a_cache_that_is_too_small_is_a_cause(product: Any) -> None:
-    sizes = {"a": 2048, "b": 2048, "c": 2048}
-    again = [
-        sum(cause.high for cause in point_of(product, TILES, sizes, chip=chip).read_causes)
-        for chip in (hardware.get("H200"), replace(hardware.get("H200"), l2_bytes=1 << 20))
-    ]
-    assert again[0] == 0 < again[1]
+def test_a_cache_that_is_too_small_is_a_cause_for_each_further_wave(product: Any) -> None:
+    small = replace(hardware.get("H200"), l2_bytes=1 << 20)
+    sizes = {"a": 2048, "b": 256, "c": 2048}
+    found = [point_of(product, TILES, sizes, chip=chip) for chip in (hardware.get("H200"), small)]
+    assert found[0].read_causes == found[1].read_causes == ()  # in one wave, three groups a core
+    far = point_of(product, TILES, {**sizes, "a": 8192}, chip=small)
+    assert [cause.high for cause in far.read_causes] == [2 * far.read]
 
 
 def test_launches_without_torch_are_those_that_the_text_makes(product: Any) -> None:
