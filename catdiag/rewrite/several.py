@@ -75,6 +75,8 @@ class Rival:
             words += f"; {self.flops / flops:.2f} times the FLOPs"
         if self.bytes_moved and bytes_moved:
             words += f", {self.bytes_moved / bytes_moved:.2f} times the bytes at the edge to shared memory"
+        if self.kernels > 1 and self.time_s < time_s:
+            words += "; too little quicker, as predictions go, to save arrays for"
         return words
 
 
