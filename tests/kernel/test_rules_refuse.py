@@ -319,6 +319,7 @@ GIVEN: list[tuple[str, Term, Sequence[Any], Sequence[Any], Term]] = [
     ("compare", fn("le", ONE, TWO), [], [], TRUE),
     ("difference", fn("lt", mul(TWO, A), ONE), [], [], fn("lt", ZERO, add(ONE, mul(num(-2), A)))),
     ("difference", fn("lt", A, add(A, ONE)), [], [], TRUE),
+    ("difference", fn("lt", ZERO, add(mul(A, B), mul(A, C))), [], [], fn("lt", ZERO, add(mul(A, B), mul(A, C)))),
     ("difference", fn("lt", ZERO, add(mul(B, fn("inv", A)), C)), [], [POSITIVE], fn("lt", ZERO, add(B, mul(A, C)))),
     ("difference", fn("le", mul(A, B), mul(A, A, C)), [], [POSITIVE],
      fn("le", ZERO, add(mul(MINUS, B), mul(A, C)))),

@@ -81,6 +81,13 @@ def test_signs_that_look_alike() -> None:
     assert ctx.signs(fn("max", fn("exp", A), E)) == POS and not ctx.real(fn("max", E, BOT))
     down = alone(fn("le", ZERO, mul(MINUS, A)), fn("le", ZERO, mul(MINUS, B)))
     assert down.nonnegative(mul(A, B)) and not down.nonnegative(mul(A, B, A)) and not down.nonnegative(mul(A, C))
+    for t, found in ((E, REAL | NONNEG), (A, POS)):
+        assert ctx.signs(fn("exp", t)) == found
+        for sides in ((t, BOT), (BOT, t)):
+            assert ctx.entails(fn("not", fn("eq", *sides))) is (t == A)
+    assert knows(nonzero(E)).signs(fn("inv", E)) == REAL and knows(nonzero(A)).nonzero(fn("inv", A))
+    assert ctx.signs(fn("sqrt", A)) == REAL | NONNEG and knows(POSITIVE).signs(fn("sqrt", A)) == POS
+    assert not knows().entails(fn("le", fn("max", A, E), A)) and knows().entails(fn("le", A, fn("max", A, B)))
     for sides in ((E, BOT), (BOT, E)):
         assert knows(fn("not", fn("eq", *sides))).real(E)
     assert not knows(nonzero(E)).real(E)
@@ -117,6 +124,8 @@ def test_what_is_said_of_one_term_is_not_said_of_another() -> None:
     assert fact.at({("size", "n"): ZERO}).variables == (("v", ZERO),)
     with pytest.raises(KernelError, match="two ranges"):
         Obligation((("i", N),), (), POSITIVE).context(knows(i=M))
+    with pytest.raises(KernelError, match="in use"):
+        knows(i=N).with_index("i", M)
     # m·⌊a/m⌋ ≤ a for m ≥ 1; with m = 0 that is 0 ≤ a.
     below, floor = sub(idx("i"), N), fn("div", sub(idx("i"), N), M)
     for solver in (ask, no_solver):
@@ -185,6 +194,8 @@ def test_normal_forms_that_look_alike() -> None:
     over = fn("inv", add(mul(A, A, B, B), ONE))
     assert fn("inv", B).key not in normal(mul(A, A, B, over), ctx).key
     assert normal(mul(A, A, B, B, over), ctx) == normal(sub(ONE, over), ctx)
+    for t in (mul(A, A, B, B, over, over), mul(A, A, B, B, B, over), mul(over, over)):
+        assert vanishes(to_poly(sub(normal(t, ctx), t), ctx), ctx)
     either = fn("exp", fn("ite", POSITIVE, A, E))
     assert normal(either, ctx) == either
     twice = fn("log", mul(TWO, A))
@@ -356,6 +367,13 @@ def test_what_a_state_reads_is_in_range_of_every_list() -> None:
     assert not Checker(ask).check(made(0)).conditional
     with pytest.raises(KernelError, match="not defined on every block"):
         Checker(ask).check(made(1))
+
+
+def test_inputs_have_names_of_their_own() -> None:
+    for names in (["$0", "A"], ["A", "$0"], ["A", "A"]):
+        made = program([array(name) for name in names], [const("0")], 2)
+        with pytest.raises(KernelError, match=r"begin with \$|one name"):
+            Checker(ask).check(certificate(made, made))
 
 
 def test_what_is_owed_and_shown_is_no_condition() -> None:
