@@ -53,7 +53,7 @@ def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
     """
     from catdiag.gpu.proposals import propose
 
-    plans = [k.plan for k in plan.kernels] if hasattr(plan, "kernels") else [plan]
+    plans = plans_of(plan)
     found = [propose(_known(p), p.hardware, p.sizes, _dtypes(p), most=most, tiles=p.given) for p in plans]
     if len(found) == 1:
         return [Chosen(p.tiles, p.stages, p.warps) for p in found[0]]
@@ -70,7 +70,7 @@ def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
 
 def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
     """The Triton module of a plan, with what the model proposes for Triton, or by `tiles="plan"` as the plan has it:
-    its tiles, buffers and warps, of several kernels those of the one that takes longest.
+    its tiles, buffers and warps, of several kernels those of each.
 
     Where nothing is proposed it is as the plan has it. Raises what `catdiag.emit.triton.module` raises, and
     CatdiagError for a plan that does not know its diagram, and for other `tiles`.
@@ -82,8 +82,11 @@ def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
         with suppress(CatdiagError):
             first = proposals_of(plan)[0]
             return module(diagram, first.tiles, _dtypes(own), stages=first.stages, warps=first.warps)
-    warps = max(1, own.threads // own.warp)
-    return module(diagram, tiles_of(plan), _dtypes(own), stages=own.stages, warps=warps)
+    each = plans_of(plan)
+    stages, warps = [one.stages for one in each], [max(1, one.threads // one.warp) for one in each]
+    if len(each) == 1:
+        return module(diagram, tiles_of(plan), _dtypes(own), stages=stages[0], warps=warps[0])
+    return module(diagram, tiles_of(plan), _dtypes(own), stages=stages, warps=warps)
 
 
 def _dtypes(plan: Plan) -> str | dict[str, str]:
@@ -112,13 +115,17 @@ def tuned_kernel(plan: Plan) -> Compiled:
 
 def longest(plan: Plan | Plans) -> Plan:
     """The plan of the kernel that is predicted to take longest."""
-    return max((k.plan for k in plan.kernels), key=lambda p: p.time_s) if hasattr(plan, "kernels") else plan
+    return max(plans_of(plan), key=lambda one: one.time_s)
+
+
+def plans_of(plan: Plan | Plans) -> list[Plan]:
+    """The plans of the kernels, in order."""
+    return [kernel.plan for kernel in plan.kernels] if hasattr(plan, "kernels") else [plan]
 
 
 def sizes_of(plan: Plan | Plans) -> dict[str, int]:
     """The sizes that a plan is for."""
-    plans = [k.plan for k in plan.kernels] if hasattr(plan, "kernels") else [plan]
-    return {name: size for one in plans for name, size in one.sizes.items()}
+    return {name: size for one in plans_of(plan) for name, size in one.sizes.items()}
 
 
 def tiles_of(plan: Plan | Plans) -> dict[str, int]:

@@ -52,3 +52,8 @@ class TestRun:
         )
         form = program.stream("k").group("j").split("k").diagram
         compiled_of(form, program, {"g_j": 2, "s_k": 2, "p_k": 3}, "fp32").check(trials=4)
+
+    def test_a_kernel_reads_what_the_one_before_has_saved(self) -> None:
+        program = cd.algorithm("d x -> x d", name="program")(lambda A: cd.maximum(cd.max(A, "d"), 2 * A))
+        form = program.stream("d", passes=2).diagram
+        compiled_of(form, program, dict.fromkeys(tile_bounds(form), 2), "fp32").check(trials=4)

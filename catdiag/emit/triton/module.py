@@ -240,12 +240,15 @@ class _Modular:
         for s in body:
             if isinstance(s, Save):
                 env[s.target] = self.shared.saved[s.target]
-                env[s.value] = (
-                    self.shared.saved[s.target] if s.target is s.value else env.get(s.value, writing.k.env[s.value])
-                )
-        for value, pull in writing.k.env.items():
-            if value not in env and not isinstance(pull, Made):
-                env[value] = pull
+                # A later kernel reads what was saved: a value is of its kernel alone.
+                env.setdefault(s.value, self.shared.saved[s.target])
+        views = self._writing(env, ())
+        for s in body:
+            if isinstance(s, Let) and all(a in views.k.env for a in s.args):
+                views.body([s])
+        for value, pull in views.k.env.items():
+            if not isinstance(pull, Made):
+                env.setdefault(value, pull)
 
     def _room(self, value: Value) -> None:
         if value in self.shared.saved:
