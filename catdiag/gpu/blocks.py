@@ -9,9 +9,10 @@ its sides, and a kernel holds no fewer of an axis that is neither grouped nor st
 
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.cost` counts what is live; sums along
 rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has made and another
-takes; rows that a loop reads in each turn, where the chip copies them as boxes, by a descriptor; where it does not, the
-addresses of copies to shared memory, two registers for each 16 bytes that a thread copies in a turn; and `BESIDE`. The
-compiler saves some of them where it has to, so that this is no promise: docs/tiles.md says how it does.
+takes; rows that a loop reads in each turn, where these are held (`HELD`); where the chip does not copy boxes of arrays
+by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that a thread copies in a
+turn; and `BESIDE`. The compiler saves some of them where it has to, so that this is no promise: docs/tiles.md says how
+it does.
 
 >>> import catdiag as cd
 >>> from catdiag.cost.plan import searching
@@ -42,10 +43,11 @@ LEAST = 16
 """The least length of a product's side."""
 BESIDE = 24
 """Registers of a thread beside arrays and addresses, found by compiling kernels."""
-MOST = 255
-"""Registers above which a kernel may spill: what a thread can have."""
-HELD = 64
-"""The longest block of columns beside which rows that a loop reads are held in registers."""
+MOST = 246
+"""Registers above which a kernel may spill, by this estimate: kernels that spilled were said to take 248 or more."""
+HELD = 0
+"""The longest block of columns beside which rows that a loop reads are held in registers: none are, unless a launch
+asks for it, since Triton 3.6 compiles some of these kernels wrong."""
 SCRATCH = 1024
 """Bytes of shared memory beside the operands, for reductions and barriers, at most: in kernels seen, 32 to 56."""
 
