@@ -68,6 +68,7 @@ class Predicted:
     shared_why: str = ""
     compiled: Mapping[str, int] | None = None
     saves: Mapping[str, float] = field(default_factory=dict)
+    save_causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ class Point:
             Array(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found["inputs"]
         )
         found["kernels"] = tuple(
-            Predicted(**{**k, "causes": tuple(Cause(**c) for c in k["causes"])}) for k in found["kernels"]
+            Predicted(**{**k, **{side: tuple(Cause(**c) for c in k[side]) for side in ("causes", "save_causes")}})
+            for k in found["kernels"]
         )
         for side in ("read_causes", "written_causes"):
             found[side] = tuple(Cause(**c) for c in found[side])
@@ -288,14 +290,15 @@ def _kernels(
     found: list[Predicted] = []
     for name, (loads, saves, causes) in zip(names, by_kernel):
         launch = next((one for one in launched if one.kernel == name), None)
-        shared, said = None, why
+        shared, said, late = None, why, list[Cause]()
         if launch is not None:
             try:
                 shared = shared_of_launch(code.text, launch).bytes
                 causes = [*causes, *_causes(code, launch, loads, inputs)]
+                late = _save_causes(code, launch, saves)
             except CatdiagError as error:
                 said = error.message
-        found.append(Predicted(name, loads, tuple(causes), shared, said, compiled.get(name), saves))
+        found.append(Predicted(name, loads, tuple(causes), shared, said, compiled.get(name), saves, tuple(late)))
     return tuple(found), launched
 
 
@@ -337,6 +340,23 @@ def _causes(code: Module, launch: Launch, loads: Mapping[str, float], inputs: Se
         known = shapes.get(array)
         if known is not None and known.shape:
             found += _of_sectors(array, of, known, bytes_)
+    return found
+
+
+def _save_causes(code: Module, launch: Launch, saves: Mapping[str, float]) -> list[Cause]:
+    """A warp stores 32 times what a thread does at once: where that ends within a sector, two stores have it."""
+    from catdiag.gpu.binary import Array as Tensor
+
+    found: list[Cause] = []
+    for store in trace_of_launch(code.text, launch).stores:
+        tensor, bytes_ = launch.arguments.get(store.array), saves.get(store.array, 0.0)
+        if not isinstance(tensor, Tensor) or not tensor.shape or not bytes_ or store.unit is None:
+            continue
+        width = int(bytes_ / math.prod(tensor.shape)) or 1
+        run = min(32 * store.vector, store.shape[store.unit], tensor.shape[-1])
+        more = sectors(tensor.shape, width, run) - 1
+        if more > 0:
+            found.append(Cause(f"sectors: what a warp stores of {store.array} ends within one", 0.0, bytes_ * more))
     return found
 
 

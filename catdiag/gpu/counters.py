@@ -268,7 +268,7 @@ def _loads(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
 def _saves(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
     written = _sum(own, ncu.STORED)
     measured = None if written is None else written * ncu.SECTOR
-    return judged("stores SM to L2", sum(kernel.saves.values()), measured, (), kernel.kernel, why)
+    return judged("stores SM to L2", sum(kernel.saves.values()), measured, kernel.save_causes, kernel.kernel, why)
 
 
 def _shared(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:

@@ -4,7 +4,7 @@ A tile of power-of-two sides has its elements spread over the registers of a thr
 of a block. Each step of a register's number is a step in the tile, its *basis*; so are a lane's and a warp's. Triton
 (3.6, `getNumScratchElemsSwizzledCvt` in `lib/Analysis/Allocation.cpp`) changes one layout into another through shared
 memory, in turns: one for each value of the register bases that both layouts have, but for one that is spent on moving
-two values at once (two bases for values of four bytes). A turn needs room for its part of the tile.
+two values of 2 bytes at once (two bases for those of one byte or four). A turn needs room for its part of the tile.
 
 >>> rows, columns = 128, 256
 >>> made = product_layout((rows, columns), warps=4, version=3)
@@ -103,7 +103,7 @@ def product_layout(shape: Shape, warps: int, version: int) -> Layout:
 def conversion_bytes(shape: Shape, width: int, source: Layout, target: Layout) -> int:
     """Shared memory to change the layout of a tile of values of `width` bytes."""
     common = len(source.registers & target.registers)
-    spent = 2 if width >= 4 else 1
+    spent = 1 if width == 2 else 2
     return max(math.prod(shape) * width >> max(0, common - spent), 0)
 
 

@@ -18,6 +18,7 @@ from catdiag.gpu.tile_values import (
     Named,
     Scratch,
     Shape,
+    Stored,
     Trace,
     Value,
     broadcast,
@@ -279,6 +280,7 @@ class Calls:
 
     def stored(self, at: Value, value: Any, mask: Any = None) -> None:
         """A tile that goes to memory: a product's result changes its layout first."""
+        self.trace.stores.append(Stored(at.array, at.shape, at.unit, self.together(at, mask)))
         if not isinstance(value, Value) or len(value.shape) < 2 or value.layout is None or not value.matrix:
             self.now()
             return

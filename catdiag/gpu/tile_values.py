@@ -110,6 +110,16 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """A tile that is stored: `vector` neighbours along the axis `unit` at once by a thread."""
+
+    array: str
+    shape: Shape
+    unit: int | None
+    vector: int
+
+
+@dataclass(frozen=True)
 class Dot:
     """A product of two tiles, by which unit: 3 (wgmma), 2 (mma) or 0 (ordinary arithmetic)."""
 
@@ -147,6 +157,7 @@ class Trace:
     """What a kernel does, in order of time."""
 
     loads: list[Load] = field(default_factory=list)
+    stores: list[Stored] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
     scratch: list[Scratch] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
