@@ -73,6 +73,12 @@ def test_one_mask_is_enough_and_only_at_the_end(flash: Module) -> None:
     assert "tl.static_range(1 if even_x else 2)" in text
 
 
+def test_rows_are_held_beside_none_of_their_length(flash: Module) -> None:
+    """ptxas gives two left factors of one shape the same registers."""
+    assert ", held and d_block != s_x)" in body(flash)
+    assert "held=False" in flash.text
+
+
 def test_lines_say_which_box_they_are_of(flash: Module) -> None:
     assert "# einsum [b h q x]" in body(flash)
     assert "# max1[b h q]" in body(flash)

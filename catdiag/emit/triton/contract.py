@@ -61,6 +61,8 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
         nodes.summed.update(dict.fromkeys(d.block for d in summed if d.length))
     turns = any(d.loop is not None for x in (a, b) for d in x.dims)
     a, b = _operand(nodes, a, turns), _operand(nodes, b, False)
+    if turns and a.kind not in ("load", "relabel"):
+        nodes.lefts[tuple(d.block for d in summed)] = None
     batch = [d for d in a.dims if d in b.dims and d not in summed]
     dims = (*batch, *rows, *columns)
     fills: dict[Dim, Fill] = {}

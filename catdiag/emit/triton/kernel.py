@@ -41,7 +41,7 @@ class Writing:
         fp32 = all(WIDTHS.get(t, t) == "float32" for t in shared.dtypes.values()) and shared.dtype in ("fp32", "tf32")
         precision = ', input_precision="tf32x3"' if fp32 and shared.dtype == "fp32" else ""
         self.printer = Printer(self.own.fresh, self._element, precision)
-        self.printer.twins = self.k.nodes.twins
+        self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts
         self.all_spans = tuple(spans)
         self.padded: dict[str, str] = {}
         self.exact: dict[str, Span] = {}

@@ -103,6 +103,8 @@ class Nodes:
         self.known: dict[Hashable, Node] = {}
         self.note = ""
         self.twins: dict[Node, Node] = {}
+        self.lefts: dict[tuple[str, ...], None] = {}
+        """What products of matrices in loops sum over whose rows were computed: the lengths of the blocks."""
         self.summed: dict[str, None] = {}
         """The lengths of blocks that matrix units sum over."""
 

@@ -38,7 +38,10 @@ def _load(at, inside, exact: tl.constexpr):
 ''',
     "_held": '''@triton.jit
 def _held(x, held: tl.constexpr):
-    """The tile, if `held` in registers: else the compiler reads it from shared memory in each turn of a loop."""
+    """The tile, if `held` in registers: else the compiler reads it from shared memory in each turn of a loop.
+
+    Not beside rows of the same length that are computed: ptxas 12.8 and 13.0 give both the same registers.
+    """
     if held:
         pack: tl.constexpr = 32 // x.dtype.primitive_bitwidth
         x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
@@ -80,6 +83,7 @@ class Printer:
         self.counted: set[Node] = set()
         self.helpers: set[str] = set()
         self.twins: dict[Node, Node] = {}
+        self.lefts: dict[tuple[str, ...], None] = {}
 
     # -- where things stand ------------------------------------------------------------------------------
 
@@ -182,7 +186,9 @@ class Printer:
         text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
         if node.data[5] == "held":
             self.helpers.add("_held")
-            text = f"_held({text}, held)"
+            own = tuple(b for b in boxes.shape if b != "1")[1:]
+            apart = "".join(f" and {' * '.join(own) or '1'} != {' * '.join(left)}" for left in self.lefts)
+            text = f"_held({text}, held{apart})"
         self.write(node.scope, f"    {name} = {text}")
         self.write(node.scope, "else:")
         self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
