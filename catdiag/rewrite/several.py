@@ -144,9 +144,9 @@ class Plans:
     def compile(self, tiles: str = "triton") -> Compiled:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
 
-        Tiles, buffers and warps are those of `triton`; by `tiles="plan"` each kernel has the plan's tiles, and all have
-        the buffers and warps of the one that takes longest. The same plan gives the same function. Raises what `triton`
-        does, and CatdiagError where torch or triton is not installed.
+        Tiles, buffers and warps are those of `triton`; by `tiles="plan"` each kernel has those of the plan. The
+        same plan gives the same function. Raises what `triton` does, and CatdiagError where torch or triton is not
+        installed.
         """
         from catdiag.gpu.planned import kernel_of
 
