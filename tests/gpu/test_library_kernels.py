@@ -48,6 +48,8 @@ class TestRun:
 @pytest.mark.parametrize("name", cd.library.names())
 def test_it_compiles(name: str) -> None:
     made = kernel(name, "bf16")
-    codes = made.binaries(dict.fromkeys(symbols_of(made.source), 48))
+    # An axis that is whole is a tile as long as it is.
+    tiled = set(tile_bounds(made.diagram).values())
+    codes = made.binaries({size: 48 if size in tiled else 8 for size in symbols_of(made.source)})
     assert {code.arch for code in codes} == {HOPPER}
-    assert not any(code.spills for code in codes)
+    assert all(code.shared <= 227 * 1024 for code in codes)
