@@ -119,8 +119,9 @@ def _peers(results: dict[str, Any]) -> list[str]:
     lines += [
         "### Where others are ahead",
         "",
-        "Arrays of integers that NumPy makes and compares at once, and lists of gates, are made without an object or a "
-        "type for each wire; nothing is checked when they are put together.",
+        "Lists of gates are made without an object or a type for each wire, and nothing is checked when they are put "
+        "together. A loop that is written by hand for one shape keeps every value to the end; `evaluate` takes any "
+        "shape, and drops a value when it is read for the last time.",
         "",
         *_behind(results),
         "",
