@@ -147,12 +147,11 @@ def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: st
 def proposed(
     found: Sequence[Planned], hardware: Hardware | str, sizes: Mapping[str, int], dtype: str = "bf16", *, most: int = 3
 ) -> list[Kernel]:
-    """Kernels of the first of some derivations; and one of each of the others that is predicted to take at most twice
-    as long, where the first has fewer than `most`. Raises as `kernels_of` does for the first."""
-    kernels = kernels_of(found[0], hardware, sizes, dtype, most=most)
-    for other in found[1:]:
-        if len(kernels) >= most or other.time_s > _NEAR * found[0].time_s:
-            break
+    """At most `most` kernels of some derivations: one of each that is predicted to take at most twice as long as the
+    first, and all others of the first. Raises as `kernels_of` does for the first."""
+    near = [other for other in found[1:] if other.time_s <= _NEAR * found[0].time_s][: most - 1]
+    kernels = kernels_of(found[0], hardware, sizes, dtype, most=most - len(near))
+    for other in near:
         try:
             kernel = kernels_of(other, hardware, sizes, dtype, most=1)[0]
         except CatdiagError:
