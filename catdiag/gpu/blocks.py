@@ -192,7 +192,7 @@ class Block:
         smem: dict[Amount, None] = {}
         loaded: dict[Amount, None] = {}
         copies: dict[tuple[str, Amount], None] = {}
-        held: dict[tuple[Amount, Amount, Amount], None] = {}
+        held: dict[str, tuple[Amount, Amount, Amount]] = {}
         boxes, loops = boxes and chip.matrix_warps >= _GROUP, bool(kernel.loops)
         made = sum((amount.times(element) for amount in found.kept), ZERO)
         for moment in kernel.moments[LEVEL]:
@@ -206,7 +206,7 @@ class Block:
                     copies[name, one] = None
                     near = near + (amount if direct else amount - one)
                 elif direct and boxes and loops and name in found.rows:
-                    held[amount, *found.rows[name]] = None
+                    held[name] = (amount, *found.rows[name])
                 elif direct:
                     near = near + amount
             smem[near], loaded[far] = None, None
@@ -220,7 +220,15 @@ class Block:
         }
         copied = sum((a for _, a in copies), ZERO)
         return Block(
-            tuple(smem), tuple(arrays or loaded), copied, bool(copies), chip.warp, found, element, boxes, tuple(held)
+            tuple(smem),
+            tuple(arrays or loaded),
+            copied,
+            bool(copies),
+            chip.warp,
+            found,
+            element,
+            boxes,
+            tuple(held.values()),
         )
 
     def shared(self, values: Mapping[Any, Any]) -> Any:
