@@ -201,6 +201,8 @@ class Nodes:
                 if x.dims and x.element == "real" and not y.dims and _positive(y):
                     return self.scaled(x, y)
             for x, y in ((a, b), (b, a)):
+                if x.kind == "scaled" and not y.dims and y.element == "real":
+                    return self.op("mul", x.args[0], self.op("mul", x.args[1], y))
                 if x.kind in ("add", "sub") and x.element == "real" and not x.heavy and _smaller(x, y):
                     return self.op(x.kind, *(self.op("mul", p, y) for p in x.args))
         elif fn == "div":
@@ -281,6 +283,8 @@ class Nodes:
             neutral = float(LARGEST if neutral > 0 else -LARGEST)
         if dim not in node.dims or dim.within is None or node.fills.get(dim) == neutral:
             return node
+        if node.kind == "neg":
+            return self.op("neg", self.masked(node.args[0], dim, -neutral))
         other = self.const(neutral, node.element if node.element != "raw" else "real")
         found = self.guarded(dim.within, node, other, dim.exact, dim.loop)
         inner = found.args[0] if found.kind == "scaled" else found
@@ -293,6 +297,9 @@ class Nodes:
         """A monoid over one dimension, whose entries outside of the array are neutral already."""
         if node.kind == "scaled" and monoid in ("max", "min", "sum"):
             return self.scaled(self.reduce(monoid, node.args[0], dim), node.args[1])
+        if node.kind == "neg" and monoid in ("max", "min"):
+            # Also since ptxas 12.8 forgets the signs of integers before some maxima of many.
+            return self.op("neg", self.reduce("min" if monoid == "max" else "max", node.args[0], dim))
         node = self.real(node) if node.element == "raw" else node
         dims = tuple(d for d in node.dims if d is not dim)
         fills: dict[Dim, Fill] = {}

@@ -197,8 +197,7 @@ class Printer:
 
     def _guard(self, node: Node, wanted: str) -> str:
         condition, value, other = node.args
-        exact, loop = node.data
-        exact = loop.exact if loop is not None else exact
+        exact = _exact(*node.data)
         name = self.fresh(wanted or node.wanted or "t")
         before = self.aligned(value, node.dims)
         self.write(node.scope, f"{name} = {before[0]}")
@@ -310,7 +309,7 @@ class Printer:
         if not conditions:
             return f"tl.load({place}){narrow}"
         inside = self._all(conditions, node.dims)
-        tests = list(dict.fromkeys(loop.exact if loop is not None else text for text, loop in exact))
+        tests = list(dict.fromkeys(_exact(text, loop, AND) for text, loop in exact))
         if guarded or "False" in tests:
             return f"tl.load({place}, mask={inside}, other=0.0){narrow}"
         self.helpers.add("_load")
@@ -384,6 +383,15 @@ class Printer:
             return text
         places = ", ".join(":" if d in own else "None" for d in dims)
         return f"{bracketed(text, CALL)}[{places}]", ATOM
+
+
+def _exact(text: str, loop: Any, level: int = 0) -> str:
+    """The constant that says that no entry fails: in a loop that its blocks are whole, or all of the axis are."""
+    if loop is None:
+        return text
+    if not text:
+        return str(loop.exact)
+    return f"({loop.exact} or {text})" if level else f"{loop.exact} or {text}"
 
 
 def _flat(*parts: Sequence[Dim]) -> list[str]:
