@@ -5,7 +5,8 @@ The operations, the bytes and the waits are those of that model. Different are:
 - who is on a core: blocks as many as `catdiag.gpu.blocks` says fit, rather than as `fit` counts them;
 - shared memory: each piece of rows of a product reads all its columns from there, and its own rows unless they are in
   registers; and what a block loads for products is written there, at the same rate, while the matrix units wait;
-- products are waited for, so that a warpgroup's matrix units fill and drain: `FILL` clocks for each product of a turn;
+- products are waited for, so that a warpgroup's matrix units fill and drain: `FILL` clocks for each piece of rows of a
+  product of a turn;
 - two buffers: Triton asks for block i + stages - 1 when turn i is over. With two buffers that is the very next one, and
   a part of the latency (`EXPOSED`) is waited for in each turn; with more, the whole turns between hide it, as long as
   they take that long;
@@ -27,15 +28,15 @@ from typing import Any
 
 from catdiag.cost.chips.timing import Timing, Values, ceil_div, circulate
 from catdiag.cost.count.kernels import width
-from catdiag.cost.count.live import Kernel
+from catdiag.cost.count.live import Contraction, Kernel
 from catdiag.cost.hardware import Hardware
 from catdiag.gpu.blocks import Block
 
 EXPOSED = 0.4
 """The part of a load's latency that a turn waits for where there are two buffers."""
 FILL = {True: 96, False: 64}
-"""Clocks that the matrix units of a core are not full in, for each product of a turn of a warpgroup; for kernels that
-copy boxes, and those that copy by addresses."""
+"""Clocks that the matrix units of a core are not full in, for each piece of rows of a product of a turn; for kernels
+that copy boxes, and those that copy by addresses."""
 APART = {True: 0.3, False: 1.0}
 """How far the warpgroups of a block work apart, for the same: 0 in step, 1 as if they were blocks."""
 
@@ -79,7 +80,8 @@ def seconds(
     workers = max(1, warps // 4)
     groups = np.asarray(t.groups)
     copying = t.load / groups / (chip.smem_bytes_per_clock * chip.clock_hz) if ahead else 0.0
-    filling = sum((turns if c.loops else 1) * FILL[block.boxes] * workers for c in kernel.contractions) / chip.clock_hz
+    pieces = sum((turns if c.loops else 1) * _pieces(c, chip, values, warps) for c in kernel.contractions)
+    filling = FILL[block.boxes] * pieces / chip.clock_hz
     tensor = t.parts["tensor"]
     if dtype in chip.tensor:
         work, read = _products(kernel, chip, values, dtype, warps, turns, block)
@@ -102,6 +104,13 @@ def seconds(
     return np.maximum(full * round_of(fullest) + round_of(last), _outer(t.edges, chip)) + t.uneven
 
 
+def _pieces(c: Contraction, chip: Hardware, values: Values, warps: int) -> Any:
+    """Pieces of rows that the matrix units of a core take in a turn, all warpgroups together."""
+    workers = max(1, warps // chip.matrix_warps)
+    rows = c.columns if c.sides == (False, True) else c.rows
+    return ceil_div(c.batch.value(values) * ceil_div(rows.value(values), chip.matrix_rows), workers) * workers
+
+
 def _products(
     kernel: Kernel, chip: Hardware, values: Values, dtype: str, warps: int, turns: Any, block: Block
 ) -> tuple[Any, Any]:
@@ -109,14 +118,14 @@ def _products(
     takes: each piece of rows reads all columns, and its own rows, unless these are in registers."""
     import numpy as np
 
-    element, workers = width(dtype), max(1, warps // chip.matrix_warps)
+    element = width(dtype)
     step, tall = chip.depth_piece(element), chip.matrix_rows
     work: Any = 0.0
     read: Any = 0.0
     for c in kernel.contractions:
         flip = c.sides == (False, True)
         rows, columns = (c.columns, c.rows) if flip else (c.rows, c.columns)
-        pieces = ceil_div(c.batch.value(values) * ceil_div(rows.value(values), tall), workers) * workers
+        pieces = _pieces(c, chip, values, warps)
         broad = ceil_div(columns.value(values), chip.matrix_columns) * chip.matrix_columns
         depth = ceil_div(c.depth.value(values), step) * step
         often = turns if c.loops else 1
