@@ -60,9 +60,10 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     if len(summed) == 1:
         nodes.summed.update(dict.fromkeys(d.block for d in summed if d.length))
     turns = any(d.loop is not None for x in (a, b) for d in x.dims)
-    a, b = _operand(nodes, a, turns), _operand(nodes, b, False)
+    depth = tuple(d.block for d in summed)
+    a, b = _operand(nodes, a, turns, depth), _operand(nodes, b, False, depth)
     if turns and a.kind not in ("load", "relabel"):
-        nodes.lefts[tuple(d.block for d in summed)] = None
+        nodes.lefts[depth] = None
     batch = [d for d in a.dims if d in b.dims and d not in summed]
     dims = (*batch, *rows, *columns)
     fills: dict[Dim, Fill] = {}
@@ -75,7 +76,7 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     )
 
 
-def _operand(nodes: Nodes, node: Node, held: bool) -> Node:
+def _operand(nodes: Nodes, node: Node, held: bool, depth: tuple[str, ...]) -> Node:
     """A factor as matrix units read it: a loaded block is loaded for them alone.
 
     Triton 3.6 gives a block that other work reads too a buffer less than the product in flight needs, and results are
@@ -84,7 +85,7 @@ def _operand(nodes: Nodes, node: Node, held: bool) -> Node:
     """
     if node.kind == "relabel":
         (inner,) = node.args
-        own = _operand(nodes, inner, held)
+        own = _operand(nodes, inner, held, depth)
         return node if own is inner else nodes.make("relabel", (own,), node.dims, node.element, fills=dict(node.fills))
     looped = node.kind == "load" and any(d.loop is not None for d in node.dims)
     if node.kind != "load" or not (looped or (held and node.data[4] is not None)):
@@ -93,7 +94,7 @@ def _operand(nodes: Nodes, node: Node, held: bool) -> Node:
         node.data[4].looped = True
     role = "dot" if looped else "held"
     own = nodes.make(
-        "load", node.args, node.dims, node.element, (*node.data[:5], role), fills=dict(node.fills), heavy=True
+        "load", node.args, node.dims, node.element, (*node.data[:5], role, depth), fills=dict(node.fills), heavy=True
     )
     own.wanted = node.wanted
     if looped:

@@ -430,10 +430,6 @@ class Writing:
             frozenset(p for p in self.printer.helpers),
         )
 
-    def start(self, span: Span) -> str:
-        """The name of where a tile starts."""
-        return str(self.k.tiles[span.symbol].start.data[0])
-
 
 def _symbol(pull: Pull) -> Node:
     if not isinstance(pull, Made):

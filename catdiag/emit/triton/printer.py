@@ -186,8 +186,8 @@ class Printer:
         text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
         if node.data[5] == "held":
             self.helpers.add("_held")
-            own = tuple(b for b in boxes.shape if b != "1")[1:]
-            apart = "".join(f" and {' * '.join(own) or '1'} != {' * '.join(left)}" for left in self.lefts)
+            own = " * ".join(node.data[6])
+            apart = "".join(f" and {own} != {' * '.join(left)}" for left in self.lefts)
             text = f"_held({text}, held{apart})"
         self.write(node.scope, f"    {name} = {text}")
         self.write(node.scope, "else:")
