@@ -44,6 +44,23 @@ def test_it_is_python_that_stands_alone(flash: Module) -> None:
     assert "def multi_head_attention(Q, K, V, *, g_q=64, s_x=64, num_warps=4, num_stages=3" in flash.text
 
 
+def test_no_title_ends_a_docstring() -> None:
+    total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x")).stream("x").group("q").diagram
+    total.title = 'total"""\nraise SystemExit\n"""\\'
+    text = module(total, {"g_q": 16, "s_x": 16}).text
+    assert not any(line.startswith("raise SystemExit") for line in text.splitlines())
+    compile(text, "kernel.py", "exec")
+
+
+@pytest.mark.parametrize("title", ["lambda", "torch", "_load"])
+def test_a_function_is_called_as_nothing_else_is(title: str) -> None:
+    total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x")).stream("x").group("q").diagram
+    total.title = title
+    made = module(total, {"g_q": 16, "s_x": 16})
+    assert made.entry == f"{title}_2"
+    compile(made.text, "kernel.py", "exec")
+
+
 def test_the_same_diagram_is_the_same_text(flash: Module) -> None:
     assert module(attention().diagram, TILES, "bf16", stages=3).text == flash.text
 

@@ -122,8 +122,9 @@ class _Modular:
                 raise SizeError(f"{symbol} is {size!r}: expected a positive number of entries of axis {span.axis}")
         self.tiles = {s: tiles[s] for s in self.symbols}
         title = re.match(r"[A-Za-z_]\w*", program.title)
-        self.entry = title.group() if title else "program"
-        self.shared = Shared(Names({*_WORDS, self.entry}), self.tiles, self.dtypes, self.dtype)
+        own = Names(set(_WORDS))
+        self.entry = own.fresh(title.group() if title else "program")
+        self.shared = Shared(own, self.tiles, self.dtypes, self.dtype)
         self.kernels: list[Kernel] = []
         self.rooms: list[Room] = []
 
@@ -346,7 +347,9 @@ class _Modular:
     def _about(self) -> str:
         types = ", ".join(f"{v.name}[{' '.join(v.ty.names)}]" for v in self.program.inputs)
         ends = ", ".join(f"[{' '.join(v.ty.names)}]" for v in self.program.outputs)
-        return f"{self.program.title}: {types} -> {ends}."
+        # It stands in docstrings, which a title that has quotes or a line break must not end.
+        title = " ".join(self.program.title.replace("\\", "/").replace('"', "'").split())
+        return f"{title}: {types} -> {ends}."
 
     def _text(self, launch: Launch) -> str:
         helpers = sorted({h for k in self.kernels for h in k.helpers})
