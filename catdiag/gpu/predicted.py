@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from catdiag.cost.chips.timing import Timing, Values, ceil_div, circulate
+from catdiag.cost.chips.timing import Timing, Values, ceil_div, circulate, turns_overlap
 from catdiag.cost.count.kernels import width
 from catdiag.cost.count.live import Contraction, Kernel
 from catdiag.cost.hardware import Hardware
@@ -75,8 +75,7 @@ def seconds(
         waits = waits + (turns - 1) * EXPOSED * chip.latency_s
     elif not ahead and stages > 1:
         waits = waits + (turns - 1) * (chip.latency_s + transfer)
-    free = bool(kernel.loops) and not any(length for nest, length in kernel.chains.items() if nest)
-    at_work = max(1, stages - 1) if free and ahead else 1
+    at_work = max(1, stages - 1) if ahead and turns_overlap(kernel) else 1
     workers = max(1, warps // 4)
     groups = np.asarray(t.groups)
     copying = t.load / groups / (chip.smem_bytes_per_clock * chip.clock_hz) if ahead else 0.0
@@ -86,7 +85,7 @@ def seconds(
     if dtype in chip.tensor:
         work, read = _products(kernel, chip, values, dtype, warps, turns, block)
         tensor = np.maximum(work, read + copying) + filling
-    demands = [part / at_work for part in (tensor, t.parts["exp"], t.parts["alu"])]
+    demands = [part / at_work for part in (tensor, t.parts["exp"], t.parts["alu"], t.parts["registers"])]
     at_once = chip.sms * blocks
     full, rest = groups // at_once, groups % at_once
     fullest = np.minimum(blocks, ceil_div(groups, chip.sms))

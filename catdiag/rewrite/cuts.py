@@ -331,7 +331,7 @@ class Cuts:
             yield self._rival(other)
 
     def _rival(self, way: tuple[Span, ...]) -> Rival:
-        seconds, flops, moved = LAUNCH_S * (len(way) - 1), 0, 0
+        seconds, flops, moved, again = LAUNCH_S * (len(way) - 1), 0, 0, list[str]()
         for span in way:
             ways = self.ways(span)
             assert not isinstance(ways, CatdiagError)
@@ -339,8 +339,10 @@ class Cuts:
             piece = self.row.piece(*span)
             made = fit(chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target.options())
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
+            again += chosen.again
         names = dict.fromkeys(w for _, end in way[:-1] for w in self.row.crossing(end))
-        return Rival(len(way), tuple(self.row.names[w] for w in names), seconds, "", flops, moved)
+        saved = tuple(self.row.names[w] for w in names)
+        return Rival(len(way), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
 
 
 def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:

@@ -50,7 +50,8 @@ class PlannedKernel:
 @dataclass(frozen=True)
 class Rival:
     """Another way: how many kernels, which arrays it saves, and the predicted seconds; without `time_s`, why it does
-    not fit. `flops` and `bytes_moved` (at the edge to shared memory) are 0 where they are not known."""
+    not fit. `flops` and `bytes_moved` (at the edge to shared memory) are 0 where they are not known. `again` says what
+    turns of its loops make for products, and in how many tiles."""
 
     kernels: int
     saved: tuple[str, ...]
@@ -58,6 +59,7 @@ class Rival:
     misfit: str = ""
     flops: int = 0
     bytes_moved: int = 0
+    again: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -75,6 +77,8 @@ class Rival:
             words += f"; {self.flops / flops:.2f} times the FLOPs"
         if self.bytes_moved and bytes_moved:
             words += f", {self.bytes_moved / bytes_moved:.2f} times the bytes at the edge to shared memory"
+        if self.again and self.time_s > time_s:
+            words += f"; products wait for {', '.join(self.again)}, each through registers in every turn"
         if self.kernels > 1 and self.time_s < time_s:
             words += "; too little quicker, as predictions go, to save arrays for"
         return words

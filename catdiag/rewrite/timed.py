@@ -11,13 +11,16 @@ that it is weaved over; tiles may be as large as these axes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.boxes import Fold
 from catdiag.cost.chips.search import Choice
+from catdiag.cost.chips.timing import ceil_div
 from catdiag.cost.count.kernels import measure
+from catdiag.cost.count.live import Kernel
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.plan import searching
 from catdiag.diagram import Diagram, inline
@@ -64,6 +67,8 @@ class Timed:
     choice: Choice = field(repr=False)
     split: bool = False
     """Whether the outermost loop runs in several parts at once."""
+    again: tuple[str, ...] = ()
+    """What its turns make for products, in words (see `remade`)."""
 
     def __str__(self) -> str:
         return said(self.streams, self.groups, self.split)
@@ -100,7 +105,8 @@ def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
         try:
             parted = in_parts(streamed, streams[0][0]) if split else streamed
             draft = find(parted, groups) if groups else parted
-            choice = searching(draft, target.chip, sizes, **target.options()).quickest()
+            search = searching(draft, target.chip, sizes, **target.options())
+            choice = search.quickest()
         except DoesNotFit as error:
             refused.append(error)
             continue
@@ -108,7 +114,8 @@ def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
             uncounted.append(error)
             continue
         seconds = choice.get("seconds")
-        found.append((seconds, place, Timed(streams, groups, draft, seconds, choice, split)))
+        again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
+        found.append((seconds, place, Timed(streams, groups, draft, seconds, choice, split, again)))
         if parts and not split and streams and streams[0][1] == 1:
             todo.append(((streams, groups, streamed), True))
     if not found:
@@ -119,6 +126,30 @@ def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
     alike = [f for f in found if f[0] <= ALIKE * least]
     first = min(alike, key=lambda f: (_preferred(f[2], sizes), f[0], f[1]))
     return [first[2], *(way for *_, way in sorted(found, key=lambda f: f[:2]) if way is not first[2])]
+
+
+def remade(kernel: Kernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
+    """The factors of products that each turn of a loop makes of its blocks, and in how many tiles that is done anew:
+    those of the axes that the factor lacks.
+
+    >>> import catdiag as cd
+    >>> scaled = cd.algorithm("t d, d, d o -> t o")(lambda X, g, W: cd.einsum("t d, d o -> t o", cd.tanh(X * g), W))
+    >>> from catdiag.cost.plan import searching
+    >>> sizes = {"t": 4096, "d": 4096, "o": 4096}
+    >>> search = searching(scaled.stream("d").group("t o").diagram, "H200", sizes)
+    >>> remade(search.kernel, {**sizes, "g_t": 128, "g_o": 128, "s_d": 64})
+    ('tanh [t d] in each of 32 tiles of o',)
+    """
+    found: dict[str, None] = {}
+    for factor in kernel.factors:
+        lacks = [tile for tile in kernel.tiles if tile not in factor.amount.symbols()]
+        count = math.prod(int(ceil_div(kernel.tiles[tile].value(values), values[tile])) for tile in lacks)
+        if count > 1:
+            axes = " ".join(kernel.axes[tile] for tile in lacks)
+            found[f"{factor.name} in each of {count:,} tiles of {axes}"] = None
+        else:
+            found[factor.name] = None
+    return tuple(found)
 
 
 def _preferred(way: Timed, sizes: Mapping[str, int]) -> int:

@@ -101,6 +101,22 @@ def test_a_narrow_layer_stays_in_one() -> None:
     assert several.time_s > found.time_s
 
 
+@cd.algorithm("t d, t d, d o -> t o")
+def gated(A: Any, B: Any, W: Any) -> Any:
+    return cd.einsum("t d, d o -> t o", cd.tanh(A) * B, W)
+
+
+def test_a_factor_is_made_once_where_making_it_again_in_every_tile_takes_longer() -> None:
+    search = searching(gated, "H200", {"t": 8192, "d": 4096, "o": 4096}, stages=3)
+    assert len(search.chosen()) == 2
+    (one, *_) = search.rivals(search.chosen())
+    assert one.again == ("mul [t d] in each of 16 tiles of o",)
+    assert "products wait for mul [t d] in each of 16 tiles of o" in one.against(search.total(search.chosen()))
+    assert "wait" not in one.against(2 * search.total(search.chosen()))  # no reason where it is no slower
+    few = searching(gated, "H200", {"t": 16, "d": 4096, "o": 4096}, stages=3)
+    assert len(few.chosen()) == 1
+
+
 @pytest.mark.parametrize("name", ["layer", pytest.param("chain", marks=pytest.mark.slow)])
 def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(name: str) -> None:
     found = planned(name)

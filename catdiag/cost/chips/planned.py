@@ -19,6 +19,7 @@ WORDS = {
     "tensor": "matrix units",
     "exp": "special functions",
     "alu": "ALUs",
+    "registers": "passing factors of products through registers",
     "SMEM": "reading shared memory",
     "L2": "L2 bandwidth",
     "LLC": "last-level cache bandwidth",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.cost.chips.planned import WORDS, Alternative, EdgeUse, LeastTraffic, LevelUse, Plan, several
 from catdiag.cost.chips.proof import Proof, prove_bound
-from catdiag.cost.chips.timing import ceil_div, flops, overhead
+from catdiag.cost.chips.timing import STATIONS, ceil_div, flops, overhead
 from catdiag.cost.chips.turns import Schedule, schedule, turn_steps
 from catdiag.cost.count.live import LEVEL, REGISTERS
 from catdiag.cost.count.places import MATRIX
@@ -148,15 +148,15 @@ def _bound(search: Search, chosen: Choice, parts: Mapping[str, float]) -> str:
         return WORDS["L2"] if chip.l2_bytes else WORDS["HBM"]
     if search.request.overlap == "queue" and chosen.get("loading") * _BUSY > chosen.get("computing"):
         return "loads that arrive late"
-    busiest = max(("tensor", "exp", "alu"), key=lambda name: parts[name])
+    busiest = max(STATIONS, key=lambda name: parts[name])
     if parts[busiest] * blocks >= _BUSY * wave:
         if busiest == "tensor" and parts["SMEM"] >= _FULL * parts["tensor"]:
             return f"{WORDS['tensor']}, which wait for {WORDS['SMEM']}"
         return WORDS[busiest]
     if search.request.overlap != "queue":
-        most = max(("tensor", "exp", "alu", "L2"), key=lambda name: parts[name])
+        most = max((*STATIONS, "L2"), key=lambda name: parts[name])
         return f"everything in turn, most of it {WORDS[most]}"
-    if chosen.get("waits") > sum(parts[name] for name in ("tensor", "exp", "alu")):
+    if chosen.get("waits") > sum(parts[name] for name in STATIONS):
         return "latency: loads, barriers and steps that wait for each other"
     return f"steps that wait for each other, most of them on {WORDS[busiest]}"
 

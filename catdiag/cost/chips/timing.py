@@ -7,16 +7,20 @@ registers and threads. What one block needs, from `Kernel`:
   sustained rate; or the reading of both factors from shared memory, if that takes longer (small tiles);
 - special functions and ALUs: its operations at the chip's rate, on whole pieces of rows too, since results of matrix
   units lie in registers so; and on the ALUs `turn_clocks` for each turn of a loop;
+- registers: a factor of a product that a turn makes of loaded blocks (`catdiag.cost.count.products`) is read out of
+  shared memory, widened and narrowed; a second factor is written back. Every group does so, the tiles that the factor
+  lacks included;
 - waits: `wait_clocks` wherever a step needs what other threads made in the step before, along the longest chain
-  (`live.chain`, in which adding up in place counts for nothing), and once more a turn for its block to arrive; and
-  the start, until the first block is there.
+  (`live.chain`, in which adding up in place counts for nothing), once more a turn for its block to arrive, and once
+  where a product waits for a factor that the turn makes; and the start, until the first block is there.
 
 A block does these one after the other: its warps run in step, since they share barriers. Other blocks of the SM fill
 the gaps; how well is the mean value analysis of a closed queueing network (Reiser and Lavenberg, J. ACM 27(2), 1980):
 n blocks circulate between the pipelines, where they queue, and the waits, where they do not. One that arrives at a
 pipeline finds the queue of the same network with n - 1. For n = 1 the times add up; for large n the busiest pipeline
-is all that counts. Where turns wait for no sums (a matrix product adds up in place), the turns of one block overlap
-too, as many as there are buffers not being loaded.
+is all that counts. Where turns wait for no sums (a matrix product adds up in place) and products read blocks as they
+were loaded, the turns of one block overlap too, as many as there are buffers not being loaded. Where a turn makes a
+factor they do not: warps issue in order, and the registers of the factor are read until its product is done.
 
 Other ways to overlap can be asked for: everything added up, or some pipelines at once and the longest of them counted.
 A copy of what several dies share goes into the cache of each, once if it stays; a last-level cache holds what a wave of
@@ -90,10 +94,15 @@ OVERHEAD_FED = 36
 """The same where other warps do the loading: an assumption, in the range (31 to 38) in which the largest blocks that
 fit are those that FlashAttention-3 takes where registers end them: 192 x 176 (d = 64) and 192 x 144 (d = 96) without,
 128 x 176 (d = 128) with a turn ahead."""
+_COMPUTED = 4
+"""Bytes of a value that is computed with."""
 LOADER = 24
 """Registers of a thread that only loads, the least that PTX's setmaxnreg gives."""
-PIPELINES = ("tensor", "exp", "alu", "SMEM", "L2", "HBM")
-"""What may run at once: matrix units, special functions, ALUs, reading of shared memory, loads, and HBM."""
+PIPELINES = ("tensor", "exp", "alu", "registers", "SMEM", "L2", "HBM")
+"""What may run at once: matrix units, special functions, ALUs, passing blocks through registers, reading of shared
+memory, loads, and HBM."""
+STATIONS = ("tensor", "exp", "alu", "registers")
+"""What a block queues for."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +247,7 @@ def _predict(
     for nest in kernel.chains:
         turns = turns + (_turns(nest, values) if nest else 0)
     # Loops inside loops whose turns wait for no sums.
-    inner = [nest for nest, length in kernel.chains.items() if len(nest) > 1 and not length]
+    inner = [nest for nest in kernel.chains if len(nest) > 1 and runs_on(kernel, nest)]
     alu, tensor, read, filled, within = _work(kernel, "alu", values), 0.0, 0.0, 1.0, 0.0
     for contraction in kernel.contractions:
         if rate is None:
@@ -252,14 +261,16 @@ def _predict(
         "tensor": tensor,
         "exp": _work(kernel, "exp", values) * filled / (hardware.special_per_clock * clock),
         "alu": (alu / hardware.alu_per_clock + turns * hardware.turn_clocks * warps / 4) / clock,
+        "registers": _passing(kernel, hardware, values, width(dtype)),
         "SMEM": read,
         "L2": (load + save) / groups * hardware.sms / hardware.l2_bytes_per_s,
     }
     steps: Numbers = 0
     for nest, length in kernel.chains.items():
         # Turns of a loop inside another that wait for no sums overlap, as many as there are buffers not being loaded.
-        abreast = max(1, stages - 1) if len(nest) > 1 and not length else 1
-        steps = steps + (length + bool(nest)) * _turns(nest, values) / abreast
+        abreast = max(1, stages - 1) if nest in inner else 1
+        made = any(factor.loops == nest for factor in kernel.factors)
+        steps = steps + (length + bool(nest) + made) * _turns(nest, values) / abreast
     pauses = steps * hardware.wait_clocks / clock
     waits = pauses + hardware.latency_s + parts["L2"] / np.maximum(turns, 1)
     if stages == 1:
@@ -282,9 +293,8 @@ def _predict(
 
     if overlap == "queue":
         # Turns that wait for no sums overlap: beside the buffer being loaded, each of the others is in some step.
-        free = bool(kernel.loops) and not any(length for nest, length in kernel.chains.items() if nest)
-        at_work = max(1, stages - 1) if free else 1
-        demands = [parts[name] / at_work for name in ("tensor", "exp", "alu")]
+        at_work = max(1, stages - 1) if turns_overlap(kernel) else 1
+        demands = [parts[name] / at_work for name in STATIONS]
         computing, ending, alone = circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
         if inner and stages > 2:  # these by themselves, as the loop of a product, and then the rest
             abreast, many = stages - 1, sum(_turns(nest, values) for nest in inner)
@@ -292,7 +302,12 @@ def _predict(
             pausing = many * hardware.wait_clocks / clock / abreast
             numbers = [fullest, last, 1]
             by_turns = circulate([within / abreast, turning / abreast], pausing, [n * abreast for n in numbers])
-            beside = [np.maximum(parts["tensor"] - within, 0.0), parts["exp"], np.maximum(parts["alu"] - turning, 0.0)]
+            beside = [
+                np.maximum(parts["tensor"] - within, 0.0),
+                parts["exp"],
+                np.maximum(parts["alu"] - turning, 0.0),
+                parts["registers"],
+            ]
             others = circulate(beside, np.maximum(waits - pausing, 0.0), numbers)
             both = [a + b for a, b in zip(by_turns, others, strict=True)]
             computing, ending, alone = map(np.minimum, (computing, ending, alone), both)
@@ -330,6 +345,29 @@ def _predict(
         turns=turns,
         seconds=seconds,
     )
+
+
+def runs_on(kernel: Kernel, nest: tuple[Loop, ...]) -> bool:
+    """Whether turns of a loop wait for no sums, and its products read what was loaded as it is."""
+    return not kernel.chains[nest] and all(factor.loops != nest for factor in kernel.factors)
+
+
+def turns_overlap(kernel: Kernel) -> bool:
+    """Whether a block may have several turns of its loops in work at once."""
+    return bool(kernel.loops) and all(runs_on(kernel, nest) for nest in kernel.chains if nest)
+
+
+def _passing(kernel: Kernel, hardware: Hardware, values: Values, element: int) -> Numbers:
+    """Seconds of a full group in which factors of products that turns make pass through registers: blocks are read out
+    of shared memory and widened, the factor narrowed, and the second factor of a product written back."""
+    found: Numbers = 0.0
+    for factor in kernel.factors:
+        amount = factor.amount.value(values)
+        moved = factor.read.value(values) + (amount * element if factor.second else 0)
+        converted = factor.widened.value(values) + (amount if element < _COMPUTED else 0)
+        clocks = moved / hardware.smem_bytes_per_clock + converted / hardware.alu_per_clock
+        found = found + clocks * _turns(factor.loops, values) / hardware.clock_hz
+    return found
 
 
 def _combined(parts: Mapping[str, Numbers], together: set[str]) -> Numbers:

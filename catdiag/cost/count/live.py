@@ -20,7 +20,7 @@ from catdiag.boxes import (
     Reduce,
     array_name,
 )
-from catdiag.cost.count.amounts import ONE, ZERO, Amount
+from catdiag.cost.count.amounts import ZERO, Amount
 from catdiag.cost.count.extents import Bound, Extent, extent_of
 from catdiag.cost.count.extents import known as known_values
 from catdiag.cost.count.lives import (
@@ -35,6 +35,7 @@ from catdiag.cost.count.lives import (
     spots,
 )
 from catdiag.cost.count.places import LEVEL, REGISTERS, Places
+from catdiag.cost.count.products import Contraction, Factor, Loop, contraction, contracts_of, factors, products
 from catdiag.cost.count.widths import Widths
 from catdiag.cost.count.windows import Side, outer
 from catdiag.cost.count.windows import box as box_of
@@ -42,12 +43,20 @@ from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
 from catdiag.types import ArrayType, union
 
-__all__ = ["LEVEL", "REGISTERS", "contracts", "elementwise", "is_view", "lives", "only_streamed", "spots"]
+__all__ = [
+    "LEVEL",
+    "REGISTERS",
+    "Contraction",
+    "Loop",
+    "contracts",
+    "elementwise",
+    "is_view",
+    "lives",
+    "only_streamed",
+    "spots",
+]
 Within = tuple[Graph, Sequence[int], Sequence[int]]
 """The body of a kernel, and the wires of it that a part of it reads and gives."""
-Loop = tuple[str, Amount]
-"""A loop over blocks: the symbol of the block, and the whole size of the axis."""
-
 SPECIAL = ("exp", "log", "sqrt", "tanh", "sigmoid")
 
 
@@ -97,21 +106,6 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Contraction:
-    """A sum of products of two arrays: `rows` × `columns` results of `depth` products, `batch` times, in these loops.
-
-    `sides` tells whether rows and columns carry a grouped axis.
-    """
-
-    rows: Amount
-    columns: Amount
-    depth: Amount
-    batch: Amount
-    sides: tuple[bool, bool]
-    loops: tuple[Loop, ...]
-
-
-@dataclass(frozen=True)
 class Transfer:
     """An array that crosses the edge: `amount` bytes (or values), once for each tile of the axes that it lacks.
 
@@ -153,6 +147,8 @@ class Kernel:
     moments: dict[str, list[Moment]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
     work: dict[tuple[str, tuple[Loop, ...]], Amount] = field(default_factory=dict)
     contractions: list[Contraction] = field(default_factory=list)
+    factors: list[Factor] = field(default_factory=list)
+    """What products read that turns of loops make of the blocks that they load."""
     extents: dict[Loop, Extent] = field(default_factory=dict)
     """Of loops that leave blocks out, which they run."""
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
@@ -269,7 +265,7 @@ class Walk:
     def body(self, graph: Graph, wires: list[Buffer | None]) -> list[str]:
         """The same where it is known which inputs are only streamed."""
         if self.places.matrix:
-            self.products = _products(graph)
+            self.products = products(graph)
         free = spots(graph, [b is None for b in wires])
         made = self.sequence(graph, wires, lives(graph, free, 0, False), free, ())
         for w in graph.outputs:
@@ -295,9 +291,13 @@ class Walk:
         self.kernel.chains[loops] = self.kernel.chains.get(loops, 0) + chain(graph, found, states)
         sources: dict[int, int] = {c: r for r, c in found.into.items()}
         outputs = {found.root[w] for w in graph.outputs}
+        blocks = [b.width if b is not None and b.role == "streamed" else 0 for b in wires]
         for place, node in enumerate(graph.nodes):
             box, first = node.box, len(buffers)
             self.reach(place)
+            if loops and contracts_of(box):
+                tiles = set(self.kernel.tiles)
+                self.kernel.factors += factors(graph, place, blocks, tiles, loops, self.widths.inner)
             if is_view(box):
                 buffers.append(buffers[node.inputs[0]])
                 continue
@@ -486,7 +486,7 @@ class Walk:
                 self._work("alu", space, loops)
             else:
                 self._work("tensor", space.times(len(box.dom)), loops)
-                self.kernel.contractions.append(_contraction(box, set(self.kernel.tiles), loops))
+                self.kernel.contractions.append(contraction(box, set(self.kernel.tiles), loops))
 
     def _work(self, pipeline: str, amount: Amount, loops: tuple[Loop, ...]) -> None:
         key = (pipeline, loops)
@@ -495,32 +495,3 @@ class Walk:
 
 Walks = Callable[[Kernel, Widths, Places, "Within | None"], Walk]
 """What makes a walk: `Walk` itself, or what watches it."""
-
-
-def _products(graph: Graph) -> set[frozenset[str]]:
-    """The axes of the results of contractions of several arrays, loops included."""
-    found: set[frozenset[str]] = set()
-    todo = [graph]
-    while todo:
-        for node in todo.pop().nodes:
-            op = node.box.op
-            if isinstance(op, Fold):
-                todo.append(inline(op.step).graph)
-            elif isinstance(op, Einsum) and len(node.box.dom) > 1 and contracts(node.box):
-                found.add(frozenset(node.box.cod[0].names))
-    return found
-
-
-def _contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:
-    kept = set(box.cod[0].names)
-    first, others = set(box.dom[0].names), {n for t in box.dom.arrays[1:] for n in t.names}
-    sizes = [ONE, ONE, ONE, ONE]
-    for axis in union(list(box.dom)):
-        if axis.name not in kept:
-            kind = 2
-        else:
-            kind = 3 if axis.name in first and axis.name in others else 0 if axis.name in first else 1
-        sizes[kind] = sizes[kind] * Amount.of(axis.size)
-    rows, columns, depth, batch = sizes
-    sides = (bool(rows.symbols() & tiles), bool(columns.symbols() & tiles))
-    return Contraction(rows, columns, depth, batch, sides, loops)
