@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         EqualityUndecided,
         MatchUndecided,
         NoMatch,
+        NotExpandable,
         NotFusable,
         NotGroupable,
         NotStabilisable,
@@ -77,8 +78,8 @@ _HOMES = {
     "catdiag.build": "algorithm all any argmax argmin einsum index max mean min prod size softmax sum",
     "catdiag.diagram": "Diagram box copy discard id swap",
     "catdiag.errors": (
-        "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotFusable NotGroupable "
-        "NotStabilisable NotStreamable SignatureError SizeError TypeMismatch"
+        "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotExpandable NotFusable "
+        "NotGroupable NotStabilisable NotStreamable SignatureError SizeError TypeMismatch"
     ),
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
     "catdiag.rewrite.claim": "Claim theorem",
@@ -100,14 +101,14 @@ _MODULES = {
 
 __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Claim", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
-    "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotFusable", "NotGroupable", "NotStabilisable",
-    "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty", "TypeMismatch", "Undecided",
-    "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast", "cast", "clip", "concat", "copy",
-    "cost", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather", "hardware", "id", "index", "inf",
-    "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min", "minimum", "pad", "prod", "prove",
-    "prove_all", "rearrange", "reindex", "relu", "repeat", "reverse", "rule", "shift", "sigmoid", "silu", "size",
-    "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "var", "where",
-    "window",
+    "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotExpandable", "NotFusable", "NotGroupable",
+    "NotStabilisable", "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty",
+    "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast",
+    "cast", "clip", "concat", "copy", "cost", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather",
+    "hardware", "id", "index", "inf", "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min",
+    "minimum", "pad", "prod", "prove", "prove_all", "rearrange", "reindex", "relu", "repeat", "reverse", "rule",
+    "shift", "sigmoid", "silu", "size", "slice", "softmax", "split", "sqrt", "stride", "sum", "swap", "tanh", "testing",
+    "theorem", "tile", "var", "where", "window",
 ]  # fmt: skip
 
 

@@ -262,6 +262,13 @@ class Diagram:
 
         return Derivation.start(self).stabilise()
 
+    def expand(self, axes: str | Sequence[str] | None = None) -> Derivation:
+        """The diagram with sums multiplied out, `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, as a `Derivation`: see its
+        `expand`, and what it says of cancellation. Raises NotExpandable, and AxisError for an unknown axis."""
+        from catdiag.rewrite.derivation import Derivation
+
+        return Derivation.start(self).expand(axes)
+
     def group(self, axes: str | Sequence[str]) -> Derivation:
         """The diagram run in groups of the named axes, as a `Derivation` with its theorem. Raises NotGroupable."""
         from catdiag.rewrite.derivation import Derivation

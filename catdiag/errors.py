@@ -106,6 +106,10 @@ class NotStabilisable(CatdiagError):
     """A diagram with an exponential from whose exponent no maximum can be subtracted, and why."""
 
 
+class NotExpandable(CatdiagError):
+    """A diagram without a sum that could be multiplied out, with the box and the reason."""
+
+
 class NotFusable(CatdiagError):
     """Intermediate arrays that cannot stay on chip, or cannot be saved between kernels, with the reason."""
 

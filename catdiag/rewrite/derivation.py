@@ -13,7 +13,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.diagram import Diagram, of_graph
-from catdiag.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStabilisable, NotStreamable, require
+from catdiag.errors import (
+    AxisError,
+    CatdiagError,
+    NotExpandable,
+    NotFusable,
+    NotGroupable,
+    NotStabilisable,
+    NotStreamable,
+    require,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -235,6 +244,52 @@ class Derivation:
                 axis, _, passes = names.removesuffix(" passes").partition(" in ")
                 found = found.stream(axis, passes=int(passes or 1)) if kind == "stream" else found.group(names)
         return found
+
+    def expand(self, axes: str | Sequence[str] | None = None) -> Derivation:
+        """With sums over the named axes multiplied out: `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, whose terms are sums
+        over one array, and products of matrices. With no axes, all sums that are smaller so.
+
+        What is summed is made of arrays by adding, subtracting, multiplying, dividing and nested sums, of which some
+        step makes a larger array than each that it takes; what comes before that stays as it is, so that a difference
+        `a - c` of arrays on the same axes is not taken apart. Where an axis is named and no step is so, what lacks the
+        axis is taken out of its sum: `Σ (a - m)²` as `Σ a² - 2·m·Σ a + n·m²`.
+
+        Over real numbers it is an equation, which is proved. In floating point the terms cancel: with points of size r
+        at a distance δ, a squared distance has an error of about ε·r², where summed up as it is written it has ε·δ².
+        It can come out below 0 too. Ask for it where r is not much larger than the distances that matter, or after
+        both sides are moved near the origin: `Σ ((a - c) - (b - c))²` keeps `a - c`.
+
+        Before `stream` and `group`. Raises NotExpandable, naming axis and box, where nothing is multiplied out or it is
+        not proved; AxisError for an unknown axis.
+
+        >>> import catdiag as cd
+        >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
+        >>> near = squares.expand("d")
+        >>> [box.name for box in near.diagram.boxes if box.name in ("sum[d]", "einsum")], near.theorem.conditional
+        (['sum[d]', 'einsum', 'sum[d]'], False)
+        """
+        from catdiag.rewrite.expand import expanded
+        from catdiag.signature import axis_names
+
+        if axes is not None and not isinstance(axes, Iterable):
+            raise AxisError(f"the axes to expand sums over are {axes!r}: expected their names, such as 'd'")
+        names = axes if axes is None else axis_names(axes) if isinstance(axes, str) else list(axes)
+        made, roots = expanded(self.diagram, names)
+        said = "" if names is None else repr(" ".join(names))
+        made = _titled(made, f"{self.diagram.title or 'it'}.expand({said})")
+        try:
+            theorem = self._prove(made)
+        except _NotProved as error:
+            what = f"expanding sums over {said or 'all axes'} was not proved"
+            if roots:
+                raise NotExpandable(
+                    f"{what} with max(…, 0) under sqrt, where a sum that is rounded can come out below 0: "
+                    "write cd.sqrt(cd.maximum(…, 0))",
+                    roots[0].line,
+                ) from error
+            raise NotExpandable(f"{what}: {error.reason}") from error
+        step = Step(" ".join(["expand", *(names or ())]), made, theorem)
+        return replace(self, diagram=made, ungrouped=made, steps=(*self.steps, step), stayed=None)
 
     @property
     def advice(self) -> tuple[str, ...]:

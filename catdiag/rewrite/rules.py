@@ -73,16 +73,6 @@ class Rules(Selection):
             self.exponents[made] = self.exponents[element]
         return (Term(form[0].coefficient, form[0].monomial, made),)
 
-    def renamed(self, pairs: dict[str, str], form: Form) -> Form:
-        """A form under new names of axes; axes that are summed over step aside where they share one."""
-        found = []
-        for t in form:
-            for axis in t.bound:
-                if axis.name in {*pairs, *pairs.values()}:
-                    t = self.rebind(t, axis, self.term_axes(t) | {*pairs, *pairs.values()})
-            found.append(self.rename(t, pairs))
-        return collect(found)
-
     def _map(self, fn: str, forms: list[Form], images: list[int], direct: int, box: Box) -> Form:
         if all(map(self.is_early, forms)):
             return self.atom(self.terms.map(fn, *map(self.emit, forms), line=box.line))

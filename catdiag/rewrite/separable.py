@@ -286,6 +286,16 @@ class Algebra(ABC):
             element = made
         return Term(t.coefficient, monomial, element, t.bound)
 
+    def renamed(self, pairs: dict[str, str], form: Form) -> Form:
+        """A form under new names of axes; axes that are summed over step aside where they share one."""
+        found = []
+        for t in form:
+            for axis in t.bound:
+                if axis.name in {*pairs, *pairs.values()}:
+                    t = self.rebind(t, axis, self.term_axes(t) | {*pairs, *pairs.values()})
+            found.append(self.rename(t, pairs))
+        return collect(found)
+
     # -- back to wires --------------------------------------------------------------------------
 
     def emit(self, form: Form) -> int:

@@ -1,0 +1,250 @@
+"""Sums of polynomials multiplied out: Σ_d (a − b)² = Σ_d a² + Σ_d b² − 2·Σ_d a·b.
+
+A sum over an axis of what is made of arrays by adding, subtracting, multiplying, dividing and nested sums is a
+polynomial in these arrays. Where they live on different axes, the array of its values is larger than each of them:
+q·x·d entries for Σ_d (a[q d] − b[x d])². Multiplied out (distributivity; A3 and A7 of the kernel), each term is a
+product of which the factors can be put on sides (`catdiag.rewrite.products`), so that it is a product of matrices, or
+a sum over one array alone.
+
+What is *opened*: a scalar function that makes a larger array than each that it takes, and what is made of such arrays
+by further such functions, down from the sum. What is not opened is a factor as it stands, so that `a − c` of two arrays
+on the same axes stays one difference. Where nothing is larger than what it is made of, and the axis is asked for by
+name, that is opened which lacks the axis: Σ_d (a[q d] − m[q])² = Σ_d a² − 2·m·Σ_d a + n·m², n the size of d.
+
+It is an equation of real numbers. In floating point the terms may be far larger than their sum: of two points at a
+distance δ whose coordinates are of size r, the squared distance has an error of about ε·r² instead of ε·δ². Rounded,
+it can come out below 0: a root is then taken of the larger of it and 0, which is the same where the program is defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, Rename
+from catdiag.diagram import Diagram, Graph, inline, live, of_graph
+from catdiag.errors import AxisError, NotExpandable
+from catdiag.rewrite.products import Products
+from catdiag.rewrite.separable import Algebra, Form, Refused, Scale, collect, scaled
+from catdiag.rewrite.terms import Terms
+
+_OPENED = ("add", "sub", "neg", "mul", "div")
+
+
+def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> tuple[Diagram, tuple[Box, ...]]:
+    """The diagram with its sums over some axes multiplied out, over all axes, if none are named; and the roots that
+    are taken of the larger of something and 0 now.
+
+    >>> import catdiag as cd
+    >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
+    >>> [box.name for box in expanded(squares, ["d"])[0].boxes]
+    ['mul', 'sum[d]', 'einsum', 'mul', 'sum[d]', 'add', '2', 'mul', 'sub']
+
+    Raises AxisError for an axis that the diagram lacks; NotExpandable, naming box and axis, where no sum is multiplied
+    out, and where one has too many terms.
+    """
+    flat = inline(diagram)
+    said = "any axis" if axes is None else "axis " + " ".join(map(repr, axes))
+    if any(isinstance(box.op, (Fold, Group)) for box in flat.boxes):
+        raise NotExpandable(f"cannot expand sums over {said}: the diagram runs in loops or groups already")
+    known = dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes)
+    for axis in axes or ():
+        if axis not in known:
+            raise AxisError(f"there is no axis {axis!r} to expand sums over: the diagram has {', '.join(known)}")
+    search = _Expansion(flat, axes)
+    made = search.diagram()
+    if not search.done:
+        box, why = search.refusals[0] if search.refusals else (None, "nothing sums over it")
+        where = "" if box is None else f"{box.name} of {' and '.join(map(str, box.dom))}: "
+        raise NotExpandable(f"cannot expand sums over {said}: {where}{why}", None if box is None else box.line)
+    return made, tuple(search.floors)
+
+
+class _Expansion(Algebra):
+    """A flat diagram remade box by box, with sums multiplied out, those inside of others first."""
+
+    def __init__(self, flat: Diagram, axes: Sequence[str] | None) -> None:
+        super().__init__(Terms(flat.dom), "")
+        self.flat, self.axes = flat, axes
+        self.done = 0
+        self.rounded: set[int] = set()
+        self.floors: list[Box] = []
+        self.refusals: list[tuple[Box, str]] = []
+
+    def diagram(self) -> Diagram:
+        """The diagram that is made."""
+        flat, terms = self.flat, self.terms
+        image = list(range(len(flat.dom)))
+        for node in flat.graph.nodes:
+            inputs = [image[w] for w in node.inputs]
+            found = self._sum(node.box, inputs)
+            first = self._kept(node.box, inputs) if found is None else found
+            image.extend(range(first, first + len(node.box.cod)))
+        made = live(Graph(flat.dom, tuple(terms.nodes), tuple(image[w] for w in flat.graph.outputs)))
+        return of_graph(made, flat.cod, flat.names, flat.title)
+
+    def close(self, wire: int, scale: Scale, line: str | None) -> int:
+        """No axis is streamed here."""
+        raise AssertionError
+
+    # -- which sums, and what of them is opened ------------------------------------------------------------
+
+    def _asked(self, box: Box) -> frozenset[str]:
+        """The axes over which a box sums, if one of them is asked for."""
+        gone = _summed(box)
+        return gone if self.axes is None or gone & set(self.axes) else frozenset()
+
+    def _kept(self, box: Box, inputs: list[int]) -> int:
+        """A box as it is; a root of what is rounded otherwise now, of the larger of it and 0."""
+        terms, op = self.terms, box.op
+        rounded = any(w in self.rounded for w in inputs)
+        if rounded and op == Map("sqrt") and terms.made_by(inputs[0]) != "max":
+            self.floors.append(box)
+            inputs = [terms.cast(terms.map("max", inputs[0], terms.const(0), line=box.line), box.dom[0])]
+        first = terms.add(box, inputs)
+        if rounded and (isinstance(op, Rename) or (isinstance(op, Map) and op.fn in (*_OPENED, "where", "min"))):
+            self.rounded.add(first)
+        return first
+
+    def _sum(self, box: Box, inputs: list[int]) -> int | None:
+        """The sum that a box makes, multiplied out; None where it is left as it is."""
+        if not self._asked(box):
+            return None
+        self.here = box
+        try:
+            form = self._multiplied(box, inputs)
+        except Refused as refused:
+            self.refusals.append((refused.box, refused.why))
+            return None
+        self.done += 1
+        kept = {n for ty in self.flat.cod for n in ty.names}
+        products = Products(self.terms, kept, box.cod[0].names, box.line)
+        made = self.terms.cast(products.emit(form), box.cod[0])
+        if len(form) > 1:
+            self.rounded.add(made)
+        return made
+
+    def _multiplied(self, box: Box, inputs: list[int]) -> Form:
+        """A sum as a sum of products of factors. Raises Refused where nothing is saved by that."""
+        if box.cod[0].element != "real":
+            raise Refused(box, f"only sums of real numbers are multiplied out, and these are {box.cod[0]}")
+        names = self.terms.names
+        opened = self._opened(box, inputs)
+        wide = [set(names(w)) for w in inputs if w in opened]
+        if opened:
+            form = self._form(box, inputs, opened)
+            large = next((w for t in form for w, _ in t.monomial if any(axes <= set(names(w)) for axes in wide)), None)
+            if large is None:
+                return form
+            raise Refused(
+                box, f"a factor in it, [{' '.join(names(large))}], is as large as what is summed: nothing is saved"
+            )
+        opened = self._opened(box, inputs, apart=True) if self.axes is not None else set()
+        if opened:
+            return self._form(box, inputs, opened)
+        raise self._covered(inputs, _summed(box)) or Refused(
+            box, "nothing that is added or multiplied in it is smaller than what is summed: nothing would be saved"
+        )
+
+    def _opened(self, root: Box, inputs: list[int], apart: bool = False) -> set[int]:
+        """The wires above a sum that are opened; with `apart`, where something lacks an axis that is summed over."""
+        bound: dict[int, frozenset[str]] = {}
+        wide = [set(self.terms.names(w)) for w in inputs]
+        todo = [(w, _summed(root)) for w in inputs]
+        while todo:
+            w, axes = todo.pop()
+            node = self.terms.node(w)
+            if node is None or not axes & set(self.terms.names(w)) or axes <= bound.get(w, frozenset()):
+                continue
+            if not self._opens(node.box, wide):
+                continue
+            bound[w] = axes | bound.get(w, frozenset())
+            back = {new: old for old, new in node.box.op.pairs} if isinstance(node.box.op, Rename) else {}
+            below = frozenset(back.get(n, n) for n in bound[w]) | _summed(node.box)
+            todo.extend((i, below) for i in node.inputs)
+        opened: set[int] = set()
+        for w in sorted(bound):
+            node = self.terms.node(w)
+            assert node is not None
+            inside = [i in opened for i in node.inputs]
+            divides = node.box.op == Map("div") and inside[1]
+            if not divides and (any(inside) or _summed(node.box) or _grows(node.box, bound[w] if apart else None)):
+                opened.add(w)
+        # Of nested sums alone nothing is multiplied out.
+        makers = [self.terms.node(w) for w in opened]
+        return opened if any(n is not None and isinstance(n.box.op, (Map, Rename)) for n in makers) else set()
+
+    def _opens(self, box: Box, wide: Sequence[set[str]]) -> bool:
+        """Whether a box is one that may be opened: a nested sum only where it is as large as what is summed."""
+        op = box.op
+        if box.cod[0].element != "real":
+            return False
+        if _summed(box):
+            return any(axes <= set(box.cod[0].names) for axes in wide)
+        return isinstance(op, Rename) or (isinstance(op, Map) and op.fn in _OPENED)
+
+    def _covered(self, inputs: list[int], axes: frozenset[str]) -> Refused | None:
+        """The first box above a sum that makes no polynomial of what is made larger above it."""
+        for w in reversed(self.terms.cone(inputs)):
+            node = self.terms.node(w)
+            if node is None or not axes & set(self.terms.names(w)) or self._opens(node.box, []):
+                continue
+            makers = [self.terms.node(v) for v in self.terms.cone(node.inputs)]
+            if any(n is not None and axes & set(n.box.cod[0].names) and _grows(n.box, None) for n in makers):
+                return Refused(node.box, "it is no sum, difference, product or quotient of what it takes")
+        return None
+
+    # -- forms --------------------------------------------------------------------------------------------------
+
+    def _form(self, root: Box, inputs: list[int], opened: set[int]) -> Form:
+        """A sum as a sum of products of what is not opened. Raises Refused for too many terms."""
+        forms: dict[int, Form] = {}
+        todo = list(inputs)
+        while todo:
+            w = todo[-1]
+            node = self.terms.node(w)
+            if w in forms:
+                todo.pop()
+            elif w not in opened or node is None:
+                forms[w] = self.atom(w)
+            else:
+                missing = [i for i in node.inputs if i not in forms]
+                todo.extend(missing)
+                if not missing:
+                    found = self._rule(node.box, [forms[i] for i in node.inputs])
+                    forms[w] = self.atom(w) if found is None else found
+        found = self._rule(root, [forms[i] for i in inputs])
+        assert found is not None
+        return found
+
+    def _rule(self, box: Box, forms: list[Form]) -> Form | None:
+        """What a box that is opened makes; None for a division by 0."""
+        op = box.op
+        if isinstance(op, Rename):
+            return self.renamed(dict(op.pairs), forms[0])
+        if not isinstance(op, Map):
+            return self.contract(forms, list(box.dom), box.cod[0].names, box.line)
+        if op.fn in ("add", "sub"):
+            return collect((*forms[0], *scaled(forms[1], Fraction(1 if op.fn == "add" else -1))))
+        if op.fn == "neg":
+            return scaled(forms[0], Fraction(-1))
+        return self.multiply(forms[0], forms[1]) if op.fn == "mul" else self.divide(forms[0], forms[1])
+
+
+def _grows(box: Box, bound: frozenset[str] | None) -> bool:
+    """Whether a box makes a larger array than each that it takes; or, given summed axes, adds what lacks one."""
+    op, names = box.op, set(box.cod[0].names)
+    if isinstance(op, Rename):
+        return bound is None and len(box.cod[0].axes) > len(box.dom[0].axes)
+    if not isinstance(op, Map):
+        return False
+    if bound is None:
+        return all(names - set(ty.names) for ty in box.dom)
+    return op.fn in ("add", "sub") and any(ty.axes and (bound & names) - set(ty.names) for ty in box.dom)
+
+
+def _summed(box: Box) -> frozenset[str]:
+    """The axes over which a box sums; none for a box that does not."""
+    if isinstance(box.op, Einsum) or (isinstance(box.op, Reduce) and box.op.monoid == "sum"):
+        return frozenset(n for ty in box.dom for n in ty.names if n not in box.cod[0].names)
+    return frozenset()
