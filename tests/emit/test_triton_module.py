@@ -157,6 +157,25 @@ def test_types_by_name_and_results() -> None:
     assert [a.dtype for a in made.outputs] == ["bfloat16", "float32"]
 
 
+def test_an_axis_of_a_fixed_size_is_as_long_as_it_is() -> None:
+    pairs = cd.algorithm("q (2 r), x (2 r) -> q x", name="pairs")(
+        lambda A, B: cd.einsum(
+            "q 2 r, x 2 r -> q x", cd.exp(cd.rearrange(A, "q (2 r) -> q 2 r")), cd.rearrange(B, "x (2 r) -> x 2 r")
+        )
+    )
+    text = body(module(pairs.group("q x").diagram, {"g_q": 32, "g_x": 32}, "bf16"))
+    assert "tl.arange(0, 2)" in text and "tl.arange(0, 16)" not in text
+    assert "(2 * r_block, g_x)" in text, "rows of a matrix that two axes make"
+
+
+def test_a_sum_has_the_order_of_its_axes_where_the_product_has_another() -> None:
+    late = cd.algorithm("n q d, m x d -> n m", name="late")(
+        lambda A, B: cd.sum(cd.max(cd.einsum("n q d, m x d -> n m q x", A, B), "x"), "q")
+    )
+    text = body(module(late.stream("d").group("n m").diagram, {"g_n": 4, "g_m": 2, "s_d": 32}, "bf16"))
+    assert "sum1 = tl.permute(" in text
+
+
 def test_a_number_is_an_argument() -> None:
     form = library.get("soft_capped_attention").stream("x").group("q").diagram
     made = module(form, {"g_q": 64, "s_x": 64})

@@ -57,3 +57,11 @@ class TestRun:
         program = cd.algorithm("d x -> x d", name="program")(lambda A: cd.maximum(cd.max(A, "d"), 2 * A))
         form = program.stream("d", passes=2).diagram
         compiled_of(form, program, dict.fromkeys(tile_bounds(form), 2), "fp32").check(trials=4)
+
+    def test_a_sum_keeps_the_order_of_its_axes_where_a_product_has_another(self) -> None:
+        program = cd.algorithm("n q d, m x d -> n m", name="late")(
+            lambda A, B: cd.sum(cd.max(cd.einsum("n q d, m x d -> n m q x", A, B), "x"), "q")
+        )
+        form = program.stream("d").group("n m").diagram
+        sizes = {"n": [1, 3, 5], "m": [2, 3], "q": [3, 9], "x": [5, 21], "d": [1, 7, 33]}
+        compiled_of(form, program, {"g_n": 4, "g_m": 2, "s_d": 16}, "fp32").check(sizes, trials=4)

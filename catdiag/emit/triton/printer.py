@@ -245,7 +245,7 @@ class Printer:
             return f"tl.broadcast_to({self.aligned(node.args[0], node.dims)[0]}, {_shape(node.dims)})", ATOM
         if kind == "add" and any(a in self.accumulated and a not in self.names for a in node.args):
             dot, other = sorted(node.args, key=lambda a: a not in self.accumulated)
-            return self._dot(dot, other)
+            return self.permuted(self._dot(dot, other), dot.dims, node.dims)
         if kind in _INFIX:
             if kind == "floordiv":
                 return self._floordiv(node)
