@@ -9,7 +9,7 @@ from typing import Any
 from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.emit.nest import Let, Span, Value
 from catdiag.emit.triton.bounds import Whole, solved
-from catdiag.emit.triton.contract import contracted
+from catdiag.emit.triton.contract import SHORTEST, contracted
 from catdiag.emit.triton.nodes import NEUTRAL, Dim, Fill, Node, Nodes, Scope
 from catdiag.emit.triton.values import At, Made, Mapped, Part, Positions, Pull, Scalar, Stored, viewed
 from catdiag.errors import TypeMismatch
@@ -153,8 +153,9 @@ class Build:
         """A whole axis: a tile of the next power of two."""
         size = axis.size
         if isinstance(size, int):
-            block = max(16, 1 << (size - 1).bit_length())
-            dim = Dim(axis.name, size, str(block), self.root, exact="True" if block == size else "False")
+            block = 1 << (size - 1).bit_length()
+            exact, length = "True" if block == size else "False", block if block < SHORTEST else 0
+            dim = Dim(axis.name, size, str(block), self.root, exact=exact, length=length)
             if block != size:
                 dim.within = self.nodes.op("lt", self.nodes.arange(dim), self.nodes.const(size, "int"))
             return dim
