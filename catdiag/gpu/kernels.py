@@ -134,12 +134,9 @@ def kernels_of(
 
 def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int) -> list[Kernel]:
     """The modules of a plan of several kernels, each kernel with tiles of its own that are proposed for it."""
-    from catdiag.gpu.planned import Chosen, proposals_of, tiles_of
+    from catdiag.gpu.planned import proposals_of
 
-    try:
-        choices = proposals_of(plans, most)
-    except CatdiagError:
-        choices = [Chosen(tiles_of(plans), made.stages, made.warps)]
+    choices = proposals_of(plans, most)
     found = [_kernel(made.derivation, c.tiles, c.stages, c.warps, sizes, dtype) for c in choices]
     return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
 

@@ -48,15 +48,25 @@ def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
     """At most `most` choices that the model proposes for Triton's kernels of a plan, the quickest by prediction first.
 
     A plan is of a chip on which each warp does what suits it best; what Triton makes differs (see
-    `catdiag.gpu.proposals`). Tiles that `fit` was given are kept. Of several kernels each has its first proposal, and
-    further choices differ in one of them. Raises what `propose` does.
+    `catdiag.gpu.proposals`). Tiles that `fit` was given are kept. Of several kernels each has its first proposal (one
+    for which nothing is proposed runs as it is planned), and further choices differ in one of them. Of one kernel it
+    raises what `propose` does.
     """
     from catdiag.gpu.proposals import propose
 
     plans = plans_of(plan)
-    found = [propose(_known(p), p.hardware, p.sizes, _dtypes(p), most=most, tiles=p.given) for p in plans]
+    found: list[list[Chosen]] = []
+    for p in plans:
+        try:
+            made = propose(_known(p), p.hardware, p.sizes, _dtypes(p), most=most, tiles=p.given)
+        except CatdiagError:
+            if len(plans) == 1:
+                raise
+            found.append([Chosen(tiles_of(p), p.stages, max(1, p.threads // p.warp))])
+            continue
+        found.append([Chosen(one.tiles, one.stages, one.warps) for one in made])
     if len(found) == 1:
-        return [Chosen(p.tiles, p.stages, p.warps) for p in found[0]]
+        return found[0]
     ways = [[0] * len(found)]
     for place in range(1, most):
         ways += [[place * (k == j) for j in range(len(found))] for k in range(len(found)) if place < len(found[k])]
@@ -64,8 +74,13 @@ def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
     for way in ways[:most]:
         picked = [proposals[k] for proposals, k in zip(found, way, strict=True)]
         tiles = {name: size for p in picked for name, size in p.tiles.items()}
-        chosen.append(Chosen(tiles, tuple(p.stages for p in picked), tuple(p.warps for p in picked)))
+        stages, warps = zip(*((_one(p.stages), _one(p.warps)) for p in picked), strict=True)
+        chosen.append(Chosen(tiles, stages, warps))
     return chosen
+
+
+def _one(number: int | tuple[int, ...]) -> int:
+    return number if isinstance(number, int) else max(number)
 
 
 def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:

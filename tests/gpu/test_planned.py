@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,6 +60,18 @@ def test_tiles_that_were_asked_for_are_kept(flash: cd.Derivation) -> None:
     assert module_of(asked).tiles["g_q"] == 32
     odd = flash.fit("H200", SIZES, tiles={"g_q": 48})  # of which there is no proposal
     assert dict(module_of(odd).tiles) == tiles_of(odd)
+
+
+def test_a_kernel_without_a_proposal_runs_as_planned_beside_others(plan: Plan, flash: cd.Derivation) -> None:
+    odd = flash.fit("H200", SIZES, tiles={"g_q": 48})
+    with pytest.raises(CatdiagError):
+        proposals_of(odd)
+    several: Any = SimpleNamespace(kernels=[SimpleNamespace(plan=plan), SimpleNamespace(plan=odd)])
+    (chosen,) = proposals_of(several)
+    (first,) = propose(flash, "H200", SIZES, most=1)
+    assert chosen.stages == (first.stages, odd.stages)
+    assert chosen.warps == (first.warps, odd.threads // 32)
+    assert dict(chosen.tiles) == {**first.tiles, **tiles_of(odd)}
 
 
 @pytest.mark.slow
