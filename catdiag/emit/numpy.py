@@ -276,7 +276,7 @@ class _NumPy(Writer):
             self.write(f"{self.collected[loop.kept]} = []")
         for span in () if loop.how == "merge" else loop.spans:
             self._range(span, loop)
-        self.inside(loop.body) if self.depth == depth else self.block(loop.body)
+        self.inside(loop.body) if loop.how == "merge" else self.block(loop.body)  # no tile is no loop
         if loop.how == "parts":
             names = ", ".join(self.text[v][0] for v in loop.kept)
             self.write(f"{self.collected[loop.kept]}.append(({names}{',' if len(loop.kept) == 1 else ''}))")

@@ -28,6 +28,7 @@ from catdiag.boxes import (
 )
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable, require
+from catdiag.rewrite.renamed import renamed
 from catdiag.rewrite.stream import local_size, sizes_in
 from catdiag.rewrite.windows import placed
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
@@ -57,6 +58,7 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
             raise AxisError(f"axis {name!r} is named twice among the axes to group: name it once")
     if not axes:
         raise AxisError("no axis to group: name at least one, such as 'q'")
+    flat = renamed(flat, axes)
     inner, outer, tiles = _opened(flat)
     inner = placed(inner, [known[name] for name in axes])
     for name in axes:
@@ -181,7 +183,7 @@ def _check_box(box: Box, axis: str) -> None:
         if why is not None:
             raise NotGroupable(
                 f"cannot group axis {axis!r}: {item.name} {why}, so that a group would need more than its own part "
-                f"of it",
+                f"of it{_remedy(item)}",
                 item.line or box.line,
             )
         todo.extend(inner for body in bodies(item.op) for inner in body.boxes)
@@ -211,6 +213,13 @@ def _obstacle(box: Box, axis: str) -> str | None:
     if isinstance(op, Generic) and (takes or any(t.axis(axis) is not None for t in box.cod)):
         return "is uninterpreted and may mix positions along it"
     return None
+
+
+def _remedy(box: Box) -> str:
+    """What to do about a box that keeps an axis from being grouped, if that is known."""
+    if isinstance(box.op, Rename):
+        return ": rename the inputs instead, or save the array in a kernel of its own (.plan)"
+    return ""
 
 
 def _reads_at(op: View, axis: str) -> bool:

@@ -14,9 +14,9 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
-from catdiag.boxes import Box, Call, Const, Einsum, Fold, map_box
+from catdiag.boxes import Box, Call, Const, Einsum, Fold, Group, map_box
 from catdiag.cli.arguments import sizes_of
-from catdiag.diagram import Graph, Node, inline, of_graph
+from catdiag.diagram import Graph, Node, inline, of_box, of_graph
 from catdiag.emit.state import formulas
 from catdiag.rewrite.group import find as grouped
 from catdiag.rewrite.group import groupable
@@ -236,6 +236,14 @@ def test_parts_are_merged_in_order(name, parts):
     assert "for each of p_x parts of x, in parallel:" in text and "for each part of x in order" in text
     got = call(split.numpy(), arrays, {**sizes, "p_x": parts, "s_x": 2})
     assert same(got, run(program, arrays))
+
+
+def test_a_kernel_of_one_number_has_no_tiles():
+    total = cd.algorithm("x ->", name="total")(lambda a: cd.sum(a, "x"))
+    streamed = total.stream("x").diagram
+    kernel = of_box(Box(Group((), streamed), streamed.dom, streamed.cod))
+    assert "in one kernel:" in kernel.pseudocode()
+    assert call(kernel.numpy(), [np.arange(7.0)], {"s_x": 3}) == 21
 
 
 def test_a_loop_inside_a_loop():

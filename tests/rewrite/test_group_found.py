@@ -11,8 +11,10 @@ import catdiag as cd
 from catdiag.boxes import Fold, Group
 from catdiag.diagram import Diagram, check
 from catdiag.errors import AxisError, NotGroupable
+from catdiag.gpu.case import evaluated
 from catdiag.rewrite import group, stream
 from catdiag.run.numpy import run
+from catdiag.run.sizes import tile_bounds
 
 SIZES = {"q": 5, "x": 7, "d": 4, "h": 3, "k": 2, "r": 2, "b": 2, "y": 5}
 
@@ -140,3 +142,43 @@ def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:
     assert sizes == {"3", "s_x", "d"}
     assert {a.size for ty in small.dom for a in ty.axes} == {3, "n", "d"}
     assert group.resize(small, "z", 2) == small
+
+
+class TestArraysUnderTwoNames:
+    def gram(self) -> Diagram:
+        return cd.algorithm("n i -> i j", name="gram")(
+            lambda X: cd.einsum("n i, n j -> i j", X, X.rename(i="j")) - cd.mean(X, "n") * cd.mean(X.rename(i="j"), "n")
+        )
+
+    def arrays_agree(self, program: Diagram, form: Any, shape: tuple[int, ...]) -> None:
+        given = np.random.default_rng(0).normal(size=shape)
+        tiles = {name: k for k, name in enumerate(("g_i", "g_j", "s_n", "s_m"), 2) if name in tile_bounds(form.diagram)}
+        np.testing.assert_allclose(form.run(given, tiles=tiles), program.run(given), rtol=1e-9, atol=1e-12)
+
+    def test_a_loop_is_given_what_it_renamed(self) -> None:
+        gram = self.gram()
+        form = gram.stream("n").group("i j")
+        assert not form.theorem.conditional
+        assert "load X[n i], X[i→j][n j]" in form.pseudocode()
+        self.arrays_agree(gram, form, (7, 5))
+
+    def test_so_is_a_loop_in_a_loop_and_one_in_parts(self) -> None:
+        program = cd.algorithm("n m i -> i j", name="program")(
+            lambda X: cd.sum(cd.exp(cd.einsum("n m i, n m j -> n i j", X, X.rename(i="j")) / 9), "n")
+        )
+        form = program.stream("n").stream("m").group("i j")
+        self.arrays_agree(program, form, (5, 4, 3))
+        parts = self.gram().stream("n").split("n").group("i j")
+        self.arrays_agree(self.gram(), parts, (7, 5))
+
+    def test_a_tile_of_both_names_is_what_it_moves(self) -> None:
+        load = self.gram().stream("n").group("i j").io().load
+        # Each of (8/2)·(8/4) groups reads 2 columns of X, and 4 of X under its other name.
+        assert evaluated(load, {"n": 6, "i": 8, "g_i": 2, "g_j": 4, "s_n": 3}) == 8 * 6 * (2 + 4)
+
+    def test_what_was_computed_under_one_name_is_refused(self) -> None:
+        program = cd.algorithm("i d -> i j", name="program")(
+            lambda X: cd.sum(X, "d") * cd.sum(X, "d").rename(i="j") * cd.sum(X, "d")
+        )
+        with pytest.raises(NotGroupable, match=r"rename gives it another name.*: rename the inputs instead, or"):
+            group.find(stream.find(program, "d").diagram, ["i"])
