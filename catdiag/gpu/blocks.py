@@ -63,10 +63,16 @@ _ROWS = 16
 """Rows of a product that a warp works on."""
 
 
+Reused = tuple[tuple[Amount, tuple[Amount, ...]], ...]
+"""Bytes of a block of an array, and the rows of the products that read it: where these are few, the array has one
+buffer less."""
+
+
 @dataclass(frozen=True)
 class Products:
     """What the products of a diagram read: the names of inputs that they read as they are (`direct`) and of those that
-    they read made into something else (`reach`); how many elements what is made on chip has that lies in shared memory,
+    they read made into something else (`reach`), and the rows of all products that read an input as it is (`readers`);
+    how many elements what is made on chip has that lies in shared memory,
     being a second factor or made before the loop (`kept`), or is a first factor that does not (`first`, with the rows
     of its product); of each input that is a first factor as it is the `rows` and columns; and of each product the
     `sides`: rows, columns and depth, and the axes that both factors and the result have (`batches`). `results` are how
@@ -74,6 +80,7 @@ class Products:
 
     direct: frozenset[str]
     reach: frozenset[str]
+    readers: Mapping[str, tuple[Amount, ...]]
     kept: tuple[Amount, ...]
     first: tuple[tuple[Amount, Amount], ...]
     rows: Mapping[str, tuple[Amount, Amount]]
@@ -92,6 +99,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
     """
     direct: dict[str, None] = {}
     reach: dict[str, None] = {}
+    readers: dict[str, dict[Amount, None]] = {}
     kept: dict[Amount, None] = {}
     first: dict[tuple[Amount, Amount], None] = {}
     rows: dict[str, tuple[Amount, Amount]] = {}
@@ -124,6 +132,8 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
                         passing[sizes] = None
                     for k, factor in enumerate(given):
                         (direct if factor.whole else reach).update(dict.fromkeys(factor.names))
+                        for name in factor.names if factor.whole else ():
+                            readers.setdefault(name, {})[sizes[1 - last]] = None
                         made_here = Amount.elements(box.dom.arrays[k].axes)
                         if factor.before or (k == last and not factor.whole):
                             kept[made_here] = None
@@ -138,6 +148,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
     return Products(
         frozenset(direct),
         frozenset(reach) - frozenset(direct),
+        MappingProxyType({name: tuple(rows) for name, rows in readers.items()}),
         tuple(kept),
         tuple(first),
         MappingProxyType(rows),
@@ -172,9 +183,9 @@ class Block:
     threads copy to shared memory in a turn. `staged`: whether blocks of a loop are copied there ahead of their turn;
     `element` is the width of what products read; `boxes`: the chip copies boxes of arrays itself, so that threads need
     no addresses for it, and then rows that a loop reads in each turn are `held` in registers where there are few
-    columns (bytes, rows, columns)."""
+    columns (bytes, rows, columns). `grouped`: it has instructions of several warps for `tall` rows at once."""
 
-    smem: tuple[Amount, ...]
+    smem: tuple[tuple[Amount, Reused], ...]
     arrays: tuple[Amount, ...]
     copied: Amount
     staged: bool
@@ -182,6 +193,8 @@ class Block:
     products: Products
     element: int
     boxes: bool
+    grouped: bool
+    tall: int
     held: tuple[tuple[Amount, Amount, Amount], ...]
 
     @staticmethod
@@ -189,14 +202,15 @@ class Block:
         """The block of a kernel of a diagram that was measured for a chip with so many buffers of each streamed block;
         products are of elements of that type. Without `boxes`, arrays are copied by addresses on any chip."""
         found, element = products(diagram, frozenset(kernel.tiles)), width(dtype)
-        smem: dict[Amount, None] = {}
+        smem: dict[tuple[Amount, Reused], None] = {}
         loaded: dict[Amount, None] = {}
         copies: dict[tuple[str, Amount], None] = {}
         held: dict[str, tuple[Amount, Amount, Amount]] = {}
-        boxes, loops = boxes and chip.matrix_warps >= _GROUP, bool(kernel.loops)
+        grouped, loops = chip.matrix_warps >= _GROUP, bool(kernel.loops)
+        boxes = boxes and grouped
         made = sum((amount.times(element) for amount in found.kept), ZERO)
         for moment in kernel.moments[LEVEL]:
-            near, far = made, ZERO
+            near, far, reused = made, ZERO, list[tuple[Amount, tuple[Amount, ...]]]()
             for name, role, amount in moment.residents:
                 one = Amount({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
                 direct = name in found.direct or role not in ("operand", "streamed")
@@ -205,14 +219,16 @@ class Block:
                 if role == "streamed" and name in found.direct | found.reach:
                     copies[name, one] = None
                     near = near + (amount if direct else amount - one)
+                    if direct and grouped and stages > 1 and name in found.readers:
+                        reused.append((one, found.readers[name]))
                 elif direct and boxes and loops and name in found.rows:
                     held[name] = (amount, *found.rows[name])
                 elif direct:
                     near = near + amount
-            smem[near], loaded[far] = None, None
+            smem[near, tuple(reused)], loaded[far] = None, None
         lines = {side.times(4) for of in found.sides for side in of[:2]}
         if found.sides:  # what products have made goes through shared memory when it is saved
-            smem.update(dict.fromkeys(amount.times(element) for amount in found.results))
+            smem.update(dict.fromkeys((amount.times(element), ()) for amount in found.results))
         arrays = {
             m.total + sum((a.times(_LINES - 1) for _, _, a in m.residents if a in lines), far): None
             for m in kernel.moments[REGISTERS]
@@ -228,6 +244,8 @@ class Block:
             found,
             element,
             boxes,
+            grouped,
+            chip.matrix_rows,
             tuple(held.values()),
         )
 
@@ -236,11 +254,38 @@ class Block:
         import numpy as np
 
         kept = [np.where(c.value(values) > HELD, amount.value(values), 0) for amount, _, c in self.held]
-        return _most(self.smem, values) + sum(kept, 0)
+        return self._operands(values) + sum(kept, 0)
 
     def shared_at_most(self, values: Mapping[Any, Any]) -> Any:
         """The same where the arrays that are given cannot be copied in boxes, so that nothing is held in registers."""
-        return _most(self.smem, values) + sum((amount.value(values) for amount, *_ in self.held), 0)
+        return self._operands(values) + sum((amount.value(values) for amount, *_ in self.held), 0)
+
+    def _operands(self, values: Mapping[Any, Any]) -> Any:
+        """Bytes that products read. Those of few rows, by instructions of single warps, are over when the turn is, and
+        its buffer is free for the next load: one buffer less. What one product has made then passes through shared
+        memory to another, whose rows several warps work on."""
+        import numpy as np
+
+        most: Any = 0
+        for amount, reused in self.smem:
+            total = amount.value(values)
+            for one, readers in reused:
+                total = total - np.where(self._short(readers, values), one.value(values), 0)
+            most = np.maximum(most, total)
+        for amount, rows in self.products.first if self.grouped else ():
+            most = most + np.where(self._short((rows,), values), amount.value(values) * self.element, 0)
+        return most
+
+    def _short(self, sides: tuple[Amount, ...], values: Mapping[Any, Any]) -> Any:
+        """Whether all of these products have fewer rows than a warpgroup's instruction takes."""
+        found: Any = True
+        for rows in sides:
+            found = found & (rows.value(values) < self.tall)
+        return found
+
+    def stays(self, rows: Amount, columns: Amount) -> bool:
+        """Whether the rows of a product are loaded once, before the loop that multiplies them."""
+        return any((rows, columns) in ((r, c), (c, r)) for _, r, c in self.held)
 
     def first_in_registers(
         self, sides: tuple[Amount, Amount, Amount], rows: Amount, columns: Amount, values: Mapping[Any, Any]

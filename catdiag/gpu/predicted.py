@@ -13,7 +13,15 @@ The operations, the bytes and the waits are those of that model. Different are:
 - several warpgroups in a block: without warp specialisation they meet at barriers in each turn, so that one may have no
   products while the other has exponentials. A block of w warpgroups stands between one worker and w of them, by
   `APART`; where boxes are copied nearer to one: other blocks of the core overlap more than it does itself;
-- loops without products: their loads are not begun ahead.
+- loops without products: their loads are not begun ahead;
+- products of fewer rows than a warpgroup's instruction takes are those of single warps: `Hardware`'s rate is reached
+  by a part of it (`BY_WARP`), pieces have `WARP_ROWS` rows, the warps of a block share the columns. A warp waits
+  `DEPENDENT` clocks for each step of a sum along the depth, and what is summed along a row goes from warp to warp
+  through shared memory (`CROSSING` waits more for each). Such products are over when the turn is, and its buffers are
+  loaded anew then: stages - 1 of them, so that a turn takes 1/(stages - 1) of a load's latency, its transfer and its
+  use together;
+- memory is a server that all blocks of the chip queue at, with as many customers as there are buffers: with few
+  bytes on their way it is not busy all the time (`_shared`).
 
 `FILL`, `EXPOSED` and `APART` were chosen on one H200 with Triton 3.6: on 27 kernels that copy boxes of arrays (a
 streaming loop at d = 64 and 128, and a product), which are predicted within 5% on average, up to a common factor of
@@ -39,6 +47,15 @@ FILL = {True: 96, False: 64}
 that copy boxes, and those that copy by addresses."""
 APART = {True: 0.3, False: 1.0}
 """How far the warpgroups of a block work apart, for the same: 0 in step, 1 as if they were blocks."""
+WARP_ROWS, WARP_COLUMNS, WARP_DEPTH = 16, 8, 32
+"""Rows and columns that a warp's own matrix instruction takes, and how many bytes of each row."""
+BY_WARP = 0.63
+"""The part of the matrix units' rate that instructions of single warps reach on Hopper, and
+`DEPENDENT`, the clocks until one can be added to: Luo et al. 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
+Architecture via Microbenchmarking", tables on `mma`."""
+DEPENDENT = 33
+CROSSING = 2
+"""Waits more for a sum of what several warps hold: written and read twice, between barriers."""
 
 
 def resident(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
@@ -67,30 +84,38 @@ def seconds(
     import numpy as np
 
     ahead = block.staged
+    alone = _by_warp(kernel, chip, values) if ahead else False
 
     t, turns = timing, np.maximum(timing.turns, 1)
     transfer = t.parts["L2"] / turns
     waits = t.waits
     if ahead and stages == 2:
-        waits = waits + (turns - 1) * EXPOSED * chip.latency_s
+        waits = waits + np.where(alone, 0.0, (turns - 1) * EXPOSED * chip.latency_s)
     elif not ahead and stages > 1:
         waits = waits + (turns - 1) * (chip.latency_s + transfer)
-    at_work = max(1, stages - 1) if ahead and turns_overlap(kernel) else 1
+    at_work = np.where(alone, 1, max(1, stages - 1) if ahead and turns_overlap(kernel) else 1)
     workers = max(1, warps // 4)
     groups = np.asarray(t.groups)
     copying = t.load / groups / (chip.smem_bytes_per_clock * chip.clock_hz) if ahead else 0.0
     pieces = sum((turns if c.loops else 1) * _pieces(c, chip, values, warps) for c in kernel.contractions)
     filling = FILL[block.boxes] * pieces / chip.clock_hz
-    tensor = t.parts["tensor"]
+    tensor, exp, alu = t.parts["tensor"], t.parts["exp"], t.parts["alu"]
     if dtype in chip.tensor:
         work, read = _products(kernel, chip, values, dtype, warps, turns, block)
         tensor = np.maximum(work, read + copying) + filling
-    demands = [part / at_work for part in (tensor, t.parts["exp"], t.parts["alu"], t.parts["registers"])]
+        if np.any(alone):
+            work, read, steps = _of_warps(kernel, chip, values, dtype, warps, turns, block)
+            tensor = np.where(alone, np.maximum(work, read), tensor)
+            crossing = CROSSING * sum(length for nest, length in kernel.chains.items() if nest) * turns
+            waits = waits + np.where(alone, (steps * DEPENDENT + crossing * chip.wait_clocks) / chip.clock_hz, 0.0)
+            fewer = np.where(alone, _fewer(kernel, chip, values, warps), 1.0)
+            turning = turns * chip.turn_clocks * warps / 4 / chip.clock_hz
+            exp, alu = exp * fewer, (alu - turning) * fewer + turning
+    demands = [part / at_work for part in (tensor, exp, alu, t.parts["registers"])]
     at_once = chip.sms * blocks
     full, rest = groups // at_once, groups % at_once
     fullest = np.minimum(blocks, ceil_div(groups, chip.sms))
     last = np.minimum(fullest, ceil_div(rest, chip.sms))
-    ring = (turns * chip.latency_s + t.parts["L2"]) / (stages - 1) if ahead and stages > 1 else 0.0
 
     def round_of(number: Any) -> Any:
         together = circulate(demands, waits / at_work, [number * at_work])[0]
@@ -98,9 +123,96 @@ def seconds(
             shares = [demand / workers for demand in demands]
             apart = circulate(shares, waits / at_work, [number * at_work * workers])[0]
             together = APART[block.boxes] * apart + (1 - APART[block.boxes]) * together
+        ring: Any = 0.0
+        if ahead and stages > 1:
+            used = np.where(alone, together, 0.0)
+            ring = (turns * chip.latency_s + t.parts["L2"] + used) / (stages - 1)
         return np.where(number > 0, np.maximum(np.maximum(together, ring), number * t.parts["L2"]), 0.0)
 
-    return np.maximum(full * round_of(fullest) + round_of(last), _outer(t.edges, chip)) + t.uneven
+    buffers, outer = max(1, stages - 1) if ahead else 1, _outer(t.edges, chip) / groups
+
+    def wave(number: Any, of: Any) -> Any:
+        return np.where(of > 0, _shared(round_of(number), of * outer, np.maximum(of, 1) * buffers), 0.0)
+
+    return full * wave(fullest, np.minimum(groups, at_once)) + wave(last, rest) + t.uneven
+
+
+def _shared(cores: Any, memory: Any, customers: Any) -> Any:
+    """Seconds of a run that takes the cores `cores` seconds where memory is never waited for, and memory `memory`
+    seconds where it is always busy.
+
+    So many customers (loads that may be on their way at once) go round between the cores and the memory, where they
+    queue. By the approximate mean value analysis of Bard and of Schweitzer (both 1979) for one queue and a delay, with
+    n customers and u = cores / memory, memory is busy for the part x of the time with
+
+        x u + (x / n) / (1 - x (n - 1) / n) = 1,
+
+    which is 1 / max(1, u) where n is large.
+
+    >>> [round(float(_shared(u, 1.0, n)), 3) for u, n in ((0.0, 100), (0.8, 100), (1.0, 100), (1.0, 1000), (2.0, 100))]
+    [1.0, 1.034, 1.1, 1.032, 2.02]
+    """
+    import numpy as np
+
+    busy = np.maximum(memory, 1e-30)
+    u, a = cores / busy, (customers - 1) / customers
+    b = u + a + 1 / customers
+    return busy * (b + np.sqrt(np.maximum(b * b - 4 * a * u, 0.0))) / 2
+
+
+def _rows(c: Contraction, values: Values) -> tuple[Any, Any]:
+    """Rows and columns of a product, as matrix units take them."""
+    rows, columns = (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
+    return rows.value(values), columns.value(values)
+
+
+def _by_warp(kernel: Kernel, chip: Hardware, values: Values) -> Any:
+    """Whether all products of loops have too few rows for a warpgroup's instruction."""
+    found: Any = chip.matrix_rows > WARP_ROWS
+    for c in kernel.contractions:
+        found = found & (_rows(c, values)[0] < chip.matrix_rows) if c.loops else found
+    return found
+
+
+def _of_warps(
+    kernel: Kernel, chip: Hardware, values: Values, dtype: str, warps: int, turns: Any, block: Block
+) -> tuple[Any, ...]:
+    """Of products by instructions of single warps, of a full block: seconds on the matrix units of a core, seconds of
+    reading shared memory, and the steps along their depths. Warps that have no rows of their own share the columns;
+    rows that stay the same in a loop are in registers."""
+    import numpy as np
+
+    element = width(dtype)
+    step = WARP_DEPTH // element
+    work: Any = 0.0
+    read: Any = 0.0
+    steps: Any = 0
+    for c in kernel.contractions:
+        rows, columns = _rows(c, values)
+        batch, deep = c.batch.value(values), ceil_div(c.depth.value(values), step)
+        tall = ceil_div(rows, WARP_ROWS)
+        beside = np.maximum(1, warps // tall)
+        broad = ceil_div(columns, WARP_COLUMNS * beside) * WARP_COLUMNS * beside
+        often = turns if c.loops else 1
+        work = work + 2.0 * batch * tall * WARP_ROWS * broad * deep * step * often
+        again = 0 if block.stays(c.rows, c.columns) else WARP_ROWS * beside
+        read = read + batch * tall * (again + broad) * deep * step * element * often
+        steps = steps + batch * deep * often
+    rate = chip.tensor[dtype] * BY_WARP / chip.sms
+    return work / rate, read / (chip.smem_bytes_per_clock * chip.clock_hz), steps
+
+
+def _fewer(kernel: Kernel, chip: Hardware, values: Values, warps: int) -> Any:
+    """How many times the entries of pieces for a warpgroup those for single warps have, of the rows of products."""
+    import numpy as np
+
+    ours: Any = 1.0
+    theirs: Any = 1.0
+    for c in kernel.contractions:
+        rows, batch = _rows(c, values)[0], c.batch.value(values)
+        ours = np.maximum(ours, ceil_div(rows, WARP_ROWS) * WARP_ROWS / rows)
+        theirs = np.maximum(theirs, _pieces(c, chip, values, warps) * chip.matrix_rows / (batch * rows))
+    return np.minimum(1.0, ours / theirs)
 
 
 def _pieces(c: Contraction, chip: Hardware, values: Values, warps: int) -> Any:
