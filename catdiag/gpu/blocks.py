@@ -59,6 +59,8 @@ _GROUP = 4
 """Warps that work on one matrix instruction where the chip copies boxes of arrays itself (Hopper and later)."""
 _SHARED_ROWS = 1.45
 """How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
+_ACROSS = 8 * 4
+"""Bytes of a row's sum that warps make together: 4 of each of 8 warps."""
 _ROWS = 16
 """Rows of a product that a warp works on."""
 
@@ -183,7 +185,8 @@ class Block:
     threads copy to shared memory in a turn. `staged`: whether blocks of a loop are copied there ahead of their turn;
     `element` is the width of what products read; `boxes`: the chip copies boxes of arrays itself, so that threads need
     no addresses for it, and then rows that a loop reads in each turn are `held` in registers where there are few
-    columns (bytes, rows, columns). `grouped`: it has instructions of several warps for `tall` rows at once."""
+    columns (bytes, rows, columns). `grouped`: it has instructions of several warps for `tall` rows at once;
+    `sums`: turns wait for sums along rows."""
 
     smem: tuple[tuple[Amount, Reused], ...]
     arrays: tuple[Amount, ...]
@@ -194,6 +197,7 @@ class Block:
     element: int
     boxes: bool
     grouped: bool
+    sums: bool
     tall: int
     held: tuple[tuple[Amount, Amount, Amount], ...]
 
@@ -245,6 +249,7 @@ class Block:
             element,
             boxes,
             grouped,
+            any(kernel.chains.values()),
             chip.matrix_rows,
             tuple(held.values()),
         )
@@ -263,7 +268,7 @@ class Block:
     def _operands(self, values: Mapping[Any, Any]) -> Any:
         """Bytes that products read. Those of few rows, by instructions of single warps, are over when the turn is, and
         its buffer is free for the next load: one buffer less. What one product has made then passes through shared
-        memory to another, whose rows several warps work on."""
+        memory to another, whose rows several warps work on, and so do sums along rows."""
         import numpy as np
 
         most: Any = 0
@@ -274,7 +279,11 @@ class Block:
             most = np.maximum(most, total)
         for amount, rows in self.products.first if self.grouped else ():
             most = most + np.where(self._short((rows,), values), amount.value(values) * self.element, 0)
-        return most
+        sums: Any = 0
+        for of in self.products.sides if self.grouped and self.sums else ():
+            rows = of[0].value(values)
+            sums = np.maximum(sums, np.where(rows < self.tall, rows * _ACROSS, 0))
+        return most + sums
 
     def _short(self, sides: tuple[Amount, ...], values: Mapping[Any, Any]) -> Any:
         """Whether all of these products have fewer rows than a warpgroup's instruction takes."""

@@ -177,12 +177,12 @@ class _Candidates:
         sides_of = {name for c in self.multiplied for side in c for name in side.symbols()}
         ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
         for name, usual in found.items():
-            if name not in ranges:
-                continue
-            size = math.ceil(ranges[name].value(self.search.full(self.search.sizes)))
             if name in given:
                 found[name] = [given[name]]
-            elif name in self.batched or (usual == [1] and name not in sides_of):
+            if name in given or name not in ranges:
+                continue
+            size = math.ceil(ranges[name].value(self.search.full(self.search.sizes)))
+            if name in self.batched or (usual == [1] and name not in sides_of):
                 found[name] = [1]
             else:
                 longest = min(_power(size, LEAST if name in sides_of else 1), LONGEST)

@@ -237,3 +237,36 @@ def test_every_operator_has_proposals_or_a_reason(name, ask):
     except CatdiagError as error:
         said = error.message
     assert not said or "no Triton kernel" in said or "fit plans one kernel" in said
+
+
+DECODING = cd.library.get("decoding_attention").stream("x").split("x").group("b k r")
+
+
+@pytest.mark.parametrize(
+    ("keys", "measured"),
+    [
+        # Parts, keys of a block, stages: milliseconds on an H200 (4 warps, 16 rows), two runs of the benchmark.
+        (8192, {(2, 128, 3): 0.0667, (4, 32, 3): 0.0700, (2, 64, 3): 0.0777, (2, 64, 4): 0.0779}),
+        (65536, {(2, 128, 3): 0.507, (4, 32, 3): 0.522, (2, 64, 4): 0.596, (2, 64, 3): 0.612}),
+    ],
+)
+def test_few_rows_and_few_bytes_on_their_way_take_the_time_that_was_measured(keys, measured):
+    sizes = {"b": 8, "k": 8, "r": 4, "x": keys, "d": 128}
+    said = {}
+    for parts, block, stages in measured:
+        tiles = {"p_x": parts, "s_x": block, "g_r": 16}
+        found = propose(DECODING, "H200", sizes, tiles=tiles)
+        said[parts, block, stages] = next(p.time_s * 1e3 for p in found if (p.stages, p.warps) == (stages, 4))
+    assert min(said, key=said.get) == min(measured, key=measured.get)
+    assert all(0.88 < said[tile] / measured[tile] < 1.02 for tile in measured)
+
+
+def test_products_of_few_rows_take_a_buffer_less():
+    few, many = ({"a": n, "b": 4096, "c": 4096} for n in (32, 64))
+    tiles = {"g_c": 128, "s_b": 64}
+    taken = [
+        next(p for p in propose(PRODUCT, "H200", s, tiles={**tiles, "g_a": s["a"]}) if (p.stages, p.warps) == (3, 4))
+        for s in (few, many)
+    ]
+    # What Triton 3.6 allots for an H200: 40,976 and 73,760 bytes, the products of 64 rows with a third buffer.
+    assert [p.shared_bytes - SCRATCH for p in taken] == [2 * (32 + 128) * 64 * 2, 3 * (64 + 128) * 64 * 2]
