@@ -11,6 +11,9 @@ by further such functions, down from the sum. What is not opened is a factor as 
 on the same axes stays one difference. Where nothing is larger than what it is made of, and the axis is asked for by
 name, that is opened which lacks the axis: Σ_d (a[q d] − m[q])² = Σ_d a² − 2·m·Σ_d a + n·m², n the size of d.
 
+What multiplies such a sum, and what is common to its terms under a maximum, goes on with its terms
+(`catdiag.rewrite.carried`).
+
 It is an equation of real numbers. In floating point the terms may be far larger than their sum: of two points at a
 distance δ whose coordinates are of size r, the squared distance has an error of about ε·r² instead of ε·δ². Rounded,
 it can come out below 0: a root is then taken of the larger of it and 0, which is the same where the program is defined.
@@ -24,8 +27,9 @@ from fractions import Fraction
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, Rename
 from catdiag.diagram import Diagram, Graph, inline, live, of_graph
 from catdiag.errors import AxisError, NotExpandable
+from catdiag.rewrite.carried import Carried
 from catdiag.rewrite.products import Products
-from catdiag.rewrite.separable import Algebra, Form, Refused, Scale, collect, scaled
+from catdiag.rewrite.separable import Form, Refused, collect, scaled
 from catdiag.rewrite.terms import Terms
 
 _OPENED = ("add", "sub", "neg", "mul", "div")
@@ -60,11 +64,11 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> tuple[Diagr
     return made, tuple(search.floors)
 
 
-class _Expansion(Algebra):
+class _Expansion(Carried):
     """A flat diagram remade box by box, with sums multiplied out, those inside of others first."""
 
     def __init__(self, flat: Diagram, axes: Sequence[str] | None) -> None:
-        super().__init__(Terms(flat.dom), "")
+        super().__init__(Terms(flat.dom))
         self.flat, self.axes = flat, axes
         self.done = 0
         self.rounded: set[int] = set()
@@ -80,12 +84,9 @@ class _Expansion(Algebra):
             found = self._sum(node.box, inputs)
             first = self._kept(node.box, inputs) if found is None else found
             image.extend(range(first, first + len(node.box.cod)))
-        made = live(Graph(flat.dom, tuple(terms.nodes), tuple(image[w] for w in flat.graph.outputs)))
+        outputs = [self.output(image[w], ty) for w, ty in zip(flat.graph.outputs, flat.cod, strict=True)]
+        made = live(Graph(flat.dom, tuple(terms.nodes), tuple(outputs)))
         return of_graph(made, flat.cod, flat.names, flat.title)
-
-    def close(self, wire: int, scale: Scale, line: str | None) -> int:
-        """No axis is streamed here."""
-        raise AssertionError
 
     # -- which sums, and what of them is opened ------------------------------------------------------------
 
@@ -101,8 +102,10 @@ class _Expansion(Algebra):
         if rounded and op == Map("sqrt") and terms.made_by(inputs[0]) != "max":
             self.floors.append(box)
             inputs = [terms.cast(terms.map("max", inputs[0], terms.const(0), line=box.line), box.dom[0])]
-        first = terms.add(box, inputs)
-        if rounded and (isinstance(op, Rename) or (isinstance(op, Map) and op.fn in (*_OPENED, "where", "min"))):
+        carried = self.carry(box, inputs)
+        first = terms.add(box, inputs) if carried is None else carried
+        scalar = isinstance(op, Map) and op.fn in (*_OPENED, "where", "min")
+        if rounded and (scalar or isinstance(op, Rename) or (isinstance(op, Reduce) and op.monoid in ("max", "min"))):
             self.rounded.add(first)
         return first
 
@@ -119,10 +122,13 @@ class _Expansion(Algebra):
         self.done += 1
         kept = {n for ty in self.flat.cod for n in ty.names}
         products = Products(self.terms, kept, box.cod[0].names, box.line)
-        made = self.terms.cast(products.emit(form), box.cod[0])
-        if len(form) > 1:
-            self.rounded.add(made)
-        return made
+        made = products.made(form)
+        wire = self.put(made, box.cod[0], box.line)
+        if len(made) > 1:
+            self.rounded.add(wire)
+        else:
+            del self.sums[wire]
+        return wire
 
     def _multiplied(self, box: Box, inputs: list[int]) -> Form:
         """A sum as a sum of products of factors. Raises Refused where nothing is saved by that."""

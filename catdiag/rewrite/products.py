@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from catdiag.rewrite.separable import Form, Monomial
+from catdiag.rewrite.separable import Form, Monomial, Term, collect, times
 from catdiag.rewrite.terms import Terms
 
 Sides = tuple[Monomial, ...]
@@ -51,45 +51,32 @@ class Products:
     def __init__(self, terms: Terms, kept: Iterable[str], order: Sequence[str], line: str | None = None) -> None:
         self.terms, self.kept, self.order, self.line = terms, set(kept), list(order), line
 
-    def emit(self, form: Form) -> int:
-        """A wire that carries a form: what is added first, then what is subtracted."""
-        terms = self.terms
-        total: int | None = None
-        for coefficient, wire in sorted(self._pieces(form), key=lambda piece: piece[0] < 0):
-            value = wire
-            if abs(coefficient) != 1 or wire is None:
-                number = terms.const(abs(coefficient))
-                value = number if wire is None else terms.map("mul", number, wire)
-            assert value is not None
-            if total is None:
-                total = value if coefficient > 0 else terms.map("neg", value)
-            else:
-                total = terms.map("add" if coefficient > 0 else "sub", total, value, line=self.line)
-        return terms.const(0) if total is None else total
-
-    def _pieces(self, form: Form) -> list[tuple[Fraction, int | None]]:
-        """The form as a sum of numbers times wires; None is 1."""
-        found: list[tuple[Fraction, int | None]] = []
+    def made(self, form: Form) -> Form:
+        """A form with its sums made: each term a number times wires."""
+        found: list[Term] = []
         alike: dict[tuple[Monomial, tuple[str, ...], tuple[frozenset[str], ...]], dict[Sides, Fraction]] = {}
         for t in form:
             bound = tuple(a.name for a in t.bound)
             inner = tuple(f for f in t.monomial if set(bound) & set(self.terms.names(f[0])))
             outer = tuple(f for f in t.monomial if f not in inner)
             parts = self._connected(inner, bound)
-            steps = [self._elimination(part, bound) for part in parts]
             sides = self._sides(parts[0], bound) if len(parts) == 1 else []
-            if len(parts) == 1 and len(sides) <= 2 and set(steps[0]) == set(bound):
+            if len(parts) == 1 and len(sides) <= 2 and set(self._elimination(parts[0], bound)) == set(bound):
                 classes = tuple(self._free(side, bound) for side in sides)
                 entries = alike.setdefault((outer, bound, classes), {})
                 key = tuple(sides)
                 entries[key] = entries.get(key, Fraction(0)) + t.coefficient
             else:
-                wires = [(self._component(part, bound), 1) for part in parts]
-                found.append((t.coefficient, self._product((*outer, *wires))))
+                wires = [self._component(part, bound) for part in parts]
+                found.append(self._times(t.coefficient, outer, wires))
         for (outer, bound, _), entries in alike.items():
-            for coefficient, wire in self._bilinear(entries, bound):
-                found.append((coefficient, self._product((*outer, (wire, 1)))))
-        return found
+            found += [self._times(c, outer, [wire]) for c, wire in self._bilinear(entries, bound)]
+        return collect(found)
+
+    def _times(self, coefficient: Fraction, outer: Monomial, wires: Iterable[int]) -> Term:
+        for w in wires:
+            outer = times(outer, ((w, 1),))
+        return Term(coefficient, outer)
 
     # -- terms with the same sides ------------------------------------------------------------------
 

@@ -194,8 +194,50 @@ def test_it_is_streamed_and_grouped(ask: Z3, name: str) -> None:
     assert made.theorem.statement.startswith(str(diagram.title or "lambda")) and not made.theorem.conditional
     arrays = arrays_of(diagram)
     np.testing.assert_allclose(made.run(*arrays, tiles={"s_x": 3, "g_q": 2}), diagram(*arrays))
-    # The squares of rows are summed before the loop.
-    assert made.pseudocode().index("Σ_d a·a") < made.pseudocode().index("for each block of x")
+    # The squares of rows are summed before the loop or after it, or not at all where they change nothing.
+    said = made.pseudocode().split("for each block of x")
+    assert "Σ_d a·a" not in said[1].split("save")[0]
+    assert ("Σ_d a·a" in made.pseudocode()) == (name != "a mean")
+
+
+def test_what_all_entries_share_is_left_out_of_comparisons(ask: Z3) -> None:
+    nearest = cd.algorithm("q d, x d -> q")(lambda a, b: cd.argmin(squared(a, b), "x"))
+    made = Derivation.start(nearest, ask).expand("d")
+    assert "Σ_d a·a" not in made.pseudocode() and not Checker(ask).check(made.theorem.certificate).conditional
+    a, b = (np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32) for _ in range(2))
+    np.testing.assert_array_equal(made.diagram(a, b), nearest(a, b))
+
+
+SHARED: dict[str, tuple[str, Function]] = {
+    "a mask beside": (
+        "q d, x d, bool[q x] -> q",
+        lambda a, b, m: cd.sum(cd.where(m, squared(a, b), 0) / (1 + cd.max(squared(a, b), "x")), "x"),
+    ),
+    "a bias": ("q d, x d, x -> q x", lambda a, b, c: squared(a, b) + c - cd.min(squared(a, b) + c, "x")),
+    "divided by rows": ("q d, x d, q -> q x", lambda a, b, c: squared(a, b) / (1 + c * c)),
+    "times columns": ("q d, x d, x -> q x", lambda a, b, c: -squared(a, b) * c),
+    "transposed": ("q d, x d -> x q", lambda a, b: 3 - squared(a, b) / 2),
+    "both ways": (
+        "q d, x d -> q x", lambda a, b: squared(a, b) - cd.max(squared(a, b), "x") - cd.max(squared(a, b), "q"),
+    ),
+    "how many are near": (
+        "q d, x d -> q", lambda a, b: cd.sum(cd.where(squared(a, b) <= 2 * cd.min(squared(a, b), "x"), 1, 0), "x"),
+    ),
+    "a named pair": (
+        "q d, x d, y d -> q", lambda a, b, c: cd.min(squared(a, b), "x") - cd.max(squared(a, c), "y"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_is_done_with_a_sum_is_done_with_its_terms(ask: Z3, name: str) -> None:
+    signature, function = SHARED[name]
+    diagram = cd.algorithm(signature)(function)
+    made = Derivation.start(diagram, ask).expand("d")
+    assert not made.theorem.conditional and not any({"q", "x", "d"} <= axes for axes in axes_of(made.diagram))
+    arrays = arrays_of(diagram)
+    arrays = [a > 0 if ty.element == "bool" else a for a, ty in zip(arrays, diagram.dom, strict=True)]
+    np.testing.assert_allclose(made.diagram(*arrays), diagram(*arrays), rtol=1e-9, atol=1e-9)
 
 
 # -- floating point -------------------------------------------------------------------------------------------------
