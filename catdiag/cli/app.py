@@ -66,6 +66,10 @@ def derive(
     skip: Annotated[
         list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
     ] = None,
+    expand: Annotated[
+        str | None,
+        typer.Option(help="Multiply out sums over these axes, such as d, or any; read the note on rounding."),
+    ] = None,
     cuts: Annotated[
         str, typer.Option(help="Into how many kernels more it may be cut: any, none, or a number at most.")
     ] = "any",
@@ -91,7 +95,22 @@ def derive(
         if op is None:
             from catdiag.cli.tables import run_library
 
-            given = (on, size, dtype, stages, stream, group, split, skip, json, certificate, html, triton, numpy)
+            given = (
+                on,
+                size,
+                dtype,
+                stages,
+                stream,
+                group,
+                split,
+                skip,
+                expand,
+                json,
+                certificate,
+                html,
+                triton,
+                numpy,
+            )
             run_library(alone=not any(given))
             return
         from catdiag.cli.commands import run_derive
@@ -117,6 +136,7 @@ def derive(
                 times,
                 cuts,
                 Files(Path(pseudocode) if pseudocode not in (None, "-") else None, triton, numpy),
+                expand,
             )
         )
 

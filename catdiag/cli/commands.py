@@ -47,6 +47,7 @@ def run_derive(
     times: bool = False,
     cuts: str = "any",
     programs: Files | None = None,
+    expand: str | None = None,
 ) -> int:
     """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
     from catdiag.cli.programs import Files, launched, texts
@@ -98,6 +99,7 @@ def run_derive(
                 skip=skip,
                 theorems=theorems,
                 cuts=most,
+                expand=None if expand is None else () if expand == "any" else axis_names(expand),
             )
         page = None
         if html is not None and report.derivation.steps:

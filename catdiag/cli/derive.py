@@ -56,12 +56,16 @@ def derive(
     theorems: bool = False,
     passes: int = 1,
     cuts: int | None = 0,
+    expand: Sequence[str] | None = None,
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
 
     A stream may take up to `passes` loops. Loops over the axes of `split` then run in parts, and those over the axes of
     `skip` without the blocks that a mask empties. With `theorems`, all that is claimed of the loops is proved, else
     only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
+
+    With `expand`, sums over these axes are multiplied out first (all that are smaller so, if there are none in it); else
+    it is offered where it is predicted to pay.
 
     With a target and no axes of one's own, the diagram is cut in at most as many places as `cuts` says (None: as many
     as pay), where several kernels take less time, or one does not fit (`catdiag.rewrite.cuts`).
@@ -78,23 +82,26 @@ def derive(
     ['stream x', 'group q']
     """
     from catdiag.rewrite.cuts import NEAR
+    from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.strategy import PAYS, Attempt, Refused, attempts, best, memory
 
     def planned(derivation: Derivation) -> Planned:
         return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
 
     start = time.perf_counter()
+    begun = Derivation.start(diagram, ask)
+    begun = begun if expand is None else begun.expand(expand or None)
     search: Cuts | None = None
     found: Plans | None = None
     if target is not None and stream is None and group is None and not split and not skip and passes == 1:
-        search = _searched(diagram, ask, target, cuts)
+        search = _searched(begun.diagram, ask, target, cuts)
     if search is not None and len(search.chosen()) > 1:
-        found = _plans(search)
+        found = _plans(search, begun)
     instead: tuple[str, ...] = ()
     tried, refused = list[Attempt[Planned]](), list[Refused]()
     if found is None:
         tried, refused = attempts(
-            diagram,
+            begun,
             ask,
             planned,
             stream=stream,
@@ -104,7 +111,7 @@ def derive(
         )
         one = best(tried).worth.measure
         if search is not None and search.total(search.chosen()) * NEAR < one:
-            found = _plans(search)
+            found = _plans(search, begun)
         if search is not None and found is None and not math.isinf(one):
             instead = tuple(f"{r.name}: {r.against(one)}" for r in search.rivals((search.whole,)))
     if found is not None:
@@ -138,6 +145,7 @@ def derive(
         seconds=time.perf_counter() - start,
         whole=whole,
         instead=instead,
+        offers=_offers(diagram, target, worth) if expand is None else (),
     )
 
 
@@ -151,12 +159,44 @@ def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None) -> Cu
         return None
 
 
-def _plans(search: Cuts) -> Plans | None:
-    """The plan of the way that is taken; None where it was not proved."""
+def _plans(search: Cuts, begun: Derivation) -> Plans | None:
+    """The plan of the way that is taken, derived from what was begun with; None where it was not proved."""
+    from catdiag.rewrite.schedules import proved
+
     try:
-        return search.plans()
+        made = search.plans()
     except CatdiagError:
         return None
+    if not begun.steps:
+        return made
+    last = made.derivation
+    theorem = proved(begun.ask, begun.source, last.diagram, True)
+    if theorem is None:
+        return None
+    steps = (*begun.steps, *last.steps[:-1], replace(last.steps[-1], theorem=theorem))
+    return replace(made, derivation=replace(last, source=begun.source, steps=steps))
+
+
+def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[str, ...]:
+    """What takes much less time by prediction, and is not done unasked, since rounding sees it."""
+    from catdiag.errors import NotExpandable
+    from catdiag.rewrite import timed
+    from catdiag.rewrite.expand import CANCELS, expanded
+    from catdiag.rewrite.strategy import PAYS
+
+    if target is None:
+        return ()
+    try:
+        found = expanded(diagram)
+        model = timed.Target(target.hardware, {**target.sizes, **target.scalars}, target.dtype, target.stages)
+        seconds = timed.timed(found.diagram, model)[0].seconds
+    except (NotExpandable, CatdiagError):
+        return ()
+    if seconds >= PAYS * worth.measure:
+        return ()
+    part = "where this does not fit" if math.isinf(worth.measure) else f"{seconds / worth.measure:.2g} times the time"
+    said = f"sums multiplied out (--expand any) are predicted to take {seconds * 1e6:,.0f} µs, {part}"
+    return (f"{said}; {CANCELS}" if found.cancels else said,)
 
 
 def _optimum(io: IO) -> Optimum | str:

@@ -52,6 +52,7 @@ def _notes(report: Report) -> Iterator[str]:
     for refused in report.refused:
         yield f"Not streamed over {refused.axis}: {own_lines(refused.reason)}"
     yield from advice(report.derivation.source, report.derivation.diagram)
+    yield from report.offers
     if report.chosen.ungrouped:
         yield f"Not grouped: {report.chosen.ungrouped}"
     for attempt in report.others:

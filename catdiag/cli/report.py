@@ -69,6 +69,8 @@ class Report:
     """Whether the pseudocode is printed however long it is."""
     instead: tuple[str, ...] = ()
     """Of a plan of one kernel, what other ways would take."""
+    offers: tuple[str, ...] = ()
+    """What was not asked for and would pay."""
 
     @property
     def plans(self) -> Plans | None:
@@ -135,7 +137,9 @@ class Report:
         for number, step in enumerate(self.derivation.steps, 1):
             yield f"{number}. {step.name}, proved in {step.theorem.seconds:.2f} s"
             yield from _indented(self._theorem(step), 3)
-        for text in advice(self.derivation.source, self.derivation.diagram):
+            if step.note:
+                yield f"   note: {step.note}"
+        for text in (*advice(self.derivation.source, self.derivation.diagram), *self.offers):
             yield from f"advice: {text}".splitlines()
         if self.chosen.ungrouped:
             yield f"not grouped: {self.chosen.ungrouped}"
@@ -240,6 +244,7 @@ class Report:
                 "exponentials": [str(e) for e in self.stability.exponentials],
             },
             "refused": [{"axis": t.axis, "reason": t.reason} for t in self.refused],
+            "offers": list(self.offers),
             "not_grouped": self.chosen.ungrouped or None,
             "alternatives": [
                 {
@@ -290,6 +295,7 @@ def _step(step: Step) -> dict[str, Any]:
     theorem, found = step.theorem, step.found
     return {
         "name": step.name,
+        "note": step.note,
         "theorem": {
             "text": str(theorem),
             "statement": theorem.statement,

@@ -56,6 +56,7 @@ class Step:
     """One rewrite: its name, the diagram it led to, the theorem `source = diagram`, and what a stream found.
 
     `premises` are theorems beside it: of a fold that was given, that one element's state is what `element` gives.
+    `note` is what the theorem, which is about real numbers, does not say.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Step:
     theorem: Theorem
     found: Found | None = None
     premises: tuple[Theorem, ...] = ()
+    note: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.theorem}"
@@ -268,33 +270,34 @@ class Derivation:
         >>> [box.name for box in near.diagram.boxes if box.name in ("sum[d]", "einsum")], near.theorem.conditional
         (['sum[d]', 'einsum', 'sum[d]'], False)
         """
-        from catdiag.rewrite.expand import expanded
+        from catdiag.rewrite.expand import CANCELS, expanded
         from catdiag.signature import axis_names
 
         if axes is not None and not isinstance(axes, Iterable):
             raise AxisError(f"the axes to expand sums over are {axes!r}: expected their names, such as 'd'")
         names = axes if axes is None else axis_names(axes) if isinstance(axes, str) else list(axes)
-        made, roots = expanded(self.diagram, names)
+        found = expanded(self.diagram, names)
         said = "" if names is None else repr(" ".join(names))
-        made = _titled(made, f"{self.diagram.title or 'it'}.expand({said})")
+        made = _titled(found.diagram, f"{self.diagram.title or 'it'}.expand({said})")
         try:
             theorem = self._prove(made)
         except _NotProved as error:
             what = f"expanding sums over {said or 'all axes'} was not proved"
-            if roots:
+            if found.roots:
                 raise NotExpandable(
                     f"{what} with max(…, 0) under sqrt, where a sum that is rounded can come out below 0: "
                     "write cd.sqrt(cd.maximum(…, 0))",
-                    roots[0].line,
+                    found.roots[0].line,
                 ) from error
             raise NotExpandable(f"{what}: {error.reason}") from error
-        step = Step(" ".join(["expand", *(names or ())]), made, theorem)
+        note = CANCELS if found.cancels else ""
+        step = Step(" ".join(["expand", *(names or ())]), made, theorem, note=note)
         return replace(self, diagram=made, ungrouped=made, steps=(*self.steps, step), stayed=None)
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do about exponentials that are not bounded, a line for each that the user wrote, and the casts that
-        are in no derived loop.
+        """What to do about exponentials that are not bounded, a line for each that the user wrote, the casts that are
+        in no derived loop, and what steps do in floating point.
 
         >>> import catdiag as cd
         >>> f = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x"))).stream("x")
@@ -304,7 +307,7 @@ class Derivation:
         from catdiag.rewrite import casts
         from catdiag.rewrite.stabilise import stabilised
 
-        left_out = tuple(casts.advice(self.source, self.diagram))
+        left_out = (*casts.advice(self.source, self.diagram), *(s.note for s in self.steps if s.note))
         found = [e for e in self.stability().unbounded if e.line]
         if not found:
             return left_out

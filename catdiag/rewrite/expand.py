@@ -22,6 +22,7 @@ it can come out below 0: a root is then taken of the larger of it and 0, which i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, Rename
@@ -35,13 +36,26 @@ from catdiag.rewrite.terms import Terms
 _OPENED = ("add", "sub", "neg", "mul", "div")
 
 
-def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> tuple[Diagram, tuple[Box, ...]]:
-    """The diagram with its sums over some axes multiplied out, over all axes, if none are named; and the roots that
-    are taken of the larger of something and 0 now.
+CANCELS = "in floating point the terms that were multiplied out cancel: a sum that is far smaller than they are keeps few digits"
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """A diagram with sums multiplied out; the roots that are taken of the larger of something and 0 now, and whether
+    there are terms that cancel.
+    """
+
+    diagram: Diagram
+    roots: tuple[Box, ...]
+    cancels: bool
+
+
+def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
+    """The diagram with its sums over some axes multiplied out, over all axes, if none are named.
 
     >>> import catdiag as cd
     >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
-    >>> [box.name for box in expanded(squares, ["d"])[0].boxes]
+    >>> [box.name for box in expanded(squares, ["d"]).diagram.boxes]
     ['mul', 'sum[d]', 'einsum', 'mul', 'sum[d]', 'add', '2', 'mul', 'sub']
 
     Raises AxisError for an axis that the diagram lacks; NotExpandable, naming box and axis, where no sum is multiplied
@@ -61,7 +75,7 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> tuple[Diagr
         box, why = search.refusals[0] if search.refusals else (None, "nothing sums over it")
         where = "" if box is None else f"{box.name} of {' and '.join(map(str, box.dom))}: "
         raise NotExpandable(f"cannot expand sums over {said}: {where}{why}", None if box is None else box.line)
-    return made, tuple(search.floors)
+    return Expanded(made, tuple(search.floors), bool(search.rounded))
 
 
 class _Expansion(Carried):

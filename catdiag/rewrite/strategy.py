@@ -81,7 +81,7 @@ def memory(derivation: Derivation) -> float:
 
 
 def attempts(
-    diagram: Diagram,
+    diagram: Diagram | Derivation,
     ask: Z3,
     measure: Callable[[Derivation], Worth],
     *,
@@ -92,7 +92,7 @@ def attempts(
 ) -> tuple[list[Attempt[Worth]], list[Refused]]:
     """Every axis that is reduced, streamed and grouped, or refused; grouped alone where none streams.
 
-    A stream may take up to `passes` loops after each other.
+    A stream may take up to `passes` loops after each other. A derivation is gone on with.
     With `stream`, that axis only; with `group`, those axes (an empty sequence: none). Else the axes are grouped that
     repeat no contraction, or all where that measures less than the part `pays` of it (see `PAYS`; 0: never).
     Raises NotStreamable or NotGroupable where an axis that was asked for cannot be, AxisError for an unknown one.
@@ -103,7 +103,8 @@ def attempts(
     >>> [attempt.name for attempt in tried], refused
     (['stream q', 'stream x'], [])
     """
-    start = Derivation.start(diagram, ask)
+    start = diagram if isinstance(diagram, Derivation) else Derivation.start(diagram, ask)
+    diagram = start.diagram
     if stream is not None:
         return [_grouped(stream, start.stream(stream, passes=passes), measure, group, pays)], []
     tried: list[Attempt[Worth]] = []

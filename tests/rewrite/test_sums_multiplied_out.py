@@ -65,7 +65,7 @@ def value(tree: Any, leaves: Mapping[str, Any]) -> Any:
     return leaves[tree] if isinstance(tree, str) else tree
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(trees(), trees(), st.sampled_from(["d", None]))
 def test_random_polynomials_mean_the_same_multiplied_out(ask: Z3, one: Any, other: Any, axis: str | None) -> None:
     tree = ("*", ("-", "a", ("+", one, "b")), other)
@@ -258,6 +258,14 @@ def test_near_points_cancel_and_moving_them_helps(ask: Z3) -> None:
     written, expanded = error(plain(a, b)), error(Derivation.start(plain, ask).expand("d").diagram(a, b))
     assert written < 1e-6 and expanded > 1e-3
     assert error(Derivation.start(moved, ask).expand("d").diagram(a, b, middle)) < 1e-5
+
+
+def test_the_page_says_that_it_cancels(ask: Z3) -> None:
+    made = Derivation.start(cd.algorithm("q d, x d -> q x")(squared), ask).expand("d")
+    assert "the terms that were multiplied out cancel" in made.advice[0]
+    assert "In floating point the terms that were multiplied out cancel" in made.html()
+    product = Derivation.start(cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum(a * b, "d")), ask).expand("d")
+    assert not product.advice and not product.steps[0].note
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ _KINDS = {
     "split": "the loop over {} runs in several parts at once, whose states are merged in order",
     "skip": "the blocks of {} that a mask empties are left out",
     "fuse": "boxes are put into kernels, so that arrays between them stay on chip",
+    "expand": "sums over {} are multiplied out, so that their terms are products of matrices and sums of one array",
     "stabilise": "a maximum is subtracted in the exponentials that had none, so that they do not overflow",
 }
 
@@ -62,11 +63,13 @@ def step_card(step: Step, number: int, picture: Html, times: bool) -> Html:
     anchor = f"step-{number}"
     time = f", in {step.theorem.seconds:.2f} s" if times else ""
     head = tag("h3", tag("a", f"{number}. {step.name}", href=f"#{anchor}"), " ", status(step.theorem))
+    note = [tag("p", escaped(step.note[:1].upper() + step.note[1:] + "."))] if step.note else []
     premises = [tag("p", "Beside it: ", statement(premise)) for premise in step.premises]
     return tag(
         "div",
         head,
         tag("p", explained(step)),
+        *note,
         picture,
         tag("p", statement(step.theorem), time),
         folded("the theorem in full", theorem_rows(step.theorem, step.diagram, times), *premises),
