@@ -64,8 +64,8 @@ def derive(
     `skip` without the blocks that a mask empties. With `theorems`, all that is claimed of the loops is proved, else
     only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
 
-    With `expand`, sums over these axes are multiplied out first (all that are smaller so, if there are none in it); else
-    it is offered where it is predicted to pay.
+    With `expand`, sums over these axes are multiplied out first (of none, over any); else it is offered where it is
+    predicted to pay.
 
     With a target and no axes of one's own, the diagram is cut in at most as many places as `cuts` says (None: as many
     as pay), where several kernels take less time, or one does not fit (`catdiag.rewrite.cuts`).

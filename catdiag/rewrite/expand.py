@@ -36,7 +36,7 @@ from catdiag.rewrite.terms import Terms
 _OPENED = ("add", "sub", "neg", "mul", "div")
 
 
-CANCELS = "in floating point the terms that were multiplied out cancel: a sum that is far smaller than they are keeps few digits"
+CANCELS = "in floating point the terms that were multiplied out cancel: of a sum far smaller than they are, few digits are right"
 
 
 @dataclass(frozen=True)
