@@ -285,12 +285,19 @@ def _compiled(call: _Call, arch: int) -> _Compiled:
         raise CatdiagError(
             f"Triton {triton.__version__} binds arguments in a way that is not known here: {error}"
         ) from error
-    made = compiler.ASTSource(call.kernel, signature, constants, attributes)
+    made = _ast(compiler, call.kernel)(call.kernel, signature, constants, attributes)
     try:
         handle = triton.compile(made, target=target, options=vars(options))
     except (inner.CompilationError, errors.TritonError, RuntimeError) as error:
         raise CatdiagError(f"Triton does not compile {call.name}: {error}") from error
     return _Compiled(call.name, handle, signature)
+
+
+def _ast(compiler: ModuleType, kernel: Any) -> Any:
+    """What Triton compiles: source in its own language, or in Gluon."""
+    if getattr(kernel, "is_gluon", lambda: False)():
+        return needed("triton.experimental.gluon._runtime", "a kernel in Gluon").GluonASTSource
+    return compiler.ASTSource
 
 
 def _binary(compiled: _Compiled, arch: int, made: tuple[Launch, ...]) -> Binary:

@@ -50,7 +50,8 @@ class Writing:
         self.reverse: set[str] = set()
         self.uneven: set[str] = set()
         self.parts: Span | None = None
-        self.pad = _padding(spans, shared.tiles)
+        self.bounds = ("", "")
+        self.pad = self._padding(spans)
         for span in spans:
             self._grid(span)
 
@@ -72,6 +73,11 @@ class Writing:
         k.tiles[span.symbol] = Tile(
             span, place, whole, k.root, single, block, exact, length=self._tile(span) if block == span.symbol else 0
         )
+
+    def _padding(self, spans: Sequence[Span]) -> set[str]:
+        """Tiles whose blocks have to be longer than they are: blocks are powers of two."""
+        tiles = self.shared.tiles
+        return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and not _power(tiles[s.symbol])}
 
     def _tile(self, span: Span) -> int:
         return self.shared.tiles.get(span.symbol, 0)
@@ -201,8 +207,7 @@ class Writing:
             del k.tiles[span.symbol]
         for state in carry.states:
             self._state(state, names[state], dims[state], outside)
-        self._head(span, context, exact, low, high, first, outside)
-        outside.lines += scope.lines
+        self._head(span, context, exact, low, high, first, scope)
 
     def merged(self, loop: For, kept: Mapping[Value, Stored], span: Span) -> None:
         """The states of the parts of a loop, merged one after the other."""
@@ -257,9 +262,18 @@ class Writing:
         start = start if start.value == 0 else nodes.op("mul", nodes.op("floordiv", start, block), block)
         return start, nodes.op("min", high, found[1])
 
-    def _head(self, span: Span, context: Loop, exact: str, low: Node, high: Node, first: str, outside: Scope) -> None:
-        """The lines before a loop: its range in up to three phases, those at the edge of masks or arrays apart."""
+    def _head(self, span: Span, context: Loop, exact: str, low: Node, high: Node, first: str, scope: Scope) -> None:
+        """The loop: its range in up to three phases, those at the edge of masks or arrays apart."""
+        outside = self.k.scope
+        inner = self._phases(span, context, exact, low, high)
+        start, stop = self.bounds
+        self.printer.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")
+        outside.lines += scope.lines
+
+    def _phases(self, span: Span, context: Loop, exact: str, low: Node, high: Node) -> Scope:
+        """The lines that say from where to where blocks are run in each phase, and where the loop stands then."""
         k, nodes, p = self.k, self.k.nodes, self.printer
+        outside = k.scope
         block = nodes.symbol(span.symbol, positive=True)
 
         def whole_blocks(end: Node) -> Node:
@@ -292,7 +306,7 @@ class Writing:
         ranged = low.value != 0 or high is not k.size(span.size)
         number = str(len(phases)) if masks or ranged else f"1 if {exact} else 2"
         base = span.axis if span.axis.isidentifier() else "i"
-        start, stop = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
+        start, stop = self.bounds = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
         why = "blocks inside all masks" if masks else "whole blocks"
         p.write(outside, f"for {context.phase} in tl.static_range({number}):  # {why}, and those at an edge apart")
         inner = replace(outside, depth=outside.depth + 1)
@@ -304,7 +318,7 @@ class Writing:
             p.write(inner, f"if {context.phase} == {n}:")
             p.write(inner, f"    {start} = {a}")
             p.write(inner, f"    {stop} = {b}")
-        p.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")
+        return inner
 
     def _unless(self, live: Value) -> None:
         """The rest of a turn happens only where some entry holds."""
@@ -320,13 +334,20 @@ class Writing:
 
     def _carry(self, states: Sequence[Value], values: Sequence[Value]) -> None:
         """The states after a turn."""
+        made = self._after(states, values)
+        self.printer.count(made)
+        self.printer.accumulate(made)
+        self._assign(states, made)
+
+    def _after(self, states: Sequence[Value], values: Sequence[Value]) -> list[Node]:
+        """What states are after a turn."""
+        tiles = [self.k.tile(value) for value in values]
+        real = ("real", "extended")
+        return [self.k.nodes.real(n) if s.ty.element in real else n for s, n in zip(states, tiles, strict=True)]
+
+    def _assign(self, states: Sequence[Value], made: Sequence[Node]) -> None:
+        """The lines by which states become what they are after a turn."""
         k, p = self.k, self.printer
-        made = []
-        for state, value in zip(states, values, strict=True):
-            node = k.tile(value)
-            made.append(k.nodes.real(node) if state.ty.element in ("real", "extended") else node)
-        p.count(made)
-        p.accumulate(made)
         old = {s: _symbol(k.env[s]) for s in states}
         later: list[tuple[str, str]] = []
         for n, (state, node) in enumerate(zip(states, made, strict=True)):
@@ -351,7 +372,7 @@ class Writing:
                 later.append((name, text))
                 continue
             if set(node.dims) != set(dims):
-                text = f"tl.broadcast_to({text}, ({', '.join(d.block for d in dims)}{',' if len(dims) == 1 else ''}))"
+                text = self._repeated(text, dims)
             if waits:
                 fresh = self.own.fresh(name + "_new")
                 p.write(k.scope, f"{fresh} = {text}", f"{state.name}{_axes(state.ty)}")
@@ -361,6 +382,10 @@ class Writing:
                 p.write(k.scope, f"{name} = {text}", f"{state.name}{_axes(state.ty)}")
         for name, fresh in later:
             p.write(k.scope, f"{name} = {fresh}")
+
+    def _repeated(self, text: str, dims: Sequence[Dim]) -> str:
+        """A tile repeated along the dimensions that it lacks."""
+        return f"tl.broadcast_to({text}, ({', '.join(d.block for d in dims)}{',' if len(dims) == 1 else ''}))"
 
     # -- stores ------------------------------------------------------------------------------------------------
 
@@ -456,11 +481,6 @@ def _array(node: Node) -> Stored | None:
     while node.kind in ("relabel", "guard", "spread"):
         node = node.args[1] if node.kind == "guard" else node.args[0]
     return node.data[0] if node.kind == "load" and node.element == "raw" else None
-
-
-def _padding(spans: Sequence[Span], tiles: Mapping[str, int]) -> set[str]:
-    """Tiles whose blocks have to be longer than they are: blocks are powers of two."""
-    return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and not _power(tiles[s.symbol])}
 
 
 def _power(n: int) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from catdiag.emit.nest import Span
 from catdiag.emit.triton.builder import Boxes
@@ -12,6 +12,9 @@ from catdiag.emit.triton.described import WIDTHS, Kernel
 from catdiag.emit.triton.values import Stored
 from catdiag.types import ArrayType, Size, size_symbols
 from catdiag.views import read_off
+
+if TYPE_CHECKING:
+    from catdiag.emit.triton.apart import Apart
 
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
@@ -42,6 +45,8 @@ class Launch:
     dtype: str
     about: str
     sizes: dict[str, str]
+    aparts: Mapping[str, Apart] = field(default_factory=dict)
+    """Other forms of kernels by their names: those in which loads are apart."""
 
     def __post_init__(self) -> None:
         self.lines: list[str] = []
@@ -100,6 +105,8 @@ class Launch:
         keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
         if any("_held" in k.helpers for k in self.kernels):
             keywords.append("held=False")
+        if self.aparts:
+            keywords.append("specialized=True")
         keywords.append("out=None")
         if not tensors:
             keywords.append('device="cuda"')
@@ -164,16 +171,23 @@ class Launch:
             block = loops[0].symbol if loops else "1"
             self.write(f"chunk = triton.cdiv(triton.cdiv({self.size(kernel.parts.size)}, {symbol}), {block}) * {block}")
             grid.append(symbol)
+        count = " * ".join(_factor(g) for g in grid) or "1"
+        apart = self.aparts.get(kernel.name)
+        if apart is None:
+            self._plain(kernel, count)
+            return
+        self._apart(apart, kernel, count)
+        outer, self.lines = self.lines, []
+        self._plain(kernel, count)
+        self.lines = [*outer, "    else:", *("    " + line for line in self.lines)]
+
+    def _plain(self, kernel: Kernel, count: str) -> None:
+        """The launch of a kernel in Triton."""
         arguments = [a.name for a in kernel.arrays]
         if kernel.boxes:
             self._boxes(kernel)
             arguments += [b.name for b in kernel.boxes]
-        arguments += [f"{a.name}.stride({_place(a, axis)})" for a, axis in kernel.strides]
-        arguments += [s.name for s in kernel.scalars]
-        constants = set(kernel.constants)
-        arguments += [self.sizes[s] for s in kernel.sizes if s not in constants]
-        if kernel.chunk is not None:
-            arguments.append("chunk")
+        arguments += self._numbers(kernel)
         for name, text in self._constants(kernel):
             arguments.append(f"{name}={text}")
         if kernel.boxes:
@@ -185,8 +199,18 @@ class Launch:
         several = len(self.kernels) > 1
         for name in ("num_warps", "num_stages"):
             arguments.append(f"{name}={name}[{kernel.place}]" if several else f"{name}={name}")
-        count = " * ".join(_factor(g) for g in grid) or "1"
-        self.write(f"{kernel.name}[({count},)](")
+        self._call(kernel.name, count, arguments)
+
+    def _numbers(self, kernel: Kernel) -> list[str]:
+        """Strides, scalars and sizes that a kernel is handed."""
+        found = [f"{a.name}.stride({_place(a, axis)})" for a, axis in kernel.strides]
+        found += [s.name for s in kernel.scalars]
+        constants = set(kernel.constants)
+        found += [self.sizes[s] for s in kernel.sizes if s not in constants]
+        return [*found, *(["chunk"] if kernel.chunk is not None else [])]
+
+    def _call(self, name: str, count: str, arguments: Sequence[str]) -> None:
+        self.write(f"{name}[({count},)](")
         line = ""
         for argument in arguments:
             if len(line) + len(argument) > 100:
@@ -195,6 +219,36 @@ class Launch:
             line += f"{' ' if line else ''}{argument},"
         self.write(f"    {line}")
         self.write(")")
+
+    def _apart(self, apart: Apart, plain: Kernel, count: str) -> None:
+        """The launch of a kernel whose loads are apart, where chip, tiles and tensors allow it."""
+        from catdiag.emit.triton.partitions import merged
+
+        kernel, row = merged(apart), apart.row.symbol
+        known = dict(self._constants(kernel))
+        at = f"[{plain.place}]" if len(self.kernels) > 1 else ""
+        arrays = list(dict.fromkeys(r.boxes.array.name for r in apart.rings))
+        columns = ", ".join(known.get(block, block) for block in apart.tiles)
+        given = f"{row}, num_warps{at}, num_stages{at}, [{columns}], {', '.join(arrays)}"
+        self.write(f"groups = _groups({given}) if specialized else 0")
+        shapes = {
+            r.boxes.name: "[" + ", ".join(
+                f"{row} // groups" if r.rows and b == row else known.get(b, b) for b in r.boxes.shape) + "]"
+            for r in apart.rings
+        }  # fmt: skip
+        fits = " and ".join(f"_boxed({r.boxes.array.name}, {shapes[r.boxes.name]})" for r in apart.rings)
+        self.write(f"if groups and {fits}:")
+        outer, self.lines = self.lines, []
+        for ring in apart.rings:
+            self.write(f"{ring.boxes.name} = _boxes({ring.boxes.array.name}, {shapes[ring.boxes.name]})")
+        arguments = [*(a.name for a in kernel.arrays), *self._numbers(kernel), *(b.name for b in kernel.boxes)]
+        asked = constants_of(kernel)
+        arguments += [f"{name}={text}" for name, text in known.items() if name in asked]
+        if "_tanh" in apart.compute.helpers:
+            arguments.append(f"fast={self._fast()}")
+        arguments += [f"{apart.names['groups']}=groups", f"{apart.names['stages']}=num_stages{at}", "num_warps=4"]
+        self._call(kernel.name, count, arguments)
+        self.lines = [*outer, *("    " + line for line in self.lines)]
 
     def _fast(self) -> str:
         """Whether results are so short that the chip's own functions are as exact."""

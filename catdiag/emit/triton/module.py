@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 
 from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
+from catdiag.emit.triton.apart import Apart, apart, in_gluon
 from catdiag.emit.triton.builder import Names, sized
 from catdiag.emit.triton.described import WIDTHS, Kernel, Shared
 from catdiag.emit.triton.kernel import Writing
 from catdiag.emit.triton.launch import Launch, Room, head_of, spans_of, torch_type
 from catdiag.emit.triton.nodes import Node
+from catdiag.emit.triton.partitions import CHECKS, DOWN, IMPORTS, agree, helpers_of, merged, source
 from catdiag.emit.triton.printer import HELPERS
 from catdiag.emit.triton.values import Made, Pull, Stored
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
@@ -22,7 +24,8 @@ from catdiag.types import ArrayType, Axis, size_symbols
 _TOGETHER = 8
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
           "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
-          "_powers", "_summed", "_boxed"}  # fmt: skip
+          "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
+          "barrier", "slot", "w"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class Module:
     stages: int | tuple[int, ...]
     warps: int | tuple[int, ...]
     dtype: str
+    specialized: tuple[str, ...] = ()
+    """The kernels whose loads are apart, which the launch takes where it can."""
 
     def __str__(self) -> str:
         return self.text
@@ -63,13 +68,16 @@ def module(
     *,
     stages: int | Sequence[int] = 2,
     warps: int | Sequence[int] = 4,
+    specialized: bool = False,
 ) -> Module:
     """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
 
     `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
     others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
     and results, or theirs by name; sums are kept in single precision. `stages` (buffers of each loaded block) and
-    `warps` are one number, or one for each group.
+    `warps` are one number, or one for each group. With `specialized`, kernels whose loops feed products of matrices
+    to other products get a second form, in Gluon (Triton 3.6, Hopper), in which a warp of its own loads: the launch
+    function takes it where chip, tiles (64 rows or more a warpgroup) and tensors allow, unless `specialized=False`.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -81,7 +89,7 @@ def module(
     (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
     dtype.
     """
-    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps).made()
+    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps, specialized).made()
 
 
 class _Modular:
@@ -92,6 +100,7 @@ class _Modular:
         dtype: str | Mapping[str, str],
         stages: int | Sequence[int],
         warps: int | Sequence[int],
+        specialized: bool,
     ) -> None:
         self.program = program
         groups = max(1, sum(isinstance(s, For) and s.how == "tiles" for s in program.body))
@@ -126,6 +135,8 @@ class _Modular:
         self.entry = own.fresh(title.group() if title else "program")
         self.shared = Shared(own, self.tiles, self.dtypes, self.dtype)
         self.kernels: list[Kernel] = []
+        self.specialized = specialized
+        self.aparts: dict[str, Apart] = {}
         self.rooms: list[Room] = []
 
     def _symbols(self) -> dict[str, Span]:
@@ -163,7 +174,7 @@ class _Modular:
         shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._kept(t))
         keywords = {t: self.tiles[t] for t in shown}
         launch = Launch(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
-                        self.dtypes, self.dtype, self._about(), sizes)  # fmt: skip
+                        self.dtypes, self.dtype, self._about(), sizes, self.aparts)  # fmt: skip
         text = self._text(launch)
         return Module(
             text,
@@ -175,6 +186,7 @@ class _Modular:
             self.stages,
             self.warps,
             self.dtype,
+            tuple(a.name for a in self.aparts.values()),
         )
 
     def _kept(self, symbol: str) -> bool:
@@ -274,6 +286,8 @@ class _Modular:
         spans = group.spans
         if split is None:
             self._run(self._writing(env, spans), group.body, _tiled(spans))
+            if self.specialized and self.kernels and self.kernels[-1].place == self.place:
+                self._specialize(env, spans, group.body)
         else:
             self._parts(group, split, env)
         for value, array in self.shared.saved.items():
@@ -283,6 +297,13 @@ class _Modular:
         writing.body(body)
         if any("tl.store" in line for line in writing.k.root.lines):
             self.kernels.append(writing.done(self._name(), note, self.place))
+
+    def _specialize(self, env: Mapping[Value, Pull], spans: Sequence[Span], body: Sequence[Statement]) -> None:
+        """The second form of the last kernel, if it has one."""
+        kernel = self.kernels[-1]
+        found = apart(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
+        if found is not None and agree(found):
+            self.aparts[kernel.name] = found
 
     def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> Writing:
         """A loop in parts: one kernel leaves the states of the parts, a second one merges them and is given back."""
@@ -357,15 +378,40 @@ class _Modular:
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', "", "import torch", "import triton", "import triton.language as tl",
                  *([_DESCRIPTOR] if boxes else []), "", ""]  # fmt: skip
+        if self.aparts:
+            lines[-1:] = [*IMPORTS.splitlines(), "", ""]
         for helper in helpers:
             lines += [HELPERS[helper], ""]
         for kernel in self.kernels:
             lines += [*_kernel(kernel), "", ""]
+        if self.aparts:
+            lines += ["if gluon is not None:", *_indented(self._gluon()), "", ""]
         lines += [*_CHECKS.splitlines(), "", ""]
         if boxes:
             lines += [*_BOXED.splitlines(), "", ""]
+        if self.aparts:
+            lines += [*CHECKS.splitlines(), "", ""]
         lines += [launch.text(), ""]
         return "\n".join(lines)
+
+    def _gluon(self) -> list[str]:
+        """The kernels whose loads are apart."""
+        lines = ["", *DOWN.splitlines()]
+        texts = dict.fromkeys(t for a in self.aparts.values() for t in helpers_of(a))
+        for text in texts:
+            lines += ["", *text.splitlines()]
+        for found in self.aparts.values():
+            lines += ["", *source(found, [in_gluon(line) for line in _grid(merged(found))])]
+        return lines
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    """Lines one step further in; one empty line between functions."""
+    found: list[str] = []
+    for line in lines:
+        if line or (found and found[-1]):
+            found.append("    " + line if line else "")
+    return found
 
 
 def _kernel(kernel: Kernel) -> list[str]:

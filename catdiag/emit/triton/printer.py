@@ -324,6 +324,10 @@ class Printer:
         own = {d for c in conditions for d in c.dims}
         shown = tuple(d for d in dims if d in own)
         texts = [bracketed(self.aligned(c, dims), AND + 1) for c in conditions]
+        return self.joint(texts, tuple(dims), shown)
+
+    def joint(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
+        """Conditions of a tile as one, over all of its dimensions."""
         joined = " & ".join(texts)
         return joined if len(shown) == len(dims) else f"tl.broadcast_to({joined}, {_shape(dims)})"
 
