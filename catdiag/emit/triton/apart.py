@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from catdiag.emit.nest import For, Span, Statement, Value
 from catdiag.emit.triton.builder import Boxes, Loop
 from catdiag.emit.triton.described import Kernel, Shared
-from catdiag.emit.triton.kernel import Writing, _symbol
+from catdiag.emit.triton.kernel import Writing, state_of
 from catdiag.emit.triton.nodes import Dim, Node, Scope
 from catdiag.emit.triton.printer import Printer
 from catdiag.emit.triton.rows import KINDS, RowPrinter, Unfit
@@ -154,7 +154,7 @@ class Rows(Writing):
                 dot = next((a for a in node.args if a in p.accumulated), None)
                 if dot is not None:
                     late[state] = (next(a for a in node.args if a is not dot), dot)
-        old = {s: _symbol(k.env[s]) for s in states}
+        old = {s: state_of(k.env[s]) for s in states}
         added = {old[s] for s in late}
         early = [d for d in dots if d not in {dot for _, dot in late.values()}]
         computed = [dot for _, dot in late.values() if not self._loaded(dot.args[0])]
@@ -182,7 +182,7 @@ class Rows(Writing):
     ) -> None:
         """The lines of a turn."""
         p, scope = self.rowed, self.k.scope
-        old = {s: _symbol(self.k.env[s]) for s in states}
+        old = {s: state_of(self.k.env[s]) for s in states}
         p.main = p.layout(early[0].dims)
         for dot in early:
             p.layout(dot.dims)

@@ -193,7 +193,7 @@ class Writing:
             span, place, k.size(span.size), scope, False, span.symbol, exact, context, self._tile(span)
         )
         k.loops.append(k.tiles[span.symbol])
-        names = {s: self.printer.names[_symbol(k.env[s])] for s in carry.states}
+        names = {s: self.printer.names[state_of(k.env[s])] for s in carry.states}
         dims = {s: self._dims(s.ty) for s in carry.states}
         for state in carry.states:
             self._state(state, names[state], dims[state], scope)
@@ -214,7 +214,7 @@ class Writing:
         k, nodes, p = self.k, self.k.nodes, self.printer
         outside, scope = k.scope, Scope(k.scope, k.scope.depth + 1)
         carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
-        names = {s: p.names[_symbol(k.env[s])] for s in carry.states}
+        names = {s: p.names[state_of(k.env[s])] for s in carry.states}
         for state in carry.states:
             self._state(state, names[state], self._dims(state.ty), scope)
         part = nodes.symbol(self.own.fresh("part_at"), scope=scope)
@@ -348,7 +348,7 @@ class Writing:
     def _assign(self, states: Sequence[Value], made: Sequence[Node]) -> None:
         """The lines by which states become what they are after a turn."""
         k, p = self.k, self.printer
-        old = {s: _symbol(k.env[s]) for s in states}
+        old = {s: state_of(k.env[s]) for s in states}
         later: list[tuple[str, str]] = []
         for n, (state, node) in enumerate(zip(states, made, strict=True)):
             name = p.names[old[state]]
@@ -456,7 +456,8 @@ class Writing:
         )
 
 
-def _symbol(pull: Pull) -> Node:
+def state_of(pull: Pull) -> Node:
+    """The name that a state goes by."""
     if not isinstance(pull, Made):
         raise TypeMismatch("a loop carries what is no state")
     return pull.node
