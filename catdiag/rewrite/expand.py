@@ -36,7 +36,10 @@ from catdiag.rewrite.terms import Terms
 _OPENED = ("add", "sub", "neg", "mul", "div")
 
 
-CANCELS = "in floating point the terms that were multiplied out cancel: of a sum far smaller than they are, few digits are right"
+CANCELS = (
+    "in floating point the terms that were multiplied out cancel: "
+    "where their sum is far smaller than they are, it has few digits"
+)
 
 
 @dataclass(frozen=True)
