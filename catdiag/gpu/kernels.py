@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from catdiag.boxes import Fold, Group
+from catdiag.boxes import Fold, Group, bodies
 from catdiag.errors import CatdiagError
 from catdiag.gpu.case import Kernel, evaluated
 from catdiag.types import size_symbols
@@ -147,15 +147,30 @@ def proposed(
     """At most `most` kernels of some derivations: one of each that is predicted to take at most twice as long as the
     first, and all others of the first. Raises as `kernels_of` does for the first."""
     near = [other for other in found[1:] if other.time_s <= _NEAR * found[0].time_s][: most - 1]
-    kernels = kernels_of(found[0], hardware, sizes, dtype, most=most - len(near))
+    others = []
     for other in near:
         try:
             kernel = kernels_of(other, hardware, sizes, dtype, most=1)[0]
         except CatdiagError:
             continue
+        parts = _parts(other.derivation)
+        if parts and all(kernel.options.get(symbol) == 1 for symbol in parts):
+            continue  # one part is the loop that is not in parts, and a kernel more
         steps = ", ".join(step.name for step in other.derivation.steps)
-        kernels.append(replace(kernel, about=f"{steps}: {kernel.about}"))
-    return kernels
+        others.append(replace(kernel, about=f"{steps}: {kernel.about}"))
+    return kernels_of(found[0], hardware, sizes, dtype, most=most - len(others)) + others
+
+
+def _parts(made: Derivation) -> set[str]:
+    """The symbols that say in how many parts loops run."""
+    found: set[str] = set()
+    todo = [made.diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            if isinstance(box.op, Fold) and box.op.parts is not None:
+                found.add(box.op.parts)
+            todo.extend(bodies(box.op))
+    return found
 
 
 def _choices(

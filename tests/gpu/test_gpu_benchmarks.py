@@ -16,6 +16,7 @@ from benchmarks.gpu.peers import PEERS
 from benchmarks.gpu.prepare import FILE, read
 from catdiag.gpu.bench import Lost, Machine
 from catdiag.gpu.case import Case, case_of
+from catdiag.gpu.kernels import Planned, proposed
 
 
 class Steady:
@@ -86,3 +87,12 @@ def test_a_run_keeps_rows_goes_on_and_writes_the_page(tmp_path: Path, monkeypatc
     assert "8, catdiag: CatdiagError: no kernel here" in text
     assert "16, catdiag: RuntimeError: illegal memory access" in text
     assert text.rstrip().endswith("the time for the run was over: 32.")
+
+
+def test_a_loop_in_one_part_is_not_tried_beside_the_loop_itself() -> None:
+    loop = cd.library.get("matmul").stream("b").group("a c")
+    found = [Planned(loop, {}, 2, 4, 1.0), Planned(loop.split("b"), {}, 2, 4, 1.5)]
+    many = {"a": 4096, "b": 64, "c": 4096}
+    assert not any("split" in kernel.about for kernel in proposed(found, "H200", many, most=2))
+    few = {"a": 64, "b": 2**16, "c": 64}  # hardly any groups: parts are what pays
+    assert proposed(found, "H200", few, most=2)[1].options["p_b"] > 1

@@ -307,7 +307,15 @@ def _over(
     """The sum over the pieces that some tiles cut their axes in: of the lengths to these powers, times the sides."""
     import numpy as np
 
-    names = sorted({*tiles, *(v for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, str))})
+    # The length of an axis may differ between candidates too: of that of the parts of a loop, as many as there are.
+    lengths = [*(kernel.tiles[tile] for tile in tiles), *(Amount.of(side.size) for side in sides)]
+    names = sorted(
+        {
+            *tiles,
+            *(name for length in lengths for name in length.symbols()),
+            *(v for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, str)),
+        }
+    )
     columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names)) if names else []
     shape = columns[0].shape if columns else ()
     table = np.stack([c.ravel() for c in columns], axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
@@ -318,14 +326,14 @@ def _over(
         seen: dict[Any, Any] = dict(known)
         held: Any = 1
         for k, (tile, power) in enumerate(zip(tiles, powers, strict=True)):
-            whole = int(kernel.tiles[tile].value(values))
+            whole = int(kernel.tiles[tile].value(known))
             starts = np.arange(0, whole, known[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
             stops = np.minimum(starts + known[tile], whole)
             seen["first", kernel.axes[tile]], seen["last", kernel.axes[tile]] = starts, stops - 1
             held = held * (stops - starts) ** power
         for side in sides:
             low, high = number(side.lo, seen), number(side.hi, seen) + 1
-            size = int(Amount.of(side.size).value(values))
+            size = int(Amount.of(side.size).value(known))
             low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
             held = held * np.maximum(0, high - low)
         found.append(int(np.sum(held)))
