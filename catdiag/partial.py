@@ -60,11 +60,23 @@ class Window(View):
     """A view that is read in place, of an array that a group holds only a box of."""
 
 
+@dataclass(frozen=True)
+class Picked(Window):
+    """A view that reads where arrays of data say: of its array a group loads an element for each of its results, which
+    are an array of their own."""
+
+
+def picked(graph: Graph) -> frozenset[int]:
+    """The inputs of a graph of which elements are picked."""
+    return frozenset(n.inputs[0] for n in graph.nodes if isinstance(n.box.op, Picked))
+
+
 def in_place(diagram: Diagram) -> Diagram:
     """The flat diagram with views marked that read an input of a group, by nothing else read, at positions of its tile.
 
     The positions along each axis must be sums of indices and of positions, each once, with factors that are integers or
-    sizes. The views may be in a loop of the group.
+    sizes. The views may be in a loop of the group. Views of an input of a group where arrays of data say are marked too,
+    outside of loops, each as the one reader of an input of its own, since they load what they read themselves.
     """
     flat = inline(diagram)
     graph = flat.graph
@@ -76,7 +88,10 @@ def in_place(diagram: Diagram) -> Diagram:
         if isinstance(op, Group):
             body = inline(op.body)
             given = {k for k, w in enumerate(node.inputs) if w in spots}
-            box = Box(replace(op, body=_windowed(body, given)), box.dom, box.cod, box.line)
+            body, twice = _picking(_windowed(body, given), given)
+            dom = Ty(*box.dom, *(box.dom[k] for k in twice))
+            box = Box(replace(op, body=body), dom, box.cod, box.line)
+            node = Node(box, (*node.inputs, *(node.inputs[k] for k in twice)))
         nodes.append(Node(box, node.inputs))
     made = Graph(graph.dom, tuple(nodes), graph.outputs)
     return of_graph(made, flat.cod, flat.names, flat.title)
@@ -119,6 +134,52 @@ def _windowed(body: Diagram, positions: set[int]) -> Diagram:
                 marked[place] = Box(replace(op, step=step), box.dom, box.cod, box.line)
     nodes = tuple(Node(marked.get(k, n.box), n.inputs) for k, n in enumerate(graph.nodes))
     return of_graph(Graph(graph.dom, nodes, graph.outputs), body.cod, body.names, body.title)
+
+
+def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
+    """The body of a group with the views of inputs marked that read where data says, and the inputs that are there
+    twice then: for others, and last for the view."""
+    graph, count = body.graph, len(body.dom)
+    marked: dict[int, tuple[Box, int]] = {}
+    twice: list[int] = []
+    for place, node in enumerate(graph.nodes):
+        op, box = node.box.op, node.box
+        if not isinstance(op, View) or isinstance(op, Window) or node.inputs[0] >= count or len(op.reads) > 2:
+            continue
+        data = {w for e in (e for _, e in op.reads[0].at) for w in _arrays(e)}
+        beyond = len(op.reads) == 2 and op.reads[1].at
+        if not data or beyond or all(node.inputs[w] in positions for w in data):
+            continue
+        w = node.inputs[0]
+        others = w in graph.outputs or sum(n.inputs.count(w) for n in graph.nodes) > 1
+        marked[place] = (
+            Box(Picked(op.made, op.reads, op.fits), box.dom, box.cod, box.line),
+            len(twice) if others else -1,
+        )
+        twice += [w] if others else []
+    if not marked:
+        return body, []
+    more = len(twice)
+    nodes = []
+    for place, node in enumerate(graph.nodes):
+        box, own = marked.get(place, (node.box, -1))
+        inputs = [w if w < count else w + more for w in node.inputs]
+        inputs[:1] = [count + own] if own >= 0 else inputs[:1]
+        nodes.append(Node(box, tuple(inputs)))
+    outputs = tuple(w if w < count else w + more for w in graph.outputs)
+    names = list(body.input_names)
+    for w in twice:
+        name = f"{names[w]}_"
+        while name in names:
+            name += "_"
+        names.append(name)
+    dom = Ty(*body.dom, *(body.dom[w] for w in twice))
+    return of_graph(Graph(dom, tuple(nodes), outputs), body.cod, tuple(names), body.title), twice
+
+
+def _arrays(e: Expr) -> list[int]:
+    """The index arrays that an expression mentions."""
+    return [int(leaf[1]) for leaf in leaves(e) if isinstance(leaf, tuple) and leaf[0] == "w"]
 
 
 def _step(op: Fold, wire: int, positions: set[int]) -> Diagram | None:

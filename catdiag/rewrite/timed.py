@@ -23,12 +23,13 @@ from catdiag.cost.count.kernels import measure
 from catdiag.cost.count.live import Kernel
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.plan import searching
-from catdiag.diagram import Diagram, inline
+from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.parts import in_parts
 from catdiag.rewrite.passes import forms
 from catdiag.types import size_symbols
+from catdiag.views import View
 
 ALIKE = 1.05
 """Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
@@ -208,10 +209,24 @@ def at_least(piece: Diagram, target: Target) -> float:
     """
     chip, sizes = target.chip, target.sizes_of(piece)
     seconds, bytes_moved = 0.0, 0.0
+    only = _only_viewed(inline(piece).graph)
     for kernel in measure(piece, target.dtype).kernels:
-        bytes_moved += sum(float(t.amount.value(sizes)) for t in kernel.transfers if not t.window)
+        bytes_moved += sum(
+            float(t.amount.value(sizes)) for t in kernel.transfers if not t.window and t.wire not in only
+        )
         rate = chip.tensor.get(target.dtype)
         if rate is not None:
             products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
             seconds += products / (rate * chip.sustained["tensor"])
     return max(seconds, bytes_moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"]))
+
+
+def _only_viewed(graph: Graph) -> set[int]:
+    """The inputs of a graph that are read at computed positions, and nowhere else."""
+    found: set[int] = set()
+    else_: set[int] = set(graph.outputs)
+    for node in graph.nodes:
+        for k, w in enumerate(node.inputs):
+            viewed = isinstance(node.box.op, View) and k < len(node.box.op.reads) and node.box.op.reads[k].at
+            (found if viewed else else_).add(w)
+    return found - else_

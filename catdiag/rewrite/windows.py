@@ -5,6 +5,9 @@ A box that reads `a[y·2 + k]` along a grouped axis y takes, for a tile of y, el
 whatever tile p is of: the group then needs the elements that its reads touch, and no more. A read that is in range for
 all positions is not for arbitrary integers p; it is written with its range as a condition, and 0 beyond it, which
 changes nothing where the diagram is defined. That both mean the same is proved elsewhere, as of any rewrite.
+
+An array of integers of the user's own is in range where the diagram is defined, all of it; a tile of it is any array of
+integers. So a gather is written with its range as a condition too, wherever it stands.
 """
 
 from __future__ import annotations
@@ -62,6 +65,8 @@ class _Placing:
             box, inputs = node.box, [moved[w] for w in node.inputs]
             if isinstance(box.op, View) and self.at_stake(box.op) and self.reads_given(box.op, inputs):
                 box, inputs = self.view(box, box.op, inputs)
+            elif isinstance(box.op, View) and self.trusts(box, inputs):
+                box, inputs = self.guarded(box, box.op, inputs)
             elif isinstance(box.op, Fold):
                 box, inputs = self.fold(box, box.op, inputs)
             first = self.put(box, inputs)
@@ -77,6 +82,40 @@ class _Placing:
         mentioned = {leaf[1] for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, tuple)}
         return any(a.name in self.axes and a.name in mentioned for a in op.made)
 
+    def trusts(self, box: Box, inputs: Sequence[int]) -> bool:
+        """Whether a box reads where an index array says, with no number beyond; an array that is read along a grouped
+        axis has to be whole."""
+        op = box.op
+        if not isinstance(op, View) or not op.trusts_inputs() or len(op.reads) != 1 or box.dom[0].element == "bool":
+            return False
+        return inputs[0] in self.given or not {n for n, _ in op.reads[0].at} & set(self.axes)
+
+    def renamed(self, op: View, dom: list[ArrayType], inputs: list[int]) -> tuple[View, list[ArrayType]]:
+        """The view with the arrays that it reads along axes of grouped names under other names, and the types of its
+        inputs, which are changed too."""
+        reads = list(op.reads)
+        for k, read in enumerate(op.reads):
+            clash = {n for n, _ in read.at} & set(self.axes)
+            if clash:
+                taken = {a for t in dom for a in t.names} | {a.name for a in op.made}
+                pairs = {n: _fresh(n, taken) for n in sorted(clash)}
+                renamed = ArrayType(
+                    tuple(Axis(pairs.get(a.name, a.name), a.size, a.kind, a.parts) for a in dom[k].axes), dom[k].element
+                )
+                inputs[k] = self.put(Box(Rename(tuple(pairs.items())), Ty(dom[k]), Ty(renamed)), [inputs[k]])
+                self.given.add(inputs[k])
+                dom[k] = renamed
+                reads[k] = Read(tuple((pairs.get(n, n), e) for n, e in read.at), read.where)
+        return replace(op, reads=tuple(reads)), dom
+
+    def guarded(self, box: Box, op: View, inputs: list[int]) -> tuple[Box, list[int]]:
+        """A view by index arrays with 0 beyond the array, since of a tile it is not known that they lie within."""
+        op, dom = self.renamed(op, list(box.dom), inputs)
+        element = dom[0].element if dom[0].element == "int" else "real"
+        zero = self.put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())
+        made, types = _at(op, dom, (), (), True)
+        return Box(made, Ty(*types), box.cod, box.line), [inputs[0], zero, *inputs[1:]]
+
     def reads_given(self, op: View, inputs: Sequence[int]) -> bool:
         return all(w in self.given or self.number(w) is not False for w in inputs)
 
@@ -88,25 +127,14 @@ class _Placing:
         """A view of whole arrays. An array that is read along an axis of a grouped name gets it under another name."""
         if box.dom[0].element == "bool" and not op.reads[0].where:
             return box, inputs
-        reads, dom = list(op.reads), list(box.dom)
-        for k, read in enumerate(op.reads):
-            clash = {n for n, _ in read.at} & set(self.axes)
-            if clash:
-                pairs = {n: _fresh(n, {a for t in (*dom, *box.cod) for a in t.names}) for n in sorted(clash)}
-                renamed = ArrayType(
-                    tuple(Axis(pairs.get(a.name, a.name), a.size, a.kind, a.parts) for a in dom[k].axes), dom[k].element
-                )
-                inputs[k] = self.put(Box(Rename(tuple(pairs.items())), Ty(dom[k]), Ty(renamed)), [inputs[k]])
-                self.given.add(inputs[k])
-                dom[k] = renamed
-                reads[k] = Read(tuple((pairs.get(n, n), e) for n, e in read.at), read.where)
+        op, dom = self.renamed(op, list(box.dom), inputs)
         names = _mentioned(op, self.axes)
         wires = [self.position(n) for n in names]
         zero: list[int] = []
-        if not reads[0].where:
+        if not op.reads[0].where:
             element = dom[0].element if dom[0].element == "int" else "real"
             zero = [self.put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())]
-        made, types = _at(replace(op, reads=tuple(reads)), dom, names, [self.axes[n] for n in names], bool(zero))
+        made, types = _at(op, dom, names, [self.axes[n] for n in names], bool(zero))
         count = len(op.reads)
         return (
             Box(made, Ty(*types), box.cod, box.line),

@@ -24,7 +24,7 @@ import numpy as np
 from catdiag.boxes import Box, Group, array_name
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import SizeError
-from catdiag.partial import in_place, is_split, two_kernels
+from catdiag.partial import in_place, is_split, picked, two_kernels
 from catdiag.run.chip import Chain, Chip
 from catdiag.run.memories import Cell as Cell
 from catdiag.run.memories import Piece, extent
@@ -240,12 +240,13 @@ class Machine:
         body = inline(op.body)
         # An array is loaded once at each type that it is read at.
         same: dict[tuple[Cell, ArrayType], Cell] = {}
+        alone = picked(body.graph)  # but for one of which elements are picked
         wires: dict[int, Wire] = {}
         for k, (arg, ty) in enumerate(zip(args, body.dom, strict=True)):
             cell = arg.cell
             if not cell.spot:
                 tile = Cell(cell.name, False, width=cell.width, room=False, above=cell)
-                cell = same.setdefault((cell, ty), tile)
+                cell = tile if k in alone else same.setdefault((cell, ty), tile)
             wires[k] = Wire(cell, arg.read())
         first = Piece(0, sizes, bounds, wires)
         graph = body.graph

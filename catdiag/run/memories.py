@@ -9,7 +9,9 @@ from types import MappingProxyType
 from catdiag.run.named import Named
 from catdiag.types import ArrayType, size_value
 
-NOWHERE: Mapping[str, tuple[int, int]] = MappingProxyType({})
+Reach = Mapping[str, tuple[int, int] | int]
+"""Along some axes of an array, from which to which index a piece reads; or how many elements it picks."""
+NOWHERE: Reach = MappingProxyType({})
 RESIDENT, PASSED = "resident", "passed"
 UNSEEN = Named(0.0, ())
 """The value of an array where it only takes room."""
@@ -40,7 +42,7 @@ class Cell:
     cell of the array in the piece that this one is cut from; without `room`, the level of the cell is not on the
     array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers.
     Of an array that is read in place, `window` says from which to which index along some axes: there may be room for
-    more than there is.
+    more than there is. Of one of which elements are picked it says how many.
     `kind` is empty unless it is known that the array is resident, or passed from another phase of its kernel.
     """
 
@@ -55,7 +57,7 @@ class Cell:
     room: bool = True
     above: Cell | None = None
     block: tuple[int, int] | None = None
-    window: dict[str, tuple[int, int]] = field(default_factory=dict)
+    window: dict[str, tuple[int, int] | int] = field(default_factory=dict)
     kind: str = ""
 
     def free(self) -> None:
@@ -115,7 +117,7 @@ def extent(
     ty: ArrayType,
     value: Named,
     sizes: Mapping[str, int],
-    window: Mapping[str, tuple[int, int]] = NOWHERE,
+    window: Reach = NOWHERE,
     there: bool = False,
 ) -> int:
     """How many values an array takes: the axes of its type, and those that its box is weaved over beside.
@@ -123,7 +125,11 @@ def extent(
     Along the axes of a window it is as long as that, or, of what is `there`, as much of it as the array has.
     """
     lengths = value.lengths()
-    for name, (low, high) in window.items():
+    for name, reach in window.items():
+        if isinstance(reach, int):
+            lengths[name] = reach
+            continue
+        low, high = reach
         first, last = (max(low, 0), min(high, lengths[name] - 1)) if there else (low, high)
         lengths[name] = max(0, last - first + 1)
     total = 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Graph, inline
-from catdiag.partial import Window
+from catdiag.partial import Picked, Window
 
 _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
@@ -16,7 +16,7 @@ def is_view(box: Box) -> bool:
     """A renaming or transposition, a product axis split or merged, one index of one: the same elements; and what is
     read in place."""
     if isinstance(box.op, Window):
-        return True
+        return not isinstance(box.op, Picked)
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
     if isinstance(box.op, Reduce):
@@ -53,7 +53,7 @@ class Outline:
             for k, ty in enumerate(node.box.cod):
                 w = self.first[place] + k
                 self.base[w] = self.base[node.inputs[0]] if view else w
-                if isinstance(node.box.op, Window) or (view and node.inputs[0] in self.placed):
+                if view and (isinstance(node.box.op, Window) or node.inputs[0] in self.placed):
                     self.placed.add(w)
                 if w not in self.spot:
                     closed = all(self.spot.get(v, False) for v in node.inputs) and (view or not ty.axes)

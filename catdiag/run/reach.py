@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import Fold
+from catdiag.boxes import Box, Fold
 from catdiag.diagram import inline
-from catdiag.partial import Window
+from catdiag.partial import Picked, Window
 from catdiag.run.memories import Piece
 from catdiag.run.named import Named
 from catdiag.run.outline import Outline
@@ -28,8 +28,21 @@ def windows(outline: Outline, piece: Piece) -> None:
                 if isinstance(inner.box.op, Window):
                     own = [inputs[w - states] if 0 <= w - states < len(inputs) else -1 for w in inner.inputs]
                     _window(inner.box.op, own, piece)
+        elif isinstance(op, Picked):
+            _picks(op, box, inputs[0], piece)
         elif isinstance(op, Window):
             _window(op, inputs, piece)
+
+
+def _picks(op: Picked, box: Box, wire: int, piece: Piece) -> None:
+    """Each result picks an element: so many there are along the first axis that is read, and one along others."""
+    taken = [a.name for a in box.dom[0].axes if a.name in {name for name, _ in op.reads[0].at}]
+    own = {a.name for a in box.dom[0].axes} - set(taken)
+    number = 1
+    for axis in box.cod[0].axes:
+        if axis.name not in own:
+            number *= size_value(axis.size, piece.sizes)
+    piece.wires[wire].cell.window.update({name: 1 for name in taken} | {taken[0]: number})
 
 
 def _window(op: Window, inputs: Sequence[int], piece: Piece) -> None:

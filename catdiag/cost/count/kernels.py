@@ -28,7 +28,7 @@ from catdiag.cost.count.windows import of_inputs
 from catdiag.cost.count.windows import outer as around
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import Parted, in_place, is_split, two_kernels
+from catdiag.partial import Parted, in_place, is_split, picked, two_kernels
 from catdiag.types import BYTES, ArrayType
 
 Dtype = str | Mapping[str, str] | None
@@ -313,7 +313,8 @@ class _Outer:
         kernel = Kernel(tiles, {symbol: name for name, symbol in op.tiles}, reads=node.inputs)
         body = inline(op.body).graph
         seen: dict[tuple[int, ArrayType], int] = {}
-        kept = [seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)]
+        alone = picked(body)
+        kept = [k if k in alone else seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)]
         body = _read_once(body, kept)
         wires: list[Buffer | None] = []
         self.incoming, self.leaving = [], []

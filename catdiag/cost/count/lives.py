@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Graph, inline
-from catdiag.partial import Window
+from catdiag.partial import Picked, Window
 
 COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 
@@ -27,7 +27,7 @@ def is_view(box: Box) -> bool:
     if isinstance(box.op, Reindex):
         return box.op.kind in ("split", "merge")
     if isinstance(box.op, Window):
-        return True
+        return not isinstance(box.op, Picked)
     if isinstance(box.op, Reduce):
         return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)

@@ -7,6 +7,8 @@ axis of n positions that is σ·n + (δ·(k - 1) + 1 - σ)·⌈n/g⌉, less what
 p, p - σ·g, p - 2·σ·g, … of it, at most p(p + 1)/2 in all, on either side: so much less is the form without rounding
 (derived here).
 
+Where arrays of data say what is read, a group loads an element for each of its results, be they the same ones or not.
+
 >>> import catdiag as cd
 >>> from catdiag.rewrite.group import find
 >>> io = find(cd.library.get("conv1d"), ["y"]).io()
@@ -20,12 +22,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.boxes import Fold
+from catdiag.boxes import Box, Fold
 from catdiag.cost.count.amounts import ONE, ZERO, Amount
 from catdiag.cost.count.extents import Bound, ends, number, put
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import Window
+from catdiag.partial import Picked, Window
 from catdiag.types import ArrayType, Size
 from catdiag.views import leaves, natural, read_off
 
@@ -63,7 +65,8 @@ def of_inputs(graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, s
         op, inputs = node.box.op, node.inputs
         if isinstance(op, Window):
             values = [known[w] if w < len(graph.dom) else None for w in inputs]
-            found[inputs[0]] = sides(op, values, node.box.dom[0], tiles)
+            at = picks(op, node.box) if isinstance(op, Picked) else sides(op, values, node.box.dom[0], tiles)
+            found[inputs[0]] = at
         elif isinstance(op, Fold):
             step, states = inline(op.step).graph, len(node.box.cod)
             for inner in step.nodes:
@@ -72,6 +75,19 @@ def of_inputs(graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, s
                     values = [known[inputs[k]] if 0 <= k < len(inputs) else None for k in own]
                     found[inputs[own[0]]] = sides(inner.box.op, values, inner.box.dom[0], tiles)
     return found
+
+
+def picks(op: Picked, box: Box) -> tuple[Side, ...]:
+    """What is picked of an array, as a window: along the axes that are read where data says as many elements as there
+    are results along the axes that the array lacks; all of them lie in the array."""
+    taken = {name for name, _ in op.reads[0].at}
+    own = [a.name for a in box.dom[0].axes if a.name not in taken]
+    number = Amount.elements([a for a in box.cod[0].axes if a.name not in own])
+    found: list[Side] = []
+    for axis in box.dom[0].axes:
+        if axis.name in taken:
+            found.append(Side(axis.name, 0, 0, ONE if found else number, axis.size, False, False))
+    return tuple(found)
 
 
 def sides(op: Window, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapping[str, str]) -> tuple[Side, ...]:

@@ -288,7 +288,9 @@ class Build:
                 wide = shared if shared.value is not None else nodes.make("long", (shared,), (), "int")
                 scalar = nodes.op("add", scalar, nodes.op("mul", wide, stride))
             if own.value != 0:
-                part = nodes.op("mul", own, stride)
+                # Positions within a tile are few; one that data says may be far into a large array.
+                far = nodes.make("long", (own,), own.dims, "int") if _trusts(own) else own
+                part = nodes.op("mul", far, stride)
                 dims += [d for d in own.dims if d not in dims]
                 # In the order of the array, which is how memory is read.
                 tiled = part if tiled.value == 0 else nodes.make("add", (tiled, part), dims, "int")

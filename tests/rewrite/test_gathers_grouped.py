@@ -1,0 +1,76 @@
+"""Groups of programs that read where arrays of integers say: proved, counted, and planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import catdiag as cd
+from catdiag.boxes import Group
+from catdiag.rewrite.timed import Target, at_least
+
+
+@cd.algorithm("t d, int[t] -> t d")
+def permuted(x: Any, order: Any) -> Any:
+    return cd.gather(x, "t", order)
+
+
+@cd.algorithm("n d, int[t k], t k -> t d")
+def mixed(x: Any, which: Any, share: Any) -> Any:
+    return cd.einsum("t k d, t k -> t d", cd.gather(x, "n", which), share)
+
+
+@cd.algorithm("v d, int[t], x d -> t d")
+def pooled(table: Any, tokens: Any, p: Any) -> Any:
+    return cd.softmax(cd.gather(table, "v", tokens), "d") * cd.max(p, "x") * cd.sum(table, "v")
+
+
+@cd.algorithm("t v, int[t] -> t")
+def loss(Z: Any, label: Any) -> Any:
+    return cd.gather(cd.exp(Z), "v", label) / cd.sum(cd.exp(Z), "v")
+
+
+@pytest.mark.parametrize(
+    ("program", "axes", "load"),
+    [
+        (permuted, "t d", lambda t, d, g_t, g_d, **_: t * d + t * -(-d // g_d)),
+        (mixed, "t", lambda t, k, d, **_: t * k * d + 2 * t * k),
+        (pooled, "t", None),
+        (loss, "t", lambda t, v, **_: t * v + t),
+    ],
+)
+def test_groups_read_what_their_tiles_say_and_count_it(program: cd.Diagram, axes: str, load: Any) -> None:
+    grouped = program.group(axes)
+    assert not grouped.theorem.conditional
+    assert sum(isinstance(box.op, Group) for box in grouped.diagram.boxes) == 1
+    assert all(isinstance(box.op, Group) or box.name == "rename" for box in grouped.diagram.boxes)
+    cd.testing.assert_counts_match(grouped)
+    if load is not None:
+        sizes = {"t": 12, "d": 8, "n": 7, "k": 3, "v": 5, "g_t": 4, "g_d": 2}
+        io = grouped.io()
+        assert io.load.subs({s: sizes[str(s)] for s in io.load.free_symbols}).doit() == load(**sizes)
+
+
+def test_an_array_may_be_picked_from_and_streamed_as_well() -> None:
+    entropy = cd.library.get("cross_entropy").stream("v").group("t")
+    assert not entropy.theorem.conditional
+    cd.testing.assert_counts_match(entropy)
+    io = entropy.io()
+    assert str(io.load) == "t*v + 2*t"  # the logits, one more for each label, and the labels
+
+
+def test_what_is_picked_from_need_not_cross_the_edge() -> None:
+    sizes = {"t": 8192, "d": 4096, "v": 128256}
+    target = Target(cd.hardware.H200, sizes)
+    table = cd.library.get("embedding")
+    assert at_least(table, target) * cd.hardware.H200.hbm_bytes_per_s < 2 * 2 * sizes["t"] * sizes["d"]
+    found = table.plan("H200", sizes)
+    assert [kernel.schedule for kernel in found.kernels] == ["group t d"]
+    assert found.bytes_moved < 2.1 * 2 * sizes["t"] * sizes["d"]
+    assert found.time_s >= at_least(table, target)
+
+
+def test_logits_of_any_width_are_planned() -> None:
+    found = cd.library.get("cross_entropy").plan("H200", {"t": 8192, "v": 128256})
+    assert [kernel.schedule for kernel in found.kernels] == ["stream v, group t"]
