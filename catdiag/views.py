@@ -172,8 +172,12 @@ class View:
 
     def trusts_inputs(self) -> bool:
         """Whether it reads where an index array says, and the array has to be in range."""
-        read = self.reads[-1]
-        return any(isinstance(leaf, tuple) and leaf[0] == "w" for _, e in read.at for leaf in leaves(e))
+        return bool(View((), self.reads[-1:]).arrays())
+
+    def arrays(self) -> set[int]:
+        """The index arrays, by their places among the inputs, at which it reads."""
+        expressions = [e for read in self.reads for _, e in read.at]
+        return {leaf[1] for e in expressions for leaf in leaves(e) if isinstance(leaf, tuple) and leaf[0] == "w"}
 
 
 def _without(array: ArrayType, names: set[str]) -> ArrayType:

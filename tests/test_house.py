@@ -24,6 +24,7 @@ ROWS: tuple[dict[str, str], ...] = (
         "isomorphism": "",
         "interpret": "",
         "position": "",
+        "in_place": "",
         "partial": "interpret",
         "substitute": "",
         "evaluate": "",

@@ -7,7 +7,7 @@ from catdiag.cost.count.extents import known
 from catdiag.cost.count.windows import of_inputs
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import in_place
+from catdiag.in_place import in_place
 from catdiag.views import View
 
 Reached = dict[str, str]

@@ -16,7 +16,8 @@ from catdiag.diagram import Diagram
 from catdiag.draw.book import Book
 from catdiag.draw.told import Line, Story, Told
 from catdiag.draw.watched import Watched
-from catdiag.partial import in_place, is_split, two_kernels
+from catdiag.in_place import in_place
+from catdiag.partial import is_split, two_kernels
 
 
 def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> Story:

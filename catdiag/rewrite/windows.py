@@ -43,6 +43,7 @@ class _Placing:
         self.nodes: list[Node] = []
         self.types = list(graph.dom)
         self.given: set[int] = set(range(len(graph.dom)))
+        self.data: set[int] = set(range(len(graph.dom)))  # what is made of inputs
         self.positions: dict[str, int] = {}
         self.makers: dict[int, int] = {}
 
@@ -70,6 +71,8 @@ class _Placing:
             elif isinstance(box.op, Fold):
                 box, inputs = self.fold(box, box.op, inputs)
             first = self.put(box, inputs)
+            if self.data & set(inputs):
+                self.data.update(range(first, first + len(box.cod)))
             op = box.op
             closed = not inputs or (isinstance(op, Rename) and set(inputs) <= self.given)
             if closed:
@@ -83,10 +86,12 @@ class _Placing:
         return any(a.name in self.axes and a.name in mentioned for a in op.made)
 
     def trusts(self, box: Box, inputs: Sequence[int]) -> bool:
-        """Whether a box reads where an index array says, with no number beyond; an array that is read along a grouped
-        axis has to be whole."""
+        """Whether a box reads where data says, with no number beyond; an array that is read along a grouped axis has to
+        be whole. Where positions alone say it, what is in range of the whole is in range of a tile."""
         op = box.op
-        if not isinstance(op, View) or not op.trusts_inputs() or len(op.reads) != 1 or box.dom[0].element == "bool":
+        if not isinstance(op, View) or len(op.reads) != 1 or box.dom[0].element == "bool":
+            return False
+        if not any(inputs[w] in self.data for w in op.arrays()):
             return False
         return inputs[0] in self.given or not {n for n, _ in op.reads[0].at} & set(self.axes)
 

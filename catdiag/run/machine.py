@@ -24,7 +24,8 @@ import numpy as np
 from catdiag.boxes import Box, Group, array_name
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import SizeError
-from catdiag.partial import in_place, is_split, picked, two_kernels
+from catdiag.in_place import in_place, picked
+from catdiag.partial import is_split, two_kernels
 from catdiag.run.chip import Chain, Chip
 from catdiag.run.memories import Cell as Cell
 from catdiag.run.memories import Piece, extent

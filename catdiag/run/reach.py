@@ -9,7 +9,7 @@ import numpy as np
 
 from catdiag.boxes import Box, Fold
 from catdiag.diagram import inline
-from catdiag.partial import Picked, Window
+from catdiag.in_place import Picked, Window
 from catdiag.run.memories import Piece
 from catdiag.run.named import Named
 from catdiag.run.outline import Outline
@@ -42,7 +42,7 @@ def _picks(op: Picked, box: Box, wire: int, piece: Piece) -> None:
     for axis in box.cod[0].axes:
         if axis.name not in own:
             number *= size_value(axis.size, piece.sizes)
-    piece.wires[wire].cell.window.update({name: 1 for name in taken} | {taken[0]: number})
+    piece.wires[wire].cell.window.update(dict.fromkeys(taken, 1) | {taken[0]: number})
 
 
 def _window(op: Window, inputs: Sequence[int], piece: Piece) -> None:

@@ -28,7 +28,8 @@ from catdiag.cost.count.windows import of_inputs
 from catdiag.cost.count.windows import outer as around
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import Parted, in_place, is_split, picked, two_kernels
+from catdiag.in_place import in_place, picked
+from catdiag.partial import Parted, is_split, two_kernels
 from catdiag.types import BYTES, ArrayType
 
 Dtype = str | Mapping[str, str] | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
 from catdiag.diagram import Graph, inline
-from catdiag.partial import Picked, Window
+from catdiag.in_place import Picked, Window
 
 COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
 

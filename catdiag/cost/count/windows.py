@@ -27,7 +27,7 @@ from catdiag.cost.count.amounts import ONE, ZERO, Amount
 from catdiag.cost.count.extents import Bound, ends, number, put
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
-from catdiag.partial import Picked, Window
+from catdiag.in_place import Picked, Window
 from catdiag.types import ArrayType, Size
 from catdiag.views import leaves, natural, read_off
 
