@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,17 +45,17 @@ class Hopper:
         run = self.run
         need(
             isinstance(layout, NVMMASharedLayout | layouts.SwizzledSharedLayout),
-            f"a shared layout is needed, not {layout}",
+            lambda: f"a shared layout is needed, not {layout}",
         )
         need(len(run.parts) == 1, "shared memory is allocated before warp_specialize")
         rank = layout.rank
-        need(rank <= len(shape), f"shared memory of shape {tuple(shape)} in a layout of rank {rank}")
+        need(rank <= len(shape), lambda: f"shared memory of shape {tuple(shape)} in a layout of rank {rank}")
         if isinstance(layout, NVMMASharedLayout):
-            need(layout.element_bitwidth == dtype.primitive_bitwidth, f"{dtype} in {layout}")
+            need(layout.element_bitwidth == dtype.primitive_bitwidth, lambda: f"{dtype} in {layout}")
         made = Allocation(self.machine.target() or f"shared memory {len(run.allocations)}", dtype, shape)
         run.allocations.append(made)
         run.bytes += len(made.data) * dtype.primitive_bitwidth // 8
-        need(run.bytes <= SHARED, f"{run.bytes} bytes of shared memory; there are {SHARED}")
+        need(run.bytes <= SHARED, lambda: f"{run.bytes} bytes of shared memory; there are {SHARED}")
         view = Shared(run, made, np.arange(len(made.data)).reshape(shape), layout)
         if value is not None:
             view.store(value)
@@ -61,13 +63,14 @@ class Hopper:
 
     def barrier(self, at: Shared) -> Barrier:
         need(isinstance(at, Shared) and at.dtype is values.int64, "an mbarrier is one int64 of shared memory")
-        need(at.ids.size == 1, f"one barrier is needed here, not a view of shape {at.shape}")
+        need(at.ids.size == 1, lambda: f"one barrier is needed here, not a view of shape {at.shape}")
         found = self.run.barriers.get(self.place(at))
-        need(found is not None, f"the barrier {at.label} is not initialised")
+        need(found is not None, lambda: f"the barrier {at.label} is not initialised")
         assert found is not None
         actor, tick = found.made
         need(
-            self.run.current.clock.get(actor, 0) >= tick, f"this partition does not know that {at.label} is initialised"
+            self.run.current.clock.get(actor, 0) >= tick,
+            lambda: f"this partition does not know that {at.label} is initialised",
         )
         return found
 
@@ -80,8 +83,8 @@ class Hopper:
             isinstance(at, Shared) and at.dtype is values.int64 and at.ids.size == 1,
             "an mbarrier is one int64 of shared memory",
         )
-        need(self.place(at) not in self.run.barriers, f"the barrier {at.label} is initialised twice")
-        need(isinstance(count, int) and count > 0, f"a barrier counts at least one arrival, not {count}")
+        need(self.place(at) not in self.run.barriers, lambda: f"the barrier {at.label} is initialised twice")
+        need(isinstance(count, int) and count > 0, lambda: f"a barrier counts at least one arrival, not {count}")
         self.run.barriers[self.place(at)] = Barrier(at.label, count, self.run.current)
 
     def expect(self, at: Shared, bytes: int, pred: Any = True) -> None:
@@ -102,7 +105,7 @@ class Hopper:
         if not pred:
             return
         barrier, parity = self.barrier(at), int(values.scalar(phase).__index__())
-        need(parity in (0, 1), f"a parity is 0 or 1, not {parity}")
+        need(parity in (0, 1), lambda: f"a parity is 0 or 1, not {parity}")
         part = self.run.pause(lambda: barrier.phase & 1 != parity)
         barrier.seen = max(barrier.seen, barrier.phase - 1)
         join(part.clock, barrier.done)
@@ -114,16 +117,19 @@ class Hopper:
 
     def tile(self, descriptor: Descriptor, at: Sequence[Any], view: Shared) -> tuple[Any, Any]:
         """The part of a tensor that a copy meets, and of its block (what lies outside is zeros, or not stored)."""
-        need(isinstance(descriptor, Descriptor), f"a tensor descriptor is needed, not {descriptor}")
+        need(isinstance(descriptor, Descriptor), "a tensor descriptor is needed here")
         need(
             view.shape == descriptor.block_shape,
-            f"a block of {descriptor.block_shape} is copied, the view has {view.shape}",
+            lambda: f"a block of {descriptor.block_shape} is copied, the view has {view.shape}",
         )
-        need(view.layout == descriptor.layout, f"a copy in {descriptor.layout} with shared memory in {view.layout}")
-        need(view.dtype is descriptor.dtype, f"a copy of {descriptor.dtype} with shared memory of {view.dtype}")
+        need(
+            view.layout == descriptor.layout,
+            lambda: f"a copy in {descriptor.layout} with shared memory in {view.layout}",
+        )
+        need(view.dtype is descriptor.dtype, lambda: f"a copy of {descriptor.dtype} with shared memory of {view.dtype}")
         start = [int(values.scalar(x).__index__()) for x in at]
         sizes = list(zip(start, descriptor.block_shape, descriptor.shape, strict=False))
-        need(len(start) == len(view.shape), f"{len(start)} coordinates of a block of {descriptor.block_shape}")
+        need(len(start) == len(view.shape), lambda: f"{len(start)} coordinates of a block of {descriptor.block_shape}")
         there = tuple(slice(max(0, s), max(0, min(s + b, n))) for s, b, n in sizes)
         here = tuple(
             slice(max(0, -s), max(0, -s) + max(0, t.stop - t.start))
@@ -197,7 +203,7 @@ class Hopper:
         like = acc.like if isinstance(acc, Accumulator) else acc
         fits_mma(a, b, like)
         if isinstance(acc, Accumulator):
-            need(not acc.spent, f"this accumulator was handed on {acc.spent}")
+            need(not acc.spent, lambda: f"this accumulator was handed on {acc.spent}")
             acc.spent = self.run.here()
         part.issued += 1
         actor, made, what = ("products", part.number), Accumulator(part.issued, like), f"the product {self.run.here()}"
@@ -244,7 +250,7 @@ def fits_mma(a: Any, b: Any, acc: Tensor) -> None:
     layout: Any = acc.layout
     need(
         isinstance(layout, layouts.NVMMADistributedLayout),
-        f"the accumulator is in {layout}, not in an NVMMADistributedLayout",
+        lambda: f"the accumulator is in {layout}, not in an NVMMADistributedLayout",
     )
     need(isinstance(b, Shared), "the right factor lies in shared memory")
     for x in (a, b):
@@ -256,26 +262,29 @@ def fits_mma(a: Any, b: Any, acc: Tensor) -> None:
         need(len(x.shape) == 2, f"a factor of shape {x.shape}, not of rank 2")
     bits = b.dtype.primitive_bitwidth
     alike = a.dtype is b.dtype or (a.dtype.is_floating() and a.dtype.primitive_bitwidth == bits == 8)
-    need(alike and b.dtype.is_floating() and bits <= 32, f"no product of {a.dtype} with {b.dtype}")
+    need(alike and b.dtype.is_floating() and bits <= 32, lambda: f"no product of {a.dtype} with {b.dtype}")
     allowed = (values.float32,) if b.dtype in (values.bfloat16, values.float32) else (values.float32, values.float16)
-    need(acc.dtype in allowed, f"a product of {b.dtype} is not added up in {acc.dtype}")
+    need(acc.dtype in allowed, lambda: f"a product of {b.dtype} is not added up in {acc.dtype}")
     (m, k), (k2, n) = a.shape, b.shape
-    need(k == k2 and acc.shape == (m, n), f"shapes {a.shape}, {b.shape} and {acc.shape}")
+    need(k == k2 and acc.shape == (m, n), lambda: f"shapes {a.shape}, {b.shape} and {acc.shape}")
     (im, in_, ik), (wm, wn) = layout.instr_shape, layout.warps_per_cta
-    need(tuple(layout.version) == (3, 0) and im == 16 and wm % 4 == 0, f"{layout} is not one of Hopper's warpgroups")
-    need(in_ % 8 == 0 and 8 <= in_ <= 256, f"N of an instruction is a multiple of 8 up to 256, not {in_}")
-    need(ik * bits == 256, f"K of an instruction is {256 // bits} for {b.dtype}, not {ik}")
+    need(
+        tuple(layout.version) == (3, 0) and im == 16 and wm % 4 == 0,
+        lambda: f"{layout} is not one of Hopper's warpgroups",
+    )
+    need(in_ % 8 == 0 and 8 <= in_ <= 256, lambda: f"N of an instruction is a multiple of 8 up to 256, not {in_}")
+    need(ik * bits == 256, lambda: f"K of an instruction is {256 // bits} for {b.dtype}, not {ik}")
     need(
         m % (im * wm) == 0 and n % (in_ * wn) == 0 and k % ik == 0,
-        f"{m}, {n}, {k} in instructions of {im * wm}, {in_ * wn}, {ik}",
+        lambda: f"{m}, {n}, {k} in instructions of {im * wm}, {in_ * wn}, {ik}",
     )
     if isinstance(a, Tensor):
         wanted = layouts.DotOperandLayout(0, layout, 32 // bits)
-        need(a.layout == wanted, f"the left factor is in {a.layout}, not in {wanted}")
+        need(a.layout == wanted, lambda: f"the left factor is in {a.layout}, not in {wanted}")
     if bits != 16:
         need(
             not (isinstance(a, Shared) and a.layout.transposed) and b.layout.transposed,
-            f"factors of {b.dtype} are contiguous along the summed axis",
+            lambda: f"factors of {b.dtype} are contiguous along the summed axis",
         )
 
 
@@ -301,27 +310,32 @@ class Descriptor:
         )
         need(
             all(b & (b - 1) == 0 and 0 < b <= 256 for b in self.block_shape),
-            f"sizes of a block are powers of two up to 256, not {self.block_shape}",
+            lambda: f"sizes of a block are powers of two up to 256, not {self.block_shape}",
         )
-        need(all(n > 0 for n in self.shape), f"sizes {tuple(self.shape)}")
+        need(all(n > 0 for n in self.shape), lambda: f"sizes {tuple(self.shape)}")
         need(
             self.strides[-1] == 1 and all(s * size % 16 == 0 for s in self.strides[:-1]),
-            f"strides {tuple(self.strides)}: the last is 1, others are multiples of 16 bytes",
+            lambda: f"strides {tuple(self.strides)}: the last is 1, others are multiples of 16 bytes",
         )
         need(self.block_shape[-1] * size >= 16, "a block's rows have at least 16 bytes")
         need(
             self.layout.element_bitwidth == size * 8 and not self.layout.transposed,
-            f"{self.layout} of a copy of {self.dtype}",
+            lambda: f"{self.layout} of a copy of {self.dtype}",
         )
         need(
             self.layout.swizzle_byte_width in (0, *(w for w in (32, 64, 128) if self.block_shape[-1] * size % w == 0)),
-            f"rows of {self.block_shape[-1] * size} bytes in {self.layout}",
+            lambda: f"rows of {self.block_shape[-1] * size} bytes in {self.layout}",
         )
         need(self.padding == "zero", "this machine pads with zeros only")
         need(
             tuple(self.shape) == tuple(self.base.shape) and tuple(self.strides) == self.base.stride(),
             "this machine describes whole tensors only",
         )
+
+    @property
+    def block_type(self) -> SimpleNamespace:
+        size = math.prod(self.block_shape) * self.base.element_size()
+        return SimpleNamespace(nbytes=size, shape=self.block_shape, element_ty=self.dtype)
 
     @staticmethod
     def from_tensor(

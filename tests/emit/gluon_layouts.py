@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,9 +14,10 @@ class GluonError(Exception):
     located = False
 
 
-def need(fine: bool, message: str) -> None:
+def need(fine: bool, message: str | Callable[[], str]) -> None:
+    """A message that takes time is made only where it is said."""
     if not fine:
-        raise GluonError(message)
+        raise GluonError(message if isinstance(message, str) else message())
 
 
 class Bits(Protocol):
@@ -71,8 +72,10 @@ class BlockedLayout(Layout):
     def __post_init__(self) -> None:
         _fixed(self)
         sizes = (self.size_per_thread, self.threads_per_warp, self.warps_per_cta, self.order)
-        need(len({len(x) for x in sizes}) == 1, f"the parts of {self} have different ranks")
-        need(math.prod(self.threads_per_warp) == 32, f"a warp has 32 threads, {self} has {self.threads_per_warp}")
+        need(len({len(x) for x in sizes}) == 1, lambda: f"the parts of {self} have different ranks")
+        need(
+            math.prod(self.threads_per_warp) == 32, lambda: f"a warp has 32 threads, {self} has {self.threads_per_warp}"
+        )
 
     @property
     def rank(self) -> int:
@@ -137,7 +140,7 @@ class NVMMASharedLayout:
     cga_layout: Any = ()
 
     def __post_init__(self) -> None:
-        need(self.swizzle_byte_width in (0, 32, 64, 128), f"no swizzle of {self.swizzle_byte_width} bytes")
+        need(self.swizzle_byte_width in (0, 32, 64, 128), lambda: f"no swizzle of {self.swizzle_byte_width} bytes")
         object.__setattr__(self, "cga_layout", tuple(self.cga_layout or ()))
 
     @staticmethod

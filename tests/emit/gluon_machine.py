@@ -46,11 +46,12 @@ class Jit:
         self.constants = {n for n, a in said.items() if a is Constexpr or (isinstance(a, str) and "constexpr" in a)}
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        need(self.machine.program is not None, f"{self.name} is a kernel: {self.name}[grid](...)")
+        need(self.machine.program is not None, lambda: f"{self.name} is a kernel: {self.name}[grid](...)")
         given = self.signature.bind(*args, **named).arguments
         for name in self.constants & given.keys():
             need(
-                not isinstance(given[name], Tensor), f"{self.name}: {name} is a constexpr, known only at run time here"
+                not isinstance(given[name], Tensor),
+                f"{self.name}: {name} is a constexpr, known only at run time here",
             )
         return self.of(*args, **named)
 
@@ -165,7 +166,7 @@ class Machine:
     def made(self, data: torch.Tensor, dtype: Dtype, layout: Layout | None) -> Tensor:
         need(
             all(n > 0 and n & (n - 1) == 0 for n in data.shape),
-            f"sizes of a block are powers of two, not {tuple(data.shape)}",
+            lambda: f"sizes of a block are powers of two, not {tuple(data.shape)}",
         )
         layout = layout or layouts.AutoLayout()
         self.run.fits(layout)
@@ -205,13 +206,16 @@ class Machine:
         (at, on, data), layout = values.together(
             pointer, values.scalar(True if mask is None else mask), values.scalar(x).to(kind)
         )
-        need(at.shape == pointer.shape, f"pointers of shape {pointer.shape} for a block of shape {tuple(at.shape)}")
+        need(
+            at.shape == pointer.shape,
+            lambda: f"pointers of shape {pointer.shape} for a block of shape {tuple(at.shape)}",
+        )
         flat = torch.as_strided(base, (base.untyped_storage().nbytes() // base.element_size(),), (1,), 0)
         places = torch.where(on.bool(), at + base.storage_offset(), -1)
         met = places[on.bool()]
         if met.numel():
             low, high, n = int(met.min()), int(met.max()), flat.numel()
-            need(low >= 0 and high < n, f"a pointer leaves its tensor of {n} elements: {low} to {high}")
+            need(low >= 0 and high < n, lambda: f"a pointer leaves its tensor of {n} elements: {low} to {high}")
         return flat, places, Tensor(data, kind, layout)
 
     def load(self, pointer: Tensor, mask: Any = None, other: Any = None, **_: Any) -> Tensor:
@@ -262,10 +266,10 @@ def stand_ins(m: Machine) -> dict[str, Any]:
         return (a + b - 1) // b
 
     def static_assert(condition: Any, message: str = "") -> None:
-        need(not isinstance(condition, Tensor) and bool(condition), f"static_assert: {message}")
+        need(not isinstance(condition, Tensor) and bool(condition), lambda: f"static_assert: {message}")
 
     def device_assert(condition: Any, message: str = "") -> None:
-        need(bool(values.scalar(condition).data.all()), f"device_assert: {message}")
+        need(bool(values.scalar(condition).data.all()), lambda: f"device_assert: {message}")
 
     def jit(of: Any = None, **_: Any) -> Any:
         return Jit(m, of) if of is not None else lambda f: Jit(m, f)
@@ -320,7 +324,13 @@ def stand_ins(m: Machine) -> dict[str, Any]:
     )
     power = lambda n: 1 << (n - 1).bit_length()  # noqa: E731
     triton = named(
-        "triton", language=language, jit=jit, cdiv=cdiv, next_power_of_2=power, experimental=named("x", gluon=gluon)
+        "triton",
+        language=language,
+        jit=jit,
+        cdiv=cdiv,
+        next_power_of_2=power,
+        experimental=named("x", gluon=gluon),
+        __version__="3.6.0",
     )
     base = "triton.experimental.gluon"
     modules = {"triton": triton, "triton.language": language, "triton.experimental": triton.experimental, base: gluon}
@@ -331,6 +341,7 @@ def stand_ins(m: Machine) -> dict[str, Any]:
     }
     modules |= {f"{base}.language.nvidia.hopper": hopper, f"{base}.nvidia.hopper": host}
     modules |= {f"{base}.language.nvidia.hopper.{n}": v for n, v in (("tma", tma), ("mbarrier", mbarrier))}
+    modules["triton.tools.tensor_descriptor"] = named("tensor_descriptor", TensorDescriptor=None)
     modules["builtins"] = {"range": m.range, "min": either(min, values.minimum), "max": either(max, values.maximum)}
     return modules
 
@@ -349,7 +360,7 @@ def load(text: str, *, seed: int = 0, name: str = "module.py") -> dict[str, Any]
     def imported(wanted: str, scope: Any = None, local: Any = None, parts: Any = (), level: int = 0) -> Any:
         if wanted.split(".")[0] != "triton":
             return builtins.__import__(wanted, scope, local, parts, level)
-        need(wanted in modules, f"this machine has no {wanted}")
+        need(wanted in modules, lambda: f"this machine has no {wanted}")
         return modules[wanted if parts else "triton"]
 
     scope: dict[str, Any] = {"__name__": name, "__builtins__": {**vars(builtins), "__import__": imported, **own}}

@@ -79,7 +79,7 @@ class Allocation:
         """Every write (and, before a write, every read) of the region must be known to have happened."""
         when, names = self.written[region], list(self.actors)
         if read:
-            need(bool((when > 0).all()), f"{what} reads {self.label}, which nothing has written")
+            need(bool((when > 0).all()), lambda: f"{what} reads {self.label}, which nothing has written")
         if not names:
             return
         who = self.writer[region]
@@ -91,7 +91,8 @@ class Allocation:
         if fenced:
             seen = np.array([known.get(("fence", *a[1:]), 0) if a[0] == "partition" else 1 << 60 for a in names])
             need(
-                not (when > seen[who]).any(), f"{what} reads {self.label} without a fence_async_shared after its store"
+                not (when > seen[who]).any(),
+                lambda: f"{what} reads {self.label} without a fence_async_shared after its store",
             )
         if not read:
             for actor, ticks in self.reads.items():
@@ -151,12 +152,15 @@ class Shared:
 
     def index(self, at: Any) -> Shared:
         n = int(at.__index__())
-        need(len(self.shape) > 1, f"a view of shape {self.shape} has nothing to index")
-        need(0 <= n < self.shape[0], f"buffer {n} of {self.allocation.label}, which has {self.shape[0]}")
+        need(len(self.shape) > 1, lambda: f"a view of shape {self.shape} has nothing to index")
+        need(0 <= n < self.shape[0], lambda: f"buffer {n} of {self.allocation.label}, which has {self.shape[0]}")
         return self.view(self.ids[n])
 
     def slice(self, start: int, length: int, dim: int = 0) -> Shared:
-        need(start >= 0 and start + length <= self.shape[dim], f"[{start}, {start + length}) of {self.shape[dim]}")
+        need(
+            start >= 0 and start + length <= self.shape[dim],
+            lambda: f"[{start}, {start + length}) of {self.shape[dim]}",
+        )
         return self.view(self.ids[(slice(None),) * dim + (builtins.slice(start, start + length),)])
 
     def permute(self, order: Sequence[int]) -> Shared:
@@ -166,7 +170,7 @@ class Shared:
         return self.view(self.ids.T, turned)
 
     def reshape(self, shape: Sequence[int]) -> Shared:
-        need(math.prod(shape) == self.ids.size, f"{self.shape} has not the elements of {tuple(shape)}")
+        need(math.prod(shape) == self.ids.size, lambda: f"{self.shape} has not the elements of {tuple(shape)}")
         if isinstance(self.layout, NVMMASharedLayout):
             need(
                 not self.layout.transposed and shape[-1] == self.shape[-1],
@@ -183,8 +187,11 @@ class Shared:
 
     def store(self, value: Tensor) -> None:
         part = self.run.pause()
-        need(isinstance(value, Tensor) and value.shape == self.shape, f"a block of shape {self.shape} is stored here")
-        need(value.dtype == self.dtype, f"{value.dtype} is stored into shared memory of {self.dtype}")
+        need(
+            isinstance(value, Tensor) and value.shape == self.shape,
+            lambda: f"a block of shape {self.shape} is stored here",
+        )
+        need(value.dtype == self.dtype, lambda: f"{value.dtype} is stored into shared memory of {self.dtype}")
         self.allocation.write(self.region, part.me, part.clock[part.me], part.clock, f"the store {self.run.here()}")
         self.fill(value.data)
 
@@ -204,7 +211,7 @@ class Barrier:
         return f"{self.label} (phase {self.phase}, waiting for {waits})"
 
     def arrive(self, part: Partition, count: int) -> None:
-        need(0 < count <= self.left, f"{count} more arrivals than {self} takes")
+        need(0 < count <= self.left, lambda: f"{count} more arrivals than {self} takes")
         self.left -= count
         join(self.coming, part.release())
         self.flip()
@@ -212,11 +219,14 @@ class Barrier:
     def flip(self) -> None:
         if self.left:
             return
-        need(self.issued <= self.expected, f"{self.issued} bytes are copied on {self}, {self.expected} are expected")
+        need(
+            self.issued <= self.expected,
+            lambda: f"{self.issued} bytes are copied on {self}, {self.expected} are expected",
+        )
         if self.arrived == self.expected:
             need(
                 self.seen >= self.phase - 1,
-                f"nobody waited for phase {self.phase - 1} of {self.label} before phase {self.phase} completed",
+                lambda: f"nobody waited for phase {self.phase - 1} of {self.label} before phase {self.phase} completed",
             )
             self.phase, self.left = self.phase + 1, self.count
             self.expected = self.issued = self.arrived = 0
@@ -250,9 +260,11 @@ class Program:
 
     def fits(self, layout: Any) -> None:
         """A layout spreads over as many warps as run it."""
-        need(isinstance(layout, Layout), f"a layout of a block is needed, not {layout}")
+        need(isinstance(layout, Layout), lambda: f"a layout of a block is needed, not {layout}")
         warps = layout.warps()
-        need(warps in (None, self.current.warps), f"{layout} is for {warps} warps; {self.current.warps} run here")
+        need(
+            warps in (None, self.current.warps), lambda: f"{layout} is for {warps} warps; {self.current.warps} run here"
+        )
 
     def pause(self, ready: Callable[[], bool] | None = None) -> Partition:
         """Let others go on; return when it is this partition's turn and `ready`."""
@@ -299,9 +311,12 @@ class Program:
         need(len(self.parts) == 1, "warp_specialize within warp_specialize")
         need(
             len(workers) == len(warps) == len(registers),
-            f"{len(workers)} workers, {len(warps)} warp counts, {len(registers)} register counts",
+            lambda: f"{len(workers)} workers, {len(warps)} warp counts, {len(registers)} register counts",
         )
-        need(all(w in (1, 2, 4, 8, 16) for w in warps), f"warps of a partition are a power of two, not {list(warps)}")
+        need(
+            all(w in (1, 2, 4, 8, 16) for w in warps),
+            lambda: f"warps of a partition are a power of two, not {list(warps)}",
+        )
         known, threads = self.main.release(), []
         for n, ((function, args), w) in enumerate(zip(workers, warps, strict=True), 1):
             need(not any(isinstance(a, Tensor) and a.layout for a in args), "a worker takes no blocks")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
 from tests.emit.gluon_layouts import AutoLayout, GluonError, Inferred, Layout, SliceLayout, need
@@ -58,8 +59,11 @@ def whole(data: torch.Tensor, dtype: Dtype) -> torch.Tensor:
         return data & ((1 << dtype.primitive_bitwidth) - 1)
     if dtype.kind == 2 and dtype.primitive_bitwidth < 64 and data.numel():
         most = 1 << (dtype.primitive_bitwidth - 1)
-        low, high = int(data.min()), int(data.max())
-        need(-most <= low and high < most, f"{dtype} overflows: {low if low < -most else high} (.to(gl.int64) first)")
+        low, high = (int(data), int(data)) if data.dim() == 0 else (int(data.min()), int(data.max()))
+        need(
+            -most <= low and high < most,
+            lambda: f"{dtype} overflows: {low if low < -most else high} (.to(gl.int64) first)",
+        )
     return data
 
 
@@ -83,15 +87,15 @@ class Tensor:
         if self.layout is not None and not isinstance(self.layout, AutoLayout):
             need(
                 self.layout.rank == len(self.shape),
-                f"a block of shape {self.shape} has a layout of another rank: {self.layout}",
+                lambda: f"a block of shape {self.shape} has a layout of another rank: {self.layout}",
             )
 
     def _scalar(self) -> torch.Tensor:
-        need(self.shape == (), f"one number is needed here, not a block of shape {self.shape}")
+        need(self.shape == (), lambda: f"one number is needed here, not a block of shape {self.shape}")
         return self.data
 
     def __index__(self) -> int:
-        need(self.dtype.is_int(), f"a whole number is needed here, not {self.dtype}")
+        need(self.dtype.is_int(), lambda: f"a whole number is needed here, not {self.dtype}")
         return int(self._scalar())
 
     def __bool__(self) -> bool:
@@ -100,8 +104,13 @@ class Tensor:
     def to(self, dtype: Dtype, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Tensor:
         """As another type: floats rounded to nearest even, fp8 saturating as the hardware's conversion."""
         data = self.data
+        if dtype is self.dtype:
+            return self
         if bitcast:
-            need(dtype.primitive_bitwidth == self.dtype.primitive_bitwidth, f"{self.dtype} has not the bits of {dtype}")
+            need(
+                dtype.primitive_bitwidth == self.dtype.primitive_bitwidth,
+                lambda: f"{self.dtype} has not the bits of {dtype}",
+            )
             data = data.to(self.dtype.torch).view(dtype.torch)
         elif dtype.is_floating():
             if dtype.primitive_bitwidth == 8:
@@ -137,7 +146,7 @@ class Tensor:
         return replace(self, data=-self.data)
 
     def __invert__(self) -> Tensor:
-        need(self.dtype.is_int(), f"~ of {self.dtype}")
+        need(self.dtype.is_int(), lambda: f"~ of {self.dtype}")
         return replace(self, data=~self.data)
 
     def __getattr__(self, name: str) -> Any:
@@ -154,7 +163,10 @@ def scalar(value: Operand, dtype: Dtype | None = None) -> Tensor:
     """A number as the compiler takes it: int32 where it fits, else int64; float32."""
     if isinstance(value, Tensor):
         return value
-    need(isinstance(value, int | float), f"a block or a number is needed here, not {type(value).__name__}: {value}")
+    need(
+        isinstance(value, int | float),
+        lambda: f"a block or a number is needed here, not {type(value).__name__}: {value}",
+    )
     if dtype is None:
         dtype = int1 if isinstance(value, bool) else float32
         if isinstance(value, int) and not isinstance(value, bool):
@@ -180,7 +192,7 @@ def common(a: Operand, b: Operand, divide: bool = False) -> Dtype:
     if bfloat16 in (x, y):
         return float32
     if x.is_floating() or y.is_floating():
-        need(x is y, f"no arithmetic between {x} and {y}")
+        need(x is y, lambda: f"no arithmetic between {x} and {y}")
         return x
     return max(x, y, key=lambda d: (d.primitive_bitwidth, -d.kind))
 
@@ -191,14 +203,16 @@ def together(*xs: Tensor) -> tuple[list[torch.Tensor], Layout | None]:
     if not blocks:
         return [x.data for x in xs], None
     ranks = {len(x.shape) for x in blocks}
-    need(len(ranks) == 1, f"blocks of different ranks: {' and '.join(str(x.shape) for x in blocks)}")
+    need(len(ranks) == 1, lambda: f"blocks of different ranks: {' and '.join(str(x.shape) for x in blocks)}")
     layouts = list(dict.fromkeys(_layout(x) for x in blocks if not isinstance(x.layout, AutoLayout)))
-    need(len(layouts) < 2, "layouts differ: " + " and ".join(map(str, layouts)))
+    need(len(layouts) < 2, lambda: "layouts differ: " + " and ".join(map(str, layouts)))
     try:
-        shape = torch.broadcast_shapes(*(x.shape for x in blocks))
-    except RuntimeError:
+        shape = np.broadcast_shapes(*(x.shape for x in blocks))
+    except ValueError:
         raise GluonError(f"shapes differ: {' and '.join(str(x.shape) for x in blocks)}") from None
-    return [x.data.expand(shape) for x in xs], layouts[0] if layouts else AutoLayout()
+    return [x.data if x.data.shape == shape else x.data.expand(shape) for x in xs], layouts[
+        0
+    ] if layouts else AutoLayout()
 
 
 def _quotient(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -230,7 +244,7 @@ def binary(
     dtype = common(a, b, divide)
     if of is operator.truediv and dtype.is_int():
         dtype = float32
-    need(not integers or dtype.is_int(), f"this needs integers, not {x.dtype} and {y.dtype}")
+    need(not integers or dtype.is_int(), lambda: f"this needs integers, not {x.dtype} and {y.dtype}")
     if dtype is int1 and not (compare or integers):
         dtype = int32
     (p, q), layout = together(x.to(dtype), y.to(dtype))
@@ -283,7 +297,10 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
     layout = _layout(x)
     axis = axis + len(x.shape) + 1 if axis < 0 else axis
     if not isinstance(layout, AutoLayout):
-        need(isinstance(layout, SliceLayout), f"a dimension is added to a block in a SliceLayout, not in {layout}")
+        need(
+            isinstance(layout, SliceLayout),
+            lambda: f"a dimension is added to a block in a SliceLayout, not in {layout}",
+        )
         assert isinstance(layout, SliceLayout)
         need(layout.dim == axis, f"the block's layout left out dimension {layout.dim}; dimension {axis} is added")
         layout = layout.parent
@@ -292,7 +309,7 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
 
 def convert_layout(x: Tensor, layout: Layout, assert_trivial: bool = False) -> Tensor:
     _layout(x)
-    need(isinstance(layout, Layout), f"a layout of a block is needed, not {layout}")
+    need(isinstance(layout, Layout), lambda: f"a layout of a block is needed, not {layout}")
     return replace(x, layout=layout)
 
 
@@ -313,7 +330,7 @@ def minimum(a: Operand, b: Operand, propagate_nan: Any = None) -> Tensor:
 def unary(of: Callable[[torch.Tensor], torch.Tensor], any_type: bool = False) -> Callable[[Operand], Tensor]:
     def run(x: Operand) -> Tensor:
         block = scalar(x)
-        need(any_type or block.dtype in (float32, float64), f"this needs float32, not {block.dtype}")
+        need(any_type or block.dtype in (float32, float64), lambda: f"this needs float32, not {block.dtype}")
         return replace(block, data=of(block.data))
 
     return run
@@ -334,7 +351,7 @@ def reduction(of: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
         if axis is None:
             need(not keep_dims, "keep_dims needs an axis")
             return replace(of(replace(x, data=x.data.reshape(-1), layout=AutoLayout())), layout=None)
-        need(0 <= axis < len(x.shape), f"axis {axis} of a block of shape {x.shape}")
+        need(0 <= axis < len(x.shape), lambda: f"axis {axis} of a block of shape {x.shape}")
         found = of(replace(x, data=x.data.movedim(axis, 0), layout=AutoLayout()))
         kept = layout if isinstance(layout, AutoLayout) else SliceLayout(axis, layout)
         found = replace(found, layout=kept if found.shape else None)
@@ -381,6 +398,6 @@ def inline_asm_elementwise(
     words = asm.strip().rstrip(";").replace(",", " ").split()
     need(
         len(words) == 3 and words[0] in ASM and words[1:] == ["$0", "$1"] and len(args) == 1,
-        f"this machine knows no {asm!r}",
+        lambda: f"this machine knows no {asm!r}",
     )
     return replace(scalar(args[0]), data=ASM[words[0]](scalar(args[0]).data)).to(dtype)
