@@ -278,3 +278,12 @@ def test_a_handful_of_bytes_leaves_no_sm_without_work():
     plan = scaled.stream("c").group("n").fit(cd.hardware.H100, {"n": 65536, "c": 32000})
     assert plan.groups >= 132
     assert plan.tiles["s_c"] >= 64
+
+
+def test_what_fits_may_depend_on_no_tile():
+    @cd.algorithm("d, d x ->", name="product")
+    def product(a, b):
+        return cd.einsum("d, d x, e x ->", a, b, b.rename(d="e"))
+
+    plan = product.plan("H200", {"d": 100, "x": 3}, dtype="fp32")
+    assert plan.time_s > 0 and plan.tiles

@@ -255,6 +255,7 @@ class Search:
         import numpy as np
 
         grid, smallest = self.grid()
+        shape = next((axis.shape for axis in grid.values()), (1,))
         ways: list[Callable[[int], Any]] = [  # pieces for each of the warps, or for one, or none
             lambda warps: self.aligned(grid, warps),
             lambda _: self.aligned(grid, 1),
@@ -265,7 +266,8 @@ class Search:
             for stages in self.kernels:
                 for warps in self.request.warps:
                     values = {**self.sizes, **grid}
-                    ok = np.atleast_1d(self.fitting(stages, values, warps)) & only(warps)
+                    # What fits may depend on no tile at all.
+                    ok = np.broadcast_to(self.fitting(stages, values, warps) & only(warps), shape)
                     if not ok.any():
                         continue
                     kept = {name: axis[ok] for name, axis in grid.items()}
