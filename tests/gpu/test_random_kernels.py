@@ -7,8 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.emit.triton import module
 from catdiag.errors import TypeMismatch
 from catdiag.gpu.planned import compiled_of
+from catdiag.gpu.sources import imported
 from catdiag.run.sizes import tile_bounds
 from catdiag.testing.draws import symbols_of
 from catdiag.testing.programs import blocked, cascades, einsums
@@ -65,3 +67,15 @@ class TestRun:
         form = program.stream("d").group("n m").diagram
         sizes = {"n": [1, 3, 5], "m": [2, 3], "q": [3, 9], "x": [5, 21], "d": [1, 7, 33]}
         compiled_of(form, program, {"g_n": 4, "g_m": 2, "s_d": 16}, "fp32").check(sizes, trials=4)
+
+    def test_results_lie_where_they_are_asked_for(self) -> None:
+        import torch
+
+        ordered = cd.algorithm("q x -> q, q", name="ordered")(lambda A: (lambda s: (s * 2, s))(cd.sum(A, "x")))
+        twice = cd.algorithm("q x -> q, q", name="twice")(lambda A: (lambda s: (s, s))(cd.sum(A, "x")))
+        A = torch.arange(12.0).view(3, 4)
+        for program, factor in ((ordered, 2), (twice, 1)):
+            out = tuple(torch.full((3,), float("nan")) for _ in range(2))
+            function = getattr(imported(text := module(program, {}, "fp32").text, program.title), program.title)
+            for found in (function(A, out=out), out, function(A)):
+                assert torch.equal(found[0], factor * A.sum(1)) and torch.equal(found[1], A.sum(1)), text

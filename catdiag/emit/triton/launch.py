@@ -123,22 +123,23 @@ class Launch:
         summed = dict.fromkeys(s for k in self.kernels for s in k.summed if s in self.tiles)
         if summed:
             self.write(f"_summed({', '.join(f'{t}={t}' for t in summed)})")
-        results = [r for r in self.rooms if r.result]
+        made = {r.array.name: r for r in self.rooms if r.result}
+        # A kernel saves results in an order of its own; what is taken and given is in that of the diagram.
+        results = [made[a.name] for a in self.outputs]
+        ends = [a.name for a in self.outputs]
+        again = [k for k, name in enumerate(ends) if name in ends[:k]]
+        ends = [f"out[{k}]" if k in again else name for k, name in enumerate(ends)]
         several = len(results) > 1
         if results:
             self.write("if out is None:")
-            made = [self._empty(r, device) for r in results]
-            self.write(f"    out = {'(' if several else ''}{', '.join(made)}{')' if several else ''}")
-            names = [r.array.name for r in results]
+            rooms = [self._empty(r, device) for r in results]
+            self.write(f"    out = {'(' if several else ''}{', '.join(rooms)}{')' if several else ''}")
             if several:
-                self.write(f"{', '.join(names)} = out")
-            elif names[0] != "out":
-                self.write(f"{names[0]} = out")
-            for room in results:
-                self.write(
-                    f'_expect("{room.array.name}", {room.array.name}, {self.shape(room.array.ty)}, '
-                    f'"{" ".join(room.array.ty.names)}")'
-                )
+                self.write(f"{', '.join('_' if k in again else name for k, name in enumerate(ends))} = out")
+            elif ends[0] != "out":
+                self.write(f"{ends[0]} = out")
+            for name, room in zip(ends, results, strict=True):
+                self.write(f'_expect("{name}", {name}, {self.shape(room.array.ty)}, "{" ".join(room.array.ty.names)}")')
         for room in self.rooms:
             if not room.result:
                 self.write(f"{room.array.name} = {self._empty(room, device)}")
@@ -148,7 +149,8 @@ class Launch:
                 self.write(f"{name} = ({name},) * {count} if isinstance({name}, int) else {name}")
         for kernel in self.kernels:
             self._launched(kernel)
-        ends = [a.name for a in self.outputs]
+        for k in again:
+            self.write(f"out[{k}].copy_({self.outputs[k].name})")
         self.write(f"return {', '.join(ends) if ends else 'None'}")
         listed = ", ".join([*arguments, "*", *keywords])
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
