@@ -110,6 +110,19 @@ def test_of_very_many_slices_some_are_compared_and_all_are_looked_at_for_nan() -
 
 
 @pytest.mark.triton
+def test_one_wrong_entry_of_very_many_is_seen() -> None:
+    torch = pytest.importorskip("torch")
+    made = case_of(cd.library.get("matvec"), {"a": 100_000, "b": 2}, "bf16")
+    inputs = inputs_of(made, "cpu", 0)
+    out = textbook_of(made, lambda f: f).make()(*inputs)
+    meant = reference(made, inputs)
+    assert 0 < check(made, out, meant).worst < 1e-2
+    out[torch.argmin(out.abs())] = 1.0
+    with pytest.raises(Wrong, match="an entry is off by"):
+        check(made, out, meant)
+
+
+@pytest.mark.triton
 def test_what_is_wrong_is_told_and_not_timed() -> None:
     torch = pytest.importorskip("torch")
     right = textbook_of(case(), lambda f: f).make()
