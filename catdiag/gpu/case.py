@@ -202,18 +202,19 @@ def flops_of(diagram: Diagram | Derivation, sizes: Mapping[str, int], source: Di
     """The operations of the contractions of a diagram, an addition and a multiplication being two.
 
     Where loops leave blocks out, with tiles and blocks of one index, so that what is counted is what no tiling can
-    leave out: of causal attention q·(q+1)/2 pairs. Where that cannot be counted, those of `source`.
+    leave out: of causal attention q·(q+1)/2 pairs. Blocks that loops ask arrays about count as run. Where that cannot
+    be counted, those of `source`.
 
     >>> import catdiag as cd
     >>> flops_of(cd.library.get("attention"), {"q": 10, "x": 20, "d": 4})
     3200.0
     """
     try:
-        io: Any = diagram.io()
+        io: Any = diagram.io(density=1)
     except CatdiagError:
         if source is None:
             raise
-        io = source.io()
+        io = source.io(density=1)
     ones = {str(s): 1 for s in (*io.groups, *io.streams)}
     return evaluated(io.work.get("tensor", 0), {**sizes, **ones})
 

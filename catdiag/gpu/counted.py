@@ -139,7 +139,7 @@ def point_of(
     known = {**sizes, **{n: v for n, v in (scalars or {}).items() if isinstance(v, int)}}
     case = case_of(diagram if source is None else source, sizes, dtype, scalars=scalars, draws=draws)
     inputs = _typed(case.inputs, code)
-    io = made.io(dtype=_dtypes(code), stages=stages)
+    io = made.io(dtype=_dtypes(code), stages=stages, density=1)
     values = {**known, **tiles}
     by_kernel = _by_kernel(io, values, inputs)
     options = {**{t: tiles[t] for t in code.tiles}, "num_warps": warps, "num_stages": stages}

@@ -229,13 +229,14 @@ def _needed(text: str, entry: str) -> list[str]:
 
 
 def loads_of(made: Any, tiles: Mapping[str, int], sizes: Mapping[str, int], dtype: str) -> dict[str, float]:
-    """The bytes that come down into a block's memory with these tiles, and those that go up, by formula.
+    """The bytes that come down into a block's memory with these tiles, and those that go up, by formula: the most that
+    can be, where loops ask arrays which blocks to run.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")
     >>> loads_of(product, {"g_a": 64, "g_c": 64, "s_b": 32}, {"a": 256, "b": 256, "c": 256}, "bf16")
     {'load': 1048576.0, 'save': 131072.0}
     """
-    io = made.io(dtype=dtype)
+    io = made.io(dtype=dtype, density=1)
     known = {**sizes, **tiles}
     return {"load": evaluated(io.load, known), "save": evaluated(io.save, known)}

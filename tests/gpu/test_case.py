@@ -10,6 +10,8 @@ import sympy
 import catdiag as cd
 from catdiag.errors import SizeError
 from catdiag.gpu.case import Case, case_of, evaluated, flops_of
+from catdiag.gpu.counted import point_of
+from catdiag.gpu.kernels import loads_of
 
 
 def test_operations_and_bytes_of_a_product() -> None:
@@ -28,6 +30,18 @@ def test_blocks_that_a_mask_empties_are_no_operations() -> None:
     assert flops_of(derived, sizes) == 2 * 8 * 33 * 34 / 2
     assert flops_of(earlier, sizes) == 2 * 8 * 33 * 33
     assert case_of(earlier, sizes, derivation=derived).flops == 2 * 8 * 33 * 34 / 2
+
+
+def test_blocks_that_an_array_decides_on_count_as_run() -> None:
+    @cd.algorithm("q d, x d, bool[q x] -> q")
+    def chosen(A: cd.Traced, B: cd.Traced, mask: cd.Traced) -> cd.Traced:
+        return cd.sum(cd.where(mask, cd.einsum("q d, x d -> q x", A, B), 0), "x")
+
+    asking, sizes, tiles = chosen.stream("x").group("q").skip("x"), {"q": 64, "x": 64, "d": 16}, {"g_q": 16, "s_x": 16}
+    assert case_of(chosen, sizes, derivation=asking).flops == 2 * 64 * 64 * 16
+    most = 2 * (64 * 16 + 4 * 64 * 16) + 64 * 64
+    assert loads_of(asking, tiles, sizes, "bf16")["load"] == most
+    assert sum(point_of(asking, tiles, sizes).kernels[0].loads.values()) == most
 
 
 def test_a_case_survives_json() -> None:
