@@ -26,6 +26,7 @@ from catdiag.diagram import Diagram, inline, of_graph
 from catdiag.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
 from catdiag.rewrite.derivation import Derivation, Step
 from catdiag.rewrite.lists import resized
+from catdiag.rewrite.pairs import in_pairs
 from catdiag.rewrite.schedules import REFUSED, proved
 from catdiag.rewrite.segments import Row
 from catdiag.rewrite.several import LAUNCH_S, PlannedKernel, Plans, Rival, bytes_of
@@ -37,6 +38,7 @@ from catdiag.types import size_symbols
 NEAR = 1.15
 """One kernel is taken where several are not quicker by more than this factor: predicted times are no better than that,
 and it needs no memory for what would be saved."""
+IN_PAIRS = "products of two arrays at a time"
 MOST = 12
 """Stages of a kernel at most, but for one kernel of everything."""
 
@@ -91,6 +93,11 @@ def searching(
     if not row.stages:
         raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = Cuts(row, target, solver, cuts)
+    paired = in_pairs(diagram, sizes)
+    if paired is not diagram:
+        other = Cuts(Row(paired), target, solver, cuts, source=diagram)
+        if other.chosen() and (not search.chosen() or other.quickest() < search.quickest()):
+            return other
     if search.chosen():
         return search
     inner = Row(diagram, opened=True)  # named boxes are opened only where nothing fits else
@@ -122,6 +129,8 @@ class Cuts:
     target: Target
     ask: Z3
     cuts: int | None = None
+    source: Diagram | None = None
+    """What the row is another form of, which theorems are about; None for the row's own diagram."""
     _known: dict[Span, list[Timed] | CatdiagError] = field(default_factory=dict)
     _bounds: dict[Span, float] = field(default_factory=dict)
     _parted: bool = False
@@ -214,6 +223,10 @@ class Cuts:
         except CatdiagError as error:
             self._known[self.whole] = error
 
+    def quickest(self) -> float:
+        """What the way that is taken takes."""
+        return self.total(self.chosen())
+
     def total(self, way: tuple[Span, ...]) -> float:
         """What a way takes."""
         return sum(map(self.seconds, way)) + LAUNCH_S * (len(way) - 1)
@@ -282,20 +295,20 @@ class Cuts:
 
     def _planned(self, way: tuple[Span, ...], kernels: list[tuple[Timed, Derivation | None, Diagram]]) -> Plans:
         row, target = self.row, self.target
+        source = self.source or row.diagram
         whole = row.composed((*span, diagram) for span, (_, _, diagram) in zip(way, kernels, strict=True))
         single = kernels[0][1] if len(way) == 1 else None
         names = [row.names[w] for w in dict.fromkeys(w for _, end in way[:-1] for w in row.crossing(end))]
         if single is not None and any(isinstance(box.op, Group) for box in single.diagram.boxes):
-            derivation = single
+            derivation = single if self.source is None else self._about(source, single)
         else:
             said = f"cut({', '.join(names)!r})" if names else "cut()"
             whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
-            theorem = proved(self.ask, row.diagram, whole, True)
+            theorem = proved(self.ask, source, whole, True)
             if theorem is None:
                 raise NotFusable(f"the {len(way)} kernels were not proved to mean {row.diagram.title or 'it'} together")
             step = Step(f"cut: save {', '.join(names)}" if names else "cut: one kernel", whole, theorem)
-            started = Derivation.start(row.diagram, self.ask)
-            derivation = replace(started, diagram=whole, ungrouped=None, steps=(step,))
+            derivation = self._started(source, (step,))
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[PlannedKernel] = []
         saved: list[tuple[str, int]] = []
@@ -316,7 +329,20 @@ class Cuts:
             )
             crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.whole[1] else set()
             saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
-        return Plans(row.diagram, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0)
+        return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0)
+
+    def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
+        return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)
+
+    def _about(self, source: Diagram, made: Derivation) -> Derivation:
+        """One kernel of another form of a diagram, as one of the diagram itself. Raises NotFusable."""
+        steps = []
+        for name, diagram in ((IN_PAIRS, self.row.diagram), *((step.name, step.diagram) for step in made.steps)):
+            theorem = proved(self.ask, source, diagram, True)
+            if theorem is None:
+                raise NotFusable(f"{source.title or 'it'} was not proved to be what came of it by {name!r}")
+            steps.append(Step(name, diagram, theorem))
+        return self._started(source, tuple(steps))
 
     def rivals(self, way: tuple[Span, ...]) -> Iterator[Rival]:
         """One kernel of everything, where it was not taken; else the best of several."""
