@@ -163,30 +163,26 @@ class Hopper:
         part = self.run.pause()
         there, here = self.tile(descriptor, coord, src)
         part.stores += 1
-        src.allocation.read(
-            src.region,
-            ("stores", part.number),
-            part.stores,
-            part.clock,
-            f"the TMA store {self.run.here()}",
-            fenced=True,
-        )
-        flat = torch.as_strided(
-            descriptor.base, (descriptor.base.untyped_storage().nbytes() // descriptor.base.element_size(),), (1,), 0
-        )
-        places = torch.arange(flat.numel()).as_strided(
-            descriptor.base.shape, descriptor.base.stride(), descriptor.base.storage_offset()
-        )
+        number, what, base = part.stores, f"the TMA store {self.run.here()}", descriptor.base
+        src.allocation.read(src.region, ("stores", part.number), number, part.clock, what, fenced=True)
+        flat = values.whole_storage(base)
+        places = torch.arange(len(flat)).as_strided(base.shape, base.stride(), base.storage_offset())
         self.machine.owns(flat, places[there].reshape(-1))
+        part.storing.add(number)
+        part.stored = what
 
         def lands() -> None:
-            descriptor.base[there] = src.values()[here].to(descriptor.base.dtype)
+            base[there] = src.values()[here].to(base.dtype)
+            part.storing.discard(number)
 
         self.run.copies.append(lands)
 
     def store_wait(self, pendings: int) -> None:
-        part = self.run.pause()
-        join(part.clock, {("stores", part.number): part.stores - pendings})
+        """Until all stores of this partition but the last `pendings` have read shared memory."""
+        part = self.run.current
+        done = part.stores - pendings
+        self.run.pause(lambda: all(n > done for n in part.storing))
+        join(part.clock, {("stores", part.number): done})
 
     def warpgroup_mma(
         self,

@@ -73,6 +73,7 @@ class Machine:
         self.text, self.seed, self.file, self.launches = text.splitlines(), seed, f"<{name}>", 0
         self.program: Program | None = None
         self.kernels: set[CodeType] = set()
+        self.loops: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
         self.grid: tuple[int, ...] = ()
         self.pid: tuple[int, ...] = ()
         self.stored: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -123,7 +124,7 @@ class Machine:
         sizes = grid(given.arguments) if callable(grid) else grid
         self.grid = (*sizes, 1, 1)[:3]
         passed = {n: v if n in kernel.constants else self.argument(v) for n, v in given.arguments.items()}
-        self.stored, self.launches = {}, self.launches + 1
+        self.stored, self.loops, self.launches = {}, {}, self.launches + 1
         for pid in itertools.product(*(range(g) for g in reversed(self.grid))):
             self.program = Program(self.where, self.located, f"{self.seed}/{self.launches}/{pid}", warps)
             self.pid = pid[::-1]
@@ -183,18 +184,23 @@ class Machine:
         return self.loop(*(int(a.__index__()) for a in args))
 
     def loop(self, *args: int) -> Iterator[Tensor]:
-        before: dict[str, Any] = {}
+        """What stood before the loop is carried by it; what an outer loop's body made in an earlier turn is gone."""
+        now = dict(sys._getframe(1).f_locals)
+        outer = self.loops.setdefault(id(sys._getframe(1)), [])
+        gone = {n for entry, start in outer for n, v in start.items() if n not in entry and now.get(n) is v}
+        entry = {name: value for name, value in now.items() if name not in gone}
         for n in builtins.range(*args):
-            before = dict(sys._getframe(1).f_locals)
+            outer.append((entry, dict(sys._getframe(1).f_locals)))
             yield values.scalar(n)
+            outer.pop()
             for name, value in sys._getframe(1).f_locals.items():
-                old = before.get(name, value)
+                old = entry.get(name, value)
                 if old is not value and isinstance(value, Tensor | Accumulator | Shared):
-                    was, now = kind(old), kind(value)
-                    need(
-                        was == now or (isinstance(old, int | float) and value.shape == ()),
-                        f"{name}, carried by a loop, was {was} and becomes {now}",
-                    )
+                    was, now_ = kind(old), kind(value)
+                    fine = was == now_ or (isinstance(old, int | float) and value.shape == ())
+                    need(fine, f"{name}, carried by a loop, was {was} and becomes {now_}")
+        if not outer:
+            del self.loops[id(sys._getframe(1))]
 
     # Global memory.
 
@@ -210,7 +216,7 @@ class Machine:
             at.shape == pointer.shape,
             lambda: f"pointers of shape {pointer.shape} for a block of shape {tuple(at.shape)}",
         )
-        flat = torch.as_strided(base, (base.untyped_storage().nbytes() // base.element_size(),), (1,), 0)
+        flat = values.whole_storage(base)
         places = torch.where(on.bool(), at + base.storage_offset(), -1)
         met = places[on.bool()]
         if met.numel():

@@ -48,6 +48,8 @@ class Partition:
     products: list[tuple[Accumulator, str, Callable[[], Tensor]]] = field(default_factory=list)
     issued: int = 0
     stores: int = 0
+    storing: set[int] = field(default_factory=set)
+    stored: str = ""
 
     @property
     def me(self) -> tuple[str, int]:
@@ -152,7 +154,8 @@ class Shared:
 
     def index(self, at: Any) -> Shared:
         n = int(at.__index__())
-        need(len(self.shape) > 1, lambda: f"a view of shape {self.shape} has nothing to index")
+        rank = self.layout.rank
+        need(len(self.shape) > rank, lambda: f"a view of shape {self.shape} in a layout of rank {rank} is not indexed")
         need(0 <= n < self.shape[0], lambda: f"buffer {n} of {self.allocation.label}, which has {self.shape[0]}")
         return self.view(self.ids[n])
 
@@ -304,7 +307,7 @@ class Program:
     def finish(self, part: Partition) -> None:
         for _, what, _compute in part.products[:1]:
             raise GluonError(f"{part.name} ends; {what} is never waited for")
-        self.duties.append((("stores", part.number), part.stores, f"a TMA store of {part.name}"))
+        self.duties.append((("stores", part.number), part.stores, part.stored))
 
     def specialize(self, functions: Sequence[tuple[Any, Any]], warps: Sequence[int], registers: Sequence[int]) -> Any:
         workers = functions[1:]
@@ -319,7 +322,6 @@ class Program:
         )
         known, threads = self.main.release(), []
         for n, ((function, args), w) in enumerate(zip(workers, warps, strict=True), 1):
-            need(not any(isinstance(a, Tensor) and a.layout for a in args), "a worker takes no blocks")
             part = Partition(f"{function.name} (worker {n})", n, w, {**known, ("partition", n): 1})
             part.weight = 10 ** self.random.uniform(-1, 1)
             self.parts.append(part)

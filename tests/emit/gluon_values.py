@@ -67,6 +67,11 @@ def whole(data: torch.Tensor, dtype: Dtype) -> torch.Tensor:
     return data
 
 
+def whole_storage(base: torch.Tensor) -> torch.Tensor:
+    """All that a tensor's storage holds, in one dimension."""
+    return torch.as_strided(base, (base.untyped_storage().nbytes() // base.element_size(),), (1,), 0)
+
+
 Operand = Any  # Tensor, int, float or bool
 
 
@@ -400,4 +405,12 @@ def inline_asm_elementwise(
         len(words) == 3 and words[0] in ASM and words[1:] == ["$0", "$1"] and len(args) == 1,
         lambda: f"this machine knows no {asm!r}",
     )
-    return replace(scalar(args[0]), data=ASM[words[0]](scalar(args[0]).data)).to(dtype)
+    x, wide = scalar(args[0]), 32 // pack
+    need(constraints in ("=f,f", "=r,r"), lambda: f"this machine knows no constraints {constraints!r}")
+    need(
+        x.dtype.primitive_bitwidth == wide == dtype.primitive_bitwidth, f"{pack} of {x.dtype} in a register of 32 bits"
+    )
+    need(constraints == "=r,r" or (x.dtype, dtype) == (float32, float32), f"{x.dtype} in a register of float32")
+    need(words[0].startswith("mov") or x.dtype is float32, f"{words[0]} of {x.dtype}")
+    need(dtype is x.dtype, f"this machine does not make {dtype} of the bits of {x.dtype}")
+    return replace(x, data=ASM[words[0]](x.data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,18 @@ from tests.emit.gluon_machine import load  # noqa: E402
 
 pytestmark = pytest.mark.triton
 
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Blocks are small: threads that wait for work would take most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 TEXT = (Path(__file__).parent / "gluon_attention.py").read_text()
+MATMUL = (Path(__file__).parent / "gluon_matmul.py").read_text()
 SHORT = {"n": 320, "BN": 64}
 
 
@@ -40,9 +52,8 @@ GOOD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("options", GOOD, ids=str)
-def test_it_is_right_however_its_parts_interleave(options: dict[str, Any], seed: int) -> None:
+@pytest.mark.parametrize(("seed", "options"), list(enumerate(GOOD)), ids=str)
+def test_it_is_right_however_its_parts_interleave(seed: int, options: dict[str, Any]) -> None:
     assert error(TEXT, seed, **{**SHORT, **options}) < 0.01
 
 
@@ -194,3 +205,98 @@ def test_a_planted_mistake_is_reported(name: str) -> None:
     with pytest.raises(GluonError, match=message) as found:
         error(TEXT.replace(old, new), len(name), **{**SHORT, **options})
     assert re.search(r"line \d+ \((load|compute|attn)\)", str(found.value))
+
+
+def errors(
+    text: str, seed: int = 0, kind: torch.dtype = torch.float16, n: int = 72, k: int = 160, **options: int
+) -> list[float]:
+    """The largest errors of what `gluon_matmul` gives, against float64."""
+    source = torch.Generator().manual_seed(seed)
+    a, b = (torch.randn(rows, k, generator=source).to(kind) for rows in (150, n))
+    bias = torch.randn(n, generator=source)
+    c, most = torch.full((150, n), math.nan, dtype=torch.float16), torch.full((-(-n // 32), 150), math.nan)
+    load(text, seed=seed, name="matmul.py")["run"](a, b, bias, c, most, **options)
+    right = torch.tanh(a.double() @ b.double().mT + bias.double())
+    highest = torch.stack([part.amax(1) for part in right.split(32, 1)])
+    return [float((x.double() - y).abs().max()) for x, y in ((c, right), (most, highest))]
+
+
+BYTES = {"kind": torch.float8_e4m3fn, "BK": 32}
+
+
+@pytest.mark.parametrize(
+    ("seed", "options"), [(0, {}), (1, {**BYTES, "ST": 3, "programs": 3}), (2, {"k": 32, "ST": 1, "programs": 9})]
+)
+def test_tiles_one_after_the_other_are_right(seed: int, options: dict[str, Any]) -> None:
+    c, most = errors(MATMUL, seed, **options)
+    assert c < 1e-3 and most < 1e-6
+
+
+TURN = "        turn = gl.to_tensor(0)\n"
+LOADS = "        for at in range(0, k, BK):\n            slot = turn % stages\n            hopper.mbarrier.wait(free"
+OTHERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "no fence": (
+        "        hopper.fence_async_shared()\n        hopper",
+        "        hopper",
+        "without a fence_async_shared",
+        {},
+    ),
+    "no wait for a store": (
+        "        hopper.tma.store_wait(0)\n        rc",
+        "        rc",
+        "race: the store at line 69 .* TMA store",
+        {},
+    ),
+    "a store more may be under way": (
+        "store_wait(0)\n        rc",
+        "store_wait(1)\n        rc",
+        "race: the store .* TMA store",
+        {},
+    ),
+    "no wait at the end": (
+        "    hopper.tma.store_wait(0)\n\n",
+        "\n",
+        "the TMA store at line 72 .* never waited for",
+        {},
+    ),
+    "bytes along the other axis": (
+        ".permute((1, 0))",
+        "",
+        "contiguous along the summed axis|shapes",
+        {**BYTES, "BN": 32},
+    ),
+    "instructions of 16 bits": ("256 // bits", "16", "K of an instruction is 32 for float8e4nv", BYTES),
+    "turns restart": (
+        "gl.num_programs(0)):\n        total",
+        f"gl.num_programs(0)):\n{TURN}        total",
+        "race|deadlock|nobody",
+        {},
+    ),
+    "turns of loads restart": (LOADS, TURN + LOADS, "race|deadlock|nobody", {}),
+    "released before the last product": (
+        "            total = hopper.warpgroup_mma_init(hopper.warpgroup_mma_wait(0, deps=[total]))\n",
+        "",
+        "race: the copy",
+        {},
+    ),
+    "fewer turns than loads": (
+        "k, BK):\n            slot = turn % stages\n            hopper.mbarrier.wait(full",
+        "k - BK, BK):\n            slot = turn % stages\n            hopper.mbarrier.wait(full",
+        "deadlock|never waited for",
+        {},
+    ),
+    "one of two copies expected": ("a.block_type.nbytes + b", "b", "bytes are copied on full", {}),
+    "loads outside": (", mask=inside, other=0.0", "", "a pointer leaves its tensor", {}),
+    "stores outside": (", mask=at < m", "", "a pointer leaves its tensor", {}),
+    "columns as rows": ("expand_dims(shift, 0)", "expand_dims(shift, 1)", "left out dimension 0; dimension 1", {}),
+    "another type": ("found.to(rc.dtype)", "found", "float32 is stored into shared memory of float16", {}),
+    "half in a register": ("[x], gl.float32", "[x.to(gl.float16)], gl.float32", "in a register", {}),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_mistake_between_tiles_is_reported(name: str) -> None:
+    old, new, message, options = OTHERS[name]
+    assert old in MATMUL
+    with pytest.raises(GluonError, match=message):
+        errors(MATMUL.replace(old, new), len(name), **options)
