@@ -99,3 +99,15 @@ def test_a_second_factor_costs_more_than_a_first_of_the_same_size() -> None:
     square = {"g_t": 128, "g_o": 128, "s_d": 64}
     alike = cd.algorithm("t d, d o, d -> t o")(lambda X, W, s: cd.einsum("t d, d o -> t o", X * s, W))
     assert seconds(plain, square) < seconds(alike, square) < seconds(dequantised, square)
+
+
+def test_what_ends_with_elementwise_work_on_a_sum_takes_its_place_in_registers() -> None:
+    """However often the work reads the sum: element by element it needs no second array."""
+    smooth = cd.algorithm("t d, d o -> t o")(lambda X, W: _smooth(cd.einsum("t d, d o -> t o", X, W)))
+    search = searching(draft(smooth), "H200", SIZES, "bf16", 3)
+    at = {**SIZES, **TILES}
+    assert max(int(m.total.value(at)) for m in search.kernel.moments["registers"]) == 4 * 128 * 256
+
+
+def _smooth(H: Any) -> Any:
+    return 0.5 * H * (1 + cd.tanh(0.8 * (H + 0.04 * H * H * H)))

@@ -352,16 +352,22 @@ class Walk:
     def _overwritten(
         self, inputs: tuple[int, ...], box: Box, buffers: list[Buffer | None], found: Lives, place: int, where: str
     ) -> int | None:
-        """The input (its root wire) whose copy in the place where a box's result is that result takes over."""
+        """The input (its root wire) whose copy in the place where a box's result is that result takes over; or what an
+        input that takes no room is made of, which ends with it."""
         if not elementwise(box):
             return None
         ty = box.cod[0]
-        for k, w in enumerate(inputs):
-            root = found.root[w]
+        roots = [(found.root[w], set(box.dom[k].names)) for k, w in enumerate(inputs)]
+        roots += [(v, names) for w, names in roots for v in found.behind.get(w, ())]
+        for root, names in roots:
             b = buffers[root]
             if b is None or b.pinned or b.window or found.last[root] != place or not b.loaded or not b.places:
                 continue
-            same = set(box.dom[k].names) == set(ty.names) and b.width == self.widths.made_by(box, ty)
+            same = (
+                names == set(ty.names)
+                and b.amount == Amount.elements(ty.axes)
+                and b.width == self.widths.made_by(box, ty)
+            )
             if same and where in b.places:
                 return root
         return None
