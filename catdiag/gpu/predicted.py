@@ -111,7 +111,7 @@ def seconds(
             fewer = np.where(alone, _fewer(kernel, chip, values, warps), 1.0)
             turning = turns * chip.turn_clocks * warps / 4 / chip.clock_hz
             exp, alu = exp * fewer, (alu - turning) * fewer + turning
-    demands = [part / at_work for part in (tensor, exp, alu, t.parts["registers"])]
+    demands = [part / at_work for part in (tensor + t.parts["registers"], exp, alu)]
     at_once = chip.sms * blocks
     full, rest = groups // at_once, groups % at_once
     fullest = np.minimum(blocks, ceil_div(groups, chip.sms))

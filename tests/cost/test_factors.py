@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -84,15 +85,20 @@ def seconds(diagram: cd.Diagram, tiles: dict[str, int], stages: int = 3, warps: 
 
 @pytest.mark.parametrize(
     ("tiles", "measured"),
-    [(TILES, (651e-6, 690e-6)), ({"g_t": 128, "g_o": 128, "s_d": 128}, (769e-6, 769e-6))],
+    [
+        (TILES, (651e-6, 690e-6)),
+        ({"g_t": 128, "g_o": 128, "s_d": 128}, (769e-6, 769e-6)),
+        ({"g_t": 128, "g_o": 128, "s_d": 64}, (635e-6, 648e-6)),
+    ],
 )
 def test_a_kernel_that_makes_a_factor_in_every_turn_takes_about_what_was_measured(
     tiles: dict[str, int], measured: tuple[float, float]
 ) -> None:
     normal = cd.library.get("rms_norm_linear")
     low, high = measured
-    assert 0.9 * low < seconds(normal, tiles) < 1.1 * high
-    assert seconds(plain, tiles) < 0.75 * low  # which it would be said to take without
+    warps = 4 if math.prod(tiles.values()) < 2**21 else 8
+    assert 0.9 * low < seconds(normal, tiles, warps=warps) < 1.1 * high
+    assert seconds(plain, tiles, warps=warps) < 0.8 * low  # which it would be said to take without
 
 
 def test_a_second_factor_costs_more_than_a_first_of_the_same_size() -> None:

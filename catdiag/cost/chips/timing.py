@@ -9,7 +9,8 @@ registers and threads. What one block needs, from `Kernel`:
   units lie in registers so; and on the ALUs `turn_clocks` for each turn of a loop;
 - registers: a factor of a product that a turn makes of loaded blocks (`catdiag.cost.count.products`) is read out of
   shared memory, widened and narrowed; a second factor is written back. Every group does so, the tiles that the factor
-  lacks included;
+  lacks included. Matrix units wait meanwhile, those of other blocks on the core too: shared memory serves both, and a
+  matrix instruction of 64 rows takes nearly all of its bandwidth;
 - waits: `wait_clocks` wherever a step needs what other threads made in the step before, along the longest chain
   (`live.chain`, in which adding up in place counts for nothing), once more a turn for its block to arrive, and once
   where a product waits for a factor that the turn makes; and the start, until the first block is there.
@@ -102,7 +103,7 @@ PIPELINES = ("tensor", "exp", "alu", "registers", "SMEM", "L2", "HBM")
 """What may run at once: matrix units, special functions, ALUs, passing blocks through registers, reading of shared
 memory, loads, and HBM."""
 STATIONS = ("tensor", "exp", "alu", "registers")
-"""What a block queues for."""
+"""What a block queues for; in one queue for matrix units and for what passes through registers to them."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ def _predict(
     if overlap == "queue":
         # Turns that wait for no sums overlap: beside the buffer being loaded, each of the others is in some step.
         at_work = max(1, stages - 1) if turns_overlap(kernel) else 1
-        demands = [parts[name] / at_work for name in STATIONS]
+        demands = [d / at_work for d in (parts["tensor"] + parts["registers"], parts["exp"], parts["alu"])]
         computing, ending, alone = circulate(demands, waits / at_work, [n * at_work for n in (fullest, last, 1)])
         if inner and stages > 2:  # these by themselves, as the loop of a product, and then the rest
             abreast, many = stages - 1, sum(_turns(nest, values) for nest in inner)
@@ -303,10 +304,9 @@ def _predict(
             numbers = [fullest, last, 1]
             by_turns = circulate([within / abreast, turning / abreast], pausing, [n * abreast for n in numbers])
             beside = [
-                np.maximum(parts["tensor"] - within, 0.0),
+                np.maximum(parts["tensor"] - within, 0.0) + parts["registers"],
                 parts["exp"],
                 np.maximum(parts["alu"] - turning, 0.0),
-                parts["registers"],
             ]
             others = circulate(beside, np.maximum(waits - pausing, 0.0), numbers)
             both = [a + b for a, b in zip(by_turns, others, strict=True)]
