@@ -26,6 +26,7 @@ ROWS: tuple[dict[str, str], ...] = (
         "position": "",
         "in_place": "",
         "partial": "interpret",
+        "lookups": "",
         "substitute": "",
         "evaluate": "",
     },

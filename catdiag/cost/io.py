@@ -21,6 +21,9 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
 - **Read in place.** Of an array that a group reads only at positions of its tile, by one box of index arithmetic, it
   loads the elements between the least and the largest index read along each axis, clipped to the array, and has room
   for them unclipped; the box takes no room. See `catdiag.cost.count.windows`.
+- **Looked up.** A view of inputs before the groups, which groups alone read (in blocks of their loops, as a rule), is
+  no array: they load the elements of their tile of it from where these lie, once for each time that it names one. The
+  integers that say where are counted only where other boxes read them. See `catdiag.lookups`.
 - **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box

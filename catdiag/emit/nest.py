@@ -14,6 +14,7 @@ from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf
 from catdiag.cost.count.lives import is_view, only_streamed, postponed
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.interpret import interpret
+from catdiag.lookups import looked_up
 from catdiag.types import ArrayType, Size
 
 
@@ -220,6 +221,7 @@ class _Lowering:
         count = len(inputs)
         place = 0
         apart = _apart(graph, inputs)
+        seen = looked_up(graph)
         saved: dict[Value, Value] = {}
 
         def action(box: Box, args: tuple[Value, ...]) -> Sequence[Value]:
@@ -231,7 +233,7 @@ class _Lowering:
                 results = self.group(box, box.op, args, names)
                 self.loaded = set()
                 return results
-            made = self.box(box, args, apart)
+            made = self.looked_up(box, args) if place - 1 in seen else self.box(box, args, apart)
             for k, value in enumerate(made):
                 if names[k] and not (is_view(box) and value.slow):
                     saved[value] = Value(value.ty, names[k], slow=True)
@@ -317,6 +319,12 @@ class _Lowering:
         made = tuple(Value(ty, slow=slow, spot=spot, view=args[0].origin if slow else None) for ty in box.cod)
         if not view:
             self.need(args)
+        self.body.append(Let(made, box, tuple(args)))
+        return made
+
+    def looked_up(self, box: Box, args: Sequence[Value]) -> Sequence[Value]:
+        """A view that groups read an array through: where its elements lie, which is in slow memory."""
+        made = tuple(Value(ty, slow=True) for ty in box.cod)
         self.body.append(Let(made, box, tuple(args)))
         return made
 

@@ -279,6 +279,8 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
     """The places of boxes made outside: positions, sizes, and other forms of the axes that only inputs reach."""
     found: set[int] = set()
     given = set(range(len(graph.dom)))
+    # Other forms of inputs, which are made outside where what is outside reads them: their places, by wire.
+    forms: dict[int, int] = {}
     count = len(graph.dom)
     axes = list(axes)
     for place, node in enumerate(graph.nodes):
@@ -293,9 +295,17 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         trusts = (
             isinstance(op, View) and op.trusts_inputs()
         )  # in range is known of all of an index array, not of a tile
-        if about or ((renames or remade or trusts) and set(node.inputs) <= given):
+        if about or ((renames or remade or trusts) and all(w in given or w in forms for w in node.inputs)):
+            todo = [] if about else list(node.inputs)
+            while todo:
+                w = todo.pop()
+                if w in forms and forms[w] not in found:
+                    found.add(forms[w])
+                    todo.extend(graph.nodes[forms[w]].inputs)
             found.add(place)
             given.update(outputs)
+        elif isinstance(op, (Rename, Reindex)) and all(w in given or w in forms for w in node.inputs):
+            forms.update(dict.fromkeys(outputs, place))
     return found
 
 

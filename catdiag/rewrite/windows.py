@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from catdiag.boxes import Box, Const, Fold, Reindex, Rename, View, const_box, index_box
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.lookups import in_blocks
 from catdiag.types import ArrayType, Axis, Size, Ty
 from catdiag.views import Cond, Expr, Read, leaves, natural, plus, replaced, times
 
@@ -62,11 +63,12 @@ class _Placing:
 
     def run(self) -> Graph:
         moved: list[int] = list(range(len(self.graph.dom)))
-        for node in self.graph.nodes:
+        blocks = in_blocks(self.graph)  # which groups look up, a block at a time
+        for place, node in enumerate(self.graph.nodes):
             box, inputs = node.box, [moved[w] for w in node.inputs]
             if isinstance(box.op, View) and self.at_stake(box.op) and self.reads_given(box.op, inputs):
                 box, inputs = self.view(box, box.op, inputs)
-            elif isinstance(box.op, View) and self.trusts(box, inputs):
+            elif isinstance(box.op, View) and place not in blocks and self.trusts(box, inputs):
                 box, inputs = self.guarded(box, box.op, inputs)
             elif isinstance(box.op, Fold):
                 box, inputs = self.fold(box, box.op, inputs)

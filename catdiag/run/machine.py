@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from catdiag.boxes import Box, Group, array_name
-from catdiag.diagram import Diagram, Graph, inline
+from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import SizeError
 from catdiag.in_place import in_place, picked
+from catdiag.lookups import looked_up
 from catdiag.partial import is_split, two_kernels
 from catdiag.run.chip import Chain, Chip
 from catdiag.run.memories import Cell as Cell
@@ -165,10 +166,18 @@ class Machine:
             names[whole.base[w]] = f"out{k}" if several else "out"
             self.kept[whole.base[w]] = widths.outputs[k]
         run_now: list[int] = []
+        seen, late, shown = looked_up(graph), list[int](), set[int]()
         for place, node in enumerate(graph.nodes):
+            if place in seen or (is_view(node.box) and node.inputs[0] in shown):
+                late.append(place)
+                shown.update(whole.made(place))
+                continue
             if isinstance(node.box.op, Group):
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
+                for view in late:
+                    self.look_up(graph.nodes[view], whole.first[view], wires, sizes)
+                late = []
                 needed = Outline(graph, [place], {}, 0, False).leaving
                 made = whole.made(place)
                 results = self.group(node.box, node.box.op, [wires[w] for w in node.inputs], sizes)
@@ -187,6 +196,12 @@ class Machine:
             amount = extent(whole.types[w], wires[w].value, sizes)
             chip.save(names[base], amount * self.kept[base], chip.chain.last)
         return [wires[w].value for w in graph.outputs]
+
+    def look_up(self, node: Node, made: int, wires: dict[int, Wire], sizes: dict[str, int]) -> None:
+        """A view that groups read an array through: no array of its own, and counted as that one."""
+        (value,) = self.chip.runner.box(node.box, tuple(wires[w].value for w in node.inputs), sizes)
+        cell = wires[node.inputs[0]].cell
+        wires[made] = Wire(slow(cell.name, cell.width), value)
 
     def work(self, outline: Outline, root: Piece, copied: bool) -> None:
         """A kernel, by the pieces of one group."""

@@ -79,3 +79,15 @@ class TestRun:
             function = getattr(imported(text := module(program, {}, "fp32").text, program.title), program.title)
             for found in (function(A, out=out), out, function(A)):
                 assert torch.equal(found[0], factor * A.sum(1)) and torch.equal(found[1], A.sum(1)), text
+
+    def test_rows_are_loaded_where_an_array_says(self) -> None:
+        program = cd.algorithm("q d, n d, n v, int[b x] -> b q v", name="rows")(
+            lambda Q, K, V, at: cd.einsum(
+                "b q x, b x v -> b q v",
+                cd.exp(-(cd.einsum("q d, b x d -> b q x", Q, cd.gather(K, "n", at)) ** 2)),
+                cd.gather(V, "n", at),
+            )
+        )
+        form = program.stream("x").group("b q").diagram
+        sizes = {"q": [1, 19], "d": [3, 16], "n": [1, 5], "v": [2, 17], "b": [1, 2], "x": [1, 16, 21]}
+        compiled_of(form, program, {"g_b": 1, "g_q": 16, "s_x": 16}, "fp32").check(sizes, trials=4)

@@ -29,6 +29,7 @@ from catdiag.cost.count.windows import outer as around
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
 from catdiag.in_place import in_place, picked
+from catdiag.lookups import looked_up
 from catdiag.partial import Parted, is_split, two_kernels
 from catdiag.types import BYTES, ArrayType
 
@@ -259,6 +260,11 @@ class _Outer:
                 self.between[count + k] = self.widths.saved(node.box, k)
             count += len(node.box.cod)
         self.ends: dict[int, str] = {}
+        self.looked_up = looked_up(self.graph)
+        for place in sorted(self.looked_up):
+            # Its elements are those of the array that it is a view of, and as wide.
+            w, source = self.first[place], self.root[self.graph.nodes[place].inputs[0]]
+            self.names[w], self.between[w] = self.names[source], self.width(source)
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
             if self.root[w] >= len(self.graph.dom):
                 self.ends.setdefault(self.root[w], name)
@@ -279,13 +285,14 @@ class _Outer:
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
 
     def segments(self, fused: bool) -> list[list[int]]:
-        """The places of the boxes of each kernel; views and values computed on the spot belong to none."""
+        """The places of the boxes of each kernel; views, what is looked up and values computed on the spot belong to
+        none."""
         found: list[list[int]] = []
         maker: dict[int, int] = {}
         open_run = False
         for place, node in enumerate(self.graph.nodes):
             made = range(self.first[place], self.first[place] + len(node.box.cod))
-            if is_view(node.box) or (made and all(self.free[w] for w in made)):
+            if is_view(node.box) or place in self.looked_up or (made and all(self.free[w] for w in made)):
                 continue
             group = isinstance(node.box.op, Group)
             if group or not open_run or not fused:

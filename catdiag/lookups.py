@@ -1,0 +1,77 @@
+"""Views outside of groups that are no work of their own: each group reads arrays through them, where elements lie.
+
+Rows of a table at the integers of an array are such a view. What says where is in range is known of a whole array of
+integers and not of a block of it, so that the view of what a loop reads in blocks stands before the loop and the
+groups, in what is proved; no kernel makes it.
+"""
+
+from __future__ import annotations
+
+from catdiag.boxes import Box, Const, Fold, Group, Index, Reindex, Rename, SizeOf, View
+from catdiag.diagram import Graph
+
+
+def looked_up(graph: Graph) -> frozenset[int]:
+    """The places of views of whole arrays, by groups alone read: each reads the elements of its tile where they lie.
+
+    What says where they lie are inputs, positions and sizes, or other such views.
+
+    >>> import catdiag as cd
+    >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
+    >>> looked_up(rows.graph), looked_up(rows.stream("t").group("d").diagram.graph)
+    (frozenset(), frozenset({0}))
+    """
+    if not any(isinstance(node.box.op, Group) for node in graph.nodes):
+        return frozenset()
+    return _read_by(graph, groups=True)
+
+
+def in_blocks(graph: Graph) -> frozenset[int]:
+    """The places of views of whole arrays that loops alone read, along the axes that they run over.
+
+    >>> import catdiag as cd
+    >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
+    >>> in_blocks(rows.graph), in_blocks(rows.stream("t").diagram.graph)
+    (frozenset(), frozenset({0}))
+    """
+    if not any(isinstance(node.box.op, Fold) for node in graph.nodes):
+        return frozenset()
+    return _read_by(graph, groups=False)
+
+
+def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
+    arrays, given = set(range(len(graph.dom))), set(range(len(graph.dom)))
+    views: set[int] = set()
+    made: list[range] = []
+    for place, node in enumerate(graph.nodes):
+        first = made[-1].stop if made else len(graph.dom)
+        made.append(range(first, first + len(node.box.cod)))
+        of_arrays = bool(node.inputs) and node.inputs[0] in arrays and set(node.inputs) <= given
+        if of_arrays and isinstance(node.box.op, View):
+            views.add(place)
+        if of_arrays and (place in views or _is_form(node.box)):
+            arrays.update(made[place])
+        elif not isinstance(node.box.op, (Index, SizeOf, Const)):
+            continue
+        given.update(made[place])
+    # What anything else reads is made as an array, and so is what that is a view of.
+    stored = set(graph.outputs)
+    for place in reversed(range(len(graph.nodes))):
+        node, op = graph.nodes[place], graph.nodes[place].box.op
+        if place in views or _is_form(node.box):
+            if stored.intersection(made[place]):
+                views.discard(place)
+                stored.update(node.inputs)
+        elif isinstance(op, Fold) and not groups:
+            pairs = zip(node.inputs, node.box.dom, strict=True)
+            stored.update(w for w, ty in pairs if ty.axis(op.axis) is None)
+        elif not (isinstance(op, Group) and groups):
+            stored.update(node.inputs)
+    return frozenset(views)
+
+
+def _is_form(box: Box) -> bool:
+    """Whether a box gives the same elements under other names or along other axes."""
+    if isinstance(box.op, Reindex):
+        return box.op.kind in ("split", "merge")
+    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
