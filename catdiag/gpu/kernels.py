@@ -120,6 +120,7 @@ def kernels_of(
     if isinstance(made, Planned) and made.plans is not None:
         return _of_several(made, made.plans, sizes, dtype, most)
     derivation = made.derivation if isinstance(made, Planned) else made
+    sizes = _of_form(derivation, sizes)
     found: list[Kernel] = []
     problem: CatdiagError | None = None
     for tiles, stages, warps in _choices(derivation, hardware, sizes, dtype, most):
@@ -130,6 +131,16 @@ def kernels_of(
     if not found and problem is not None:
         raise problem
     return found
+
+
+def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes, with those scalar inputs only that say how often loops of this form turn."""
+    inputs = set(derivation.diagram.input_names)
+    lengths = {n: k for n, k in sizes.items() if n not in inputs}
+    if len(lengths) == len(sizes):
+        return lengths
+    turns = {str(s) for s in derivation.io().load.free_symbols}
+    return {n: k for n, k in sizes.items() if n in lengths or n in turns}
 
 
 def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int) -> list[Kernel]:

@@ -10,6 +10,7 @@ import sympy
 import catdiag as cd
 from catdiag.errors import SizeError
 from catdiag.gpu.case import Case, case_of, evaluated, flops_of
+from catdiag.gpu.kernels import kernels_of
 from catdiag.gpu.counted import point_of
 from catdiag.gpu.kernels import loads_of
 
@@ -72,3 +73,9 @@ def test_no_library_operator_is_without_a_case() -> None:
         case = case_of(diagram, sizes, scalars=integers)
         assert case.bytes > 0 and set(case.slices) <= set(case.outputs[0].axes)
         compile(case.text, name, "exec")
+
+
+def test_scalar_inputs_that_turn_no_loop_are_no_sizes_of_tiles() -> None:
+    shifted = cd.algorithm("q x, int[] -> q", name="shifted")(lambda A, n: cd.sum(A, "x") + n)
+    derived = shifted.stream("x").group("q")
+    assert kernels_of(derived, "H200", {"q": 100, "x": 200, "n": 3}, most=1)[0].entry == "shifted"
