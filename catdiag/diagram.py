@@ -293,8 +293,8 @@ class Diagram:
     def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plans:
         """The kernels of least predicted time on a chip: where to cut, and each one's loops, groups and tiles, proved.
 
-        The options are those of `catdiag.rewrite.cuts.plan`: `dtype`, `stages`, `cuts` at most. Raises DoesNotFit,
-        SizeError, and as that does.
+        The options are those of `catdiag.rewrite.cuts.plan`: `dtype`, `stages`, `cuts` at most, `several`. Raises
+        DoesNotFit, SizeError, and as that does.
         """
         from catdiag.rewrite.cuts import plan
 

@@ -19,7 +19,8 @@ FORWARD, VARIANTS, DECODING, LAYERS = "Attention forward", "Variants of attentio
 
 @dataclass(frozen=True)
 class Declared:
-    """An operator at sizes. `steps` say how it is derived, or nothing, which leaves that to the plan.
+    """An operator at sizes. `steps` say how it is derived; where they stream and group nothing, that is left to the
+    plan, with `several` to one of several kernels.
 
     `peers` are names of `benchmarks.gpu.peers`; the textbook form by torch.compile is added where `compiled`.
     """
@@ -34,6 +35,7 @@ class Declared:
     peers: tuple[str, ...] = ()
     compiled: bool = True
     dtype: str = "bf16"
+    several: bool = False
 
     @property
     def key(self) -> tuple[Callable[[], Diagram], tuple[tuple[str, str], ...]]:
@@ -79,6 +81,7 @@ def shape(n: int, d: int) -> dict[str, int]:
 
 STREAM = (("stream", "x"), ("group", "b h q"))
 SKIP = (*STREAM, ("skip", "x"))
+EXPAND = (("expand", "d"),)
 PLAIN, CAUSAL = woven("attention", *HEADS), woven("causal_attention", *HEADS)
 SDPA = ("cuDNN", "FlashAttention-2")
 
@@ -152,7 +155,8 @@ def declared() -> list[Declared]:
         variant("differential", "differential_attention", STREAM, scalars={"c": 0.3}, peers=flex),
         variant("weights of unit L2 norm", "spherical_attention", STREAM),
         variant("sigmoid", "sigmoid_attention", STREAM),
-        variant("by distance", "distance_attention", STREAM, scalars={"width": 8.0}, peers=flex),
+        variant("by distance, multiplied out", "distance_attention", EXPAND, scalars={"width": 8.0}, peers=flex,
+                several=True),
         Declared("a user's own: squared relu, d 128, 8k", VARIANTS, squared_relu, shape(8192, 128), STREAM,
                  scalars={"eps": 1e-3}),
     ]  # fmt: skip

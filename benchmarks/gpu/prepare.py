@@ -44,11 +44,12 @@ class Prepared:
         derivation, kernels, refused = None, [], ""
         known = {**item.sizes, **{n: v for n, v in item.scalars.items() if isinstance(v, int)}}
         try:
-            if item.steps:
-                derivation = self._derived(item)
+            begun = self._derived(item) if item.steps else diagram
+            if any(step in ("stream", "group") for step, _ in item.steps):
+                derivation = begun
                 kernels = kernels_of(derivation, self.chip, known, item.dtype, most=self.proposals)
             else:
-                found = planned(diagram, self.chip, known, item.dtype)
+                found = planned(begun, self.chip, known, item.dtype, several=item.several)
                 derivation = found[0].derivation
                 kernels = proposed(found, self.chip, known, item.dtype, most=self.proposals)
         except raised() as error:  # the case is run without a kernel, and the page says why

@@ -161,20 +161,12 @@ def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None) -> Cu
 
 def _plans(search: Cuts, begun: Derivation) -> Plans | None:
     """The plan of the way that is taken, derived from what was begun with; None where it was not proved."""
-    from catdiag.rewrite.schedules import proved
+    from catdiag.rewrite.several import continued
 
     try:
-        made = search.plans()
+        return continued(begun, search.plans())
     except CatdiagError:
         return None
-    if not begun.steps:
-        return made
-    last = made.derivation
-    theorem = proved(begun.ask, begun.source, last.diagram, True)
-    if theorem is None:
-        return None
-    steps = (*begun.steps, *last.steps[:-1], replace(last.steps[-1], theorem=theorem))
-    return replace(made, derivation=replace(last, source=begun.source, steps=steps))
 
 
 def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[str, ...]:

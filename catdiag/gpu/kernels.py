@@ -42,9 +42,15 @@ class Planned:
 
 
 def planned(
-    diagram: Diagram, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str = "bf16"
+    diagram: Diagram | Derivation,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str = "bf16",
+    *,
+    several: bool = False,
 ) -> tuple[Planned, ...]:
-    """Derivations of a diagram that nobody derived, the one of least predicted time first.
+    """Derivations of a diagram that nobody put into loops, the one of least predicted time first; with `several`, that
+    in several kernels.
 
     That in one kernel or several, as `Diagram.plan` has it; the one kernel of least time; that without the blocks that
     a mask empties; and that with its loop in parts. `sizes` has scalar inputs too that say how often loops turn. Raises
@@ -55,9 +61,10 @@ def planned(
     >>> [step.name for step in found[0].derivation.steps]
     ['stream b', 'group a c']
     """
-    axes = {a for ty in (*diagram.dom, *diagram.cod) for axis in ty.axes for a in size_symbols(axis.size)}
-    lengths = {n: k for n, k in sizes.items() if n in axes or n not in diagram.input_names}
-    plans = diagram.plan(hardware, lengths, dtype=dtype)
+    source: Diagram = getattr(diagram, "source", None) or diagram  # type: ignore[assignment]
+    axes = {a for ty in (*source.dom, *source.cod) for axis in ty.axes for a in size_symbols(axis.size)}
+    lengths = {n: k for n, k in sizes.items() if n in axes or n not in source.input_names}
+    plans = diagram.plan(hardware, lengths, dtype=dtype, several=several)
     stages = max(k.plan.stages for k in plans.kernels)
     warps = max(1, max(k.plan.threads for k in plans.kernels) // _WARP)
     found = [
@@ -81,7 +88,7 @@ def planned(
             continue
         threads = max(1, fitted.threads // _WARP)
         found.append(Planned(made, fitted.tiles, fitted.stages, threads, fitted.time_s))
-    return tuple(sorted(found, key=lambda p: p.time_s))
+    return (*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s))
 
 
 def _steps(single: Derivation | None) -> list[tuple[str, str]]:

@@ -53,15 +53,17 @@ def plan(
     stages: int | None = None,
     *,
     cuts: int | None = None,
+    several: bool = False,
     ask: Z3 | None = None,
 ) -> Plans:
     """The kernels of a diagram for a chip, of least predicted time, with proofs.
 
     `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, `stages` the
     buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there may be at
-    most (0: one kernel). Raises DoesNotFit where no way fits, with what the least of them would need; SizeError for
-    sizes that are missing; CatdiagError for a diagram that runs in loops or groups already; NotFusable where nothing
-    that fits was proved.
+    most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved once, also
+    where the model has one kernel for as quick. Raises DoesNotFit where no way fits, with what the least of them would
+    need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups already;
+    NotFusable where nothing that fits was proved.
 
     >>> import catdiag as cd
     >>> found = plan(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
@@ -69,7 +71,7 @@ def plan(
     (['stream b, group a c'], ())
     """
     start = time.perf_counter()
-    made = searching(diagram, hardware, sizes, dtype, stages, cuts=cuts, ask=ask).plans()
+    made = searching(diagram, hardware, sizes, dtype, stages, cuts=cuts, several=several, ask=ask).plans()
     return replace(made, seconds=time.perf_counter() - start)
 
 
@@ -81,28 +83,33 @@ def searching(
     stages: int | None = None,
     *,
     cuts: int | None = None,
+    several: bool = False,
     ask: Z3 | None = None,
 ) -> Cuts:
     """The search of a call of `plan`, which takes the same, before anything is proved. Raises as `plan` does."""
     if any(isinstance(box.op, (Fold, Group)) for box in inline(diagram).boxes):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
     _check(diagram, sizes, cuts)
+    if several and (cuts == 0 or not isinstance(several, bool)):
+        raise CatdiagError(
+            f"several is {several!r} with cuts={cuts!r}: expected True or False, and True with a cut or more"
+        )
     target = Target(chips.get(hardware), sizes, dtype, stages)
     solver = ask or Z3()
     row = Row(diagram)
     if not row.stages:
         raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
-    search = Cuts(row, target, solver, cuts)
+    search = Cuts(row, target, solver, cuts, several=several)
     paired = in_pairs(diagram, sizes)
     if paired is not diagram:
-        other = Cuts(Row(paired), target, solver, cuts, source=diagram)
+        other = Cuts(Row(paired), target, solver, cuts, source=diagram, several=several)
         if other.chosen() and (not search.chosen() or other.quickest() < search.quickest()):
             return other
     if search.chosen():
         return search
     inner = Row(diagram, opened=True)  # named boxes are opened only where nothing fits else
     if len(inner.stages) > len(row.stages):
-        further = Cuts(inner, target, solver, cuts)
+        further = Cuts(inner, target, solver, cuts, several=several)
         if further.chosen():
             return further
     raise search.misfit()
@@ -131,6 +138,7 @@ class Cuts:
     cuts: int | None = None
     source: Diagram | None = None
     """What the row is another form of, which theorems are about; None for the row's own diagram."""
+    several: bool = False
     _known: dict[Span, list[Timed] | CatdiagError] = field(default_factory=dict)
     _bounds: dict[Span, float] = field(default_factory=dict)
     _parted: bool = False
@@ -202,6 +210,8 @@ class Cuts:
 
     def chosen(self) -> tuple[Span, ...]:
         """The way that is taken, as far as is known without proofs; none where nothing fits."""
+        if self.several:
+            return self.least(several=True)[1]
         one = self.seconds(self.whole)
         total, way = self.least()
         if not self._parted and (one > NEAR * total or math.isinf(total) or self._idle()):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.corollaries import Divisor
     from catdiag.rewrite.formula import Found
     from catdiag.rewrite.given import Fold
+    from catdiag.rewrite.several import Plans
     from catdiag.rewrite.skip import Guide
     from catdiag.rewrite.stability import Stability
     from catdiag.rewrite.stream import Streamed
@@ -612,6 +613,14 @@ class Derivation:
         from catdiag.cost.plan import fit
 
         return fit(self, hardware, sizes, **options)
+
+    def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plans:
+        """The kernels of least predicted time for what was derived so far, which runs in no loops or groups yet, as a
+        plan of the source: see `Diagram.plan`. Raises as that does.
+        """
+        from catdiag.rewrite.several import continued
+
+        return continued(self, self.diagram.plan(hardware, sizes, ask=self.ask, **options))
 
     def spread(self, over: Mapping[str, int | str], **options: Any) -> Spread:
         """The derived diagram on several devices: what each receives, holds and computes (`catdiag.cost.devices`).

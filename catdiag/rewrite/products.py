@@ -10,6 +10,9 @@ factors are put on *sides*: two factors are on one side where one has all the ax
 Terms with the same two sides are one bilinear form `Σ_ij c_ij·L_i·R_j` of the products L_i on the one side and R_j on
 the other. It takes as many products of matrices as the rank of c, and no fewer with rational combinations (the rank
 factorisation of a matrix; derived here).
+
+Sums with one side come first, so that they can be a kernel of their own that is run once, and where there are other
+terms they are kept in fp32: what cancels is not rounded to the type of the inputs when it is saved.
 """
 
 from __future__ import annotations
@@ -50,11 +53,13 @@ class Products:
 
     def __init__(self, terms: Terms, kept: Iterable[str], order: Sequence[str], line: str | None = None) -> None:
         self.terms, self.kept, self.order, self.line = terms, set(kept), list(order), line
+        self.several = False
 
     def made(self, form: Form) -> Form:
         """A form with its sums made: each term a number times wires."""
         found: list[Term] = []
         alike: dict[tuple[Monomial, tuple[str, ...], tuple[frozenset[str], ...]], dict[Sides, Fraction]] = {}
+        self.several = len(form) > 1
         for t in form:
             bound = tuple(a.name for a in t.bound)
             inner = tuple(f for f in t.monomial if set(bound) & set(self.terms.names(f[0])))
@@ -69,7 +74,7 @@ class Products:
             else:
                 wires = [self._component(part, bound) for part in parts]
                 found.append(self._times(t.coefficient, outer, wires))
-        for (outer, bound, _), entries in alike.items():
+        for (outer, bound, _), entries in sorted(alike.items(), key=lambda item: len(item[0][2])):
             found += [self._times(c, outer, [wire]) for c, wire in self._bilinear(entries, bound)]
         return collect(found)
 
@@ -85,7 +90,8 @@ class Products:
         if any(len(sides) == 1 for sides in entries):
             first = next(iter(entries.values()))
             inside = self._combined([(c / first, sides[0]) for sides, c in entries.items()])
-            return [(first, self._summed([inside], bound))]
+            made = self._summed([inside], bound)
+            return [(first, self.terms.map("cast:fp32", made, line=self.line) if self.several else made)]
         left = list(dict.fromkeys(sides[0] for sides in entries))
         right = list(dict.fromkeys(sides[1] for sides in entries))
         ranks = factored([[entries.get((one, other), Fraction(0)) for other in right] for one in left])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.planned import Plan, several, shown
 from catdiag.diagram import Diagram
+from catdiag.errors import NotFusable
 
 if TYPE_CHECKING:
     from catdiag.gpu.compile import Compiled
@@ -213,6 +214,29 @@ class Plans:
                 for r in self.rivals
             ],
         }
+
+
+def continued(begun: Derivation, plans: Plans) -> Plans:
+    """The plan of a derivation's diagram as one of what it was derived from: its steps first, and the theorem anew.
+
+    >>> import catdiag as cd
+    >>> plain = cd.algorithm("a b, b c -> a c", name="plain")(lambda A, B: cd.sum(A * B, "b"))
+    >>> found = plain.expand("b").plan("H200", {"a": 512, "b": 512, "c": 512})
+    >>> [step.name for step in found.derivation.steps], found.source.title
+    (['expand b', 'stream b', 'group a c'], 'plain')
+
+    Raises NotFusable where that is not proved.
+    """
+    from catdiag.rewrite.schedules import proved
+
+    if not begun.steps:
+        return plans
+    last = plans.derivation
+    theorem = proved(begun.ask, begun.source, last.diagram, True)
+    if theorem is None:
+        raise NotFusable(f"the kernels were not proved to mean {begun.source.title or 'what they were derived from'}")
+    steps = (*begun.steps, *last.steps[:-1], replace(last.steps[-1], theorem=theorem))
+    return replace(plans, source=begun.source, derivation=replace(last, source=begun.source, steps=steps))
 
 
 def bytes_of(diagram: Diagram, dtype: str, sizes: Mapping[str, int]) -> tuple[int, ...]:

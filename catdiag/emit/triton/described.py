@@ -6,12 +6,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.emit.nest import Span, Value
+from catdiag.boxes import Map
+from catdiag.emit.nest import For, Let, Program, Save, Span, Value, Within
 from catdiag.emit.triton.builder import Boxes, Names
 from catdiag.emit.triton.values import Stored
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32"}  # fmt: skip
+
+
+def kinds(program: Program) -> dict[Value, str]:
+    """The types in which arrays are saved of which a cast says which.
+
+    >>> import catdiag as cd
+    >>> from catdiag.emit.nest import lower
+    >>> wide = cd.algorithm("q x -> q")(lambda a: cd.exp(cd.cast(cd.sum(a, "x"), "fp32")))
+    >>> list(kinds(lower(wide.fuse(saved="cast:fp32 [q]").diagram)).values())
+    ['fp32']
+    """
+    cast: dict[Value, str] = {}
+    found: dict[Value, str] = {}
+    todo = [*program.body]
+    while todo:
+        s = todo.pop(0)
+        if isinstance(s, Let) and isinstance(s.box.op, Map) and s.box.op.fn.startswith("cast:"):
+            cast.update(dict.fromkeys(s.targets, s.box.op.fn[5:]))
+        elif isinstance(s, Save):
+            kind = cast.get(s.value) or cast.get(s.value.origin)
+            if kind in WIDTHS:
+                found[s.target] = kind
+        elif isinstance(s, (For, Within)):
+            todo[:0] = s.body
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
 from catdiag.emit.triton.apart import Apart, apart, in_gluon
 from catdiag.emit.triton.builder import Names, sized
-from catdiag.emit.triton.described import WIDTHS, Kernel, Shared
+from catdiag.emit.triton.described import WIDTHS, Kernel, Shared, kinds
 from catdiag.emit.triton.kernel import Writing
 from catdiag.emit.triton.launch import Launch, Room, head_of, spans_of, torch_type
 from catdiag.emit.triton.nodes import Node
@@ -138,6 +138,7 @@ class _Modular:
         self.specialized = specialized
         self.aparts: dict[str, Apart] = {}
         self.rooms: list[Room] = []
+        self.kinds = kinds(program)
 
     def _symbols(self) -> dict[str, Span]:
         found: dict[str, Span] = {}
@@ -270,7 +271,7 @@ class _Modular:
         name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
         array = Stored(value.ty, name, temporary=True)
         self.shared.saved[value] = array
-        kind = self.dtypes.get(name, self.result_dtype)
+        kind = self.dtypes.get(name, self.result_dtype if result else self.kinds.get(value, self.result_dtype))
         dtype = {"int": "int64", "bool": "bool"}.get(value.ty.element, WIDTHS[kind])
         self.dtypes.setdefault(name, kind)
         self.rooms.append(Room(array, dtype, result=result))
