@@ -269,7 +269,7 @@ class Derivation:
         >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
         >>> near = squares.expand("d")
         >>> [box.name for box in near.diagram.boxes if box.name in ("sum[d]", "einsum")], near.theorem.conditional
-        (['sum[d]', 'einsum', 'sum[d]'], False)
+        (['sum[d]', 'sum[d]', 'einsum'], False)
         """
         from catdiag.rewrite.expand import CANCELS, expanded
         from catdiag.signature import axis_names

@@ -59,7 +59,7 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
     >>> import catdiag as cd
     >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
     >>> [box.name for box in expanded(squares, ["d"]).diagram.boxes]
-    ['mul', 'sum[d]', 'einsum', 'mul', 'sum[d]', 'add', '2', 'mul', 'sub']
+    ['mul', 'sum[d]', 'cast:fp32', 'mul', 'sum[d]', 'cast:fp32', 'einsum', 'add', '2', 'mul', 'sub']
 
     Raises AxisError for an axis that the diagram lacks; NotExpandable, naming box and axis, where no sum is multiplied
     out, and where one has too many terms.
