@@ -9,6 +9,7 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
+from catdiag.diagram import of_graph
 from catdiag.emit.triton import Module, module
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 
@@ -143,6 +144,21 @@ def test_a_block_that_two_kinds_of_work_read_is_loaded_for_each() -> None:
     assert text.count("X_tile_2 = ") == 2  # by descriptor, or by pointer
     assert 'eviction_policy="evict_last"' in text
     assert "tl.dot(X_tile_2, W_tile, sum2)" in text
+
+
+@pytest.mark.parametrize("names", [("X", "W", "b"), ("o", "x", "d"), ("out", "tma", "pid"), ("g_x", "tl", "num_warps")])
+def test_inputs_may_be_called_as_axes_and_options_are(names: tuple[str, str, str]) -> None:
+    product = cd.algorithm("b x d, o d, b -> b x o", name="product")(
+        lambda X, W, b: cd.einsum("b x d, o d -> b x o", X, W) * b
+    )
+    program = of_graph(product.graph, product.cod, names, "product")
+    made = module(program.stream("d").group("b x o").diagram, {"g_b": 1, "g_x": 64, "g_o": 64, "s_d": 64})
+    assert tuple(a.name for a in made.inputs) == names
+    for function in (f for f in ast.parse(made.text).body if isinstance(f, ast.FunctionDef)):
+        arguments = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]
+        assert len(set(arguments)) == len(arguments)
+        given = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        assert not given & set(arguments) or function.name == "product"  # out, where none is given
 
 
 def test_warps_are_one_number_or_one_for_each_group() -> None:

@@ -85,4 +85,6 @@ class Shared:
     tiles: Mapping[str, int]
     dtypes: Mapping[str, str]
     dtype: str
+    sizes: dict[str, str] = field(default_factory=dict)
+    """What sizes are called: where an input has the name of an axis, the size has another."""
     saved: dict[Value, Stored] = field(default_factory=dict)

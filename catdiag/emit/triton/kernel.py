@@ -36,8 +36,7 @@ class Writing:
     def __init__(self, shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span]) -> None:
         self.shared = shared
         self.own = Names(set(shared.names.taken))
-        self.given: dict[str, str] = {}
-        self.k = Build(self.own, env, self.given, shared.dtypes)
+        self.k = Build(self.own, env, shared.sizes, shared.dtypes)
         fp32 = all(WIDTHS.get(t, t) == "float32" for t in shared.dtypes.values()) and shared.dtype in ("fp32", "tf32")
         precision = ', input_precision="tf32x3"' if fp32 and shared.dtype == "fp32" else ""
         self.printer = Printer(self.own.fresh, self._element, precision)

@@ -25,7 +25,9 @@ _TOGETHER = 8
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
           "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
           "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
-          "barrier", "slot", "w"}  # fmt: skip
+          "barrier", "slot", "w", "tma", "held", "fast", "TensorDescriptor"}  # fmt: skip
+_PARTITIONS = {"barrier", "slot", "w"}
+"""Words of kernels whose warps have parts of their own."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +162,15 @@ class _Modular:
                 raise TypeMismatch(f"input {value.name!r} cannot be an argument of a function: expected an identifier")
             names.taken.add(value.name)
         for value in program.inputs:
-            array = Stored(value.ty, value.name)
+            name = names.fresh(value.name) if self._means_else(value.name) else value.name
+            if value.name in self.dtypes:
+                self.dtypes[name] = self.dtypes[value.name]
+            array = Stored(value.ty, name)
             inputs.append(array)
             env[value] = array
         sizes = self._sizes()
         names.taken |= set(sizes.values())
+        self.shared.sizes.update(sizes)
         self._top(env)
         outputs = []
         for value in program.outputs:
@@ -181,7 +187,10 @@ class _Modular:
             text,
             self.entry,
             tuple(k.name for k in self.kernels),
-            tuple(Argument(a.name, a.ty, torch_type(a, self.dtypes, self.dtype)) for a in inputs),
+            tuple(
+                Argument(v.name, a.ty, torch_type(a, self.dtypes, self.dtype))
+                for v, a in zip(program.inputs, inputs, strict=True)
+            ),
             tuple(Argument(a.name, a.ty, self._stored_as(a)) for a in outputs),
             keywords,
             self.stages,
@@ -189,6 +198,10 @@ class _Modular:
             self.dtype,
             tuple(a.name for a in self.aparts.values()),
         )
+
+    def _means_else(self, name: str) -> bool:
+        """Whether a name that an input has is that of something else in the module: of an option, a tile, a library."""
+        return name in self.symbols or (name in _WORDS and (self.specialized or name not in _PARTITIONS))
 
     def _kept(self, symbol: str) -> bool:
         """Whether a tile stays an argument although it is 1: blocks of loops and parts do."""
