@@ -37,8 +37,8 @@ class Boxed:
     block_shape: tuple[int, ...]
 
     @staticmethod
-    def from_tensor(tensor: Tensor, block_shape: Sequence[int]) -> Boxed:
-        """As triton's descriptor is made of a tensor."""
+    def from_tensor(tensor: Tensor, block_shape: Sequence[int], layout: object = None) -> Boxed:
+        """As triton's descriptor is made of a tensor, or Gluon's."""
         return Boxed(tensor, tuple(int(n) for n in block_shape))
 
 
@@ -105,7 +105,14 @@ def _triton() -> SimpleNamespace:
         cdiv=lambda a, b: -(-a // b),
         set_allocator=lambda function: None,
         next_power_of_2=lambda n: 1 << (int(n) - 1).bit_length() if n > 0 else 1,
+        __version__="3.6.0",
     )
+
+
+def _gluon() -> SimpleNamespace:
+    """What launch functions ask of Gluon: layouts of boxes, which say nothing here."""
+    layout = SimpleNamespace(get_default_for=lambda shape, kind: None)
+    return SimpleNamespace(bfloat16="bfloat16", float16="float16", NVMMASharedLayout=layout)
 
 
 def dry_launches(
@@ -145,10 +152,13 @@ def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
     kernels: dict[str, list[str]] = {}
     body: list[ast.stmt] = []
     for node in tree.body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Try)):  # in `try`, imports of what may be missing
+            continue
+        if isinstance(node, ast.If):  # kernels of what may be missing
+            kernels.update({n.name: _parameters(n) for n in node.body if isinstance(n, ast.FunctionDef)})
             continue
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            kernels[node.name] = [a.arg for a in node.args.args]
+            kernels[node.name] = _parameters(node)
             continue
         body.append(node)
     namespace: dict[str, Any] = {
@@ -156,10 +166,17 @@ def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
         "triton": _triton(),
         "TensorDescriptor": Boxed,
         "tl": SimpleNamespace(constexpr=lambda v: v),
+        "gluon": True,
+        "gl": _gluon(),
+        "Boxes": Boxed,
     }
     namespace.update({name: _Kernel(name, tuple(names), calls) for name, names in kernels.items()})
     exec(compile(ast.Module(body, []), "<generated>", "exec", dont_inherit=True), namespace)
     return namespace
+
+
+def _parameters(node: ast.FunctionDef) -> list[str]:
+    return [a.arg for a in node.args.args]
 
 
 @dataclass(frozen=True)

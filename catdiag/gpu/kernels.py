@@ -15,6 +15,7 @@ from catdiag.types import size_symbols
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
+    from catdiag.gpu.planned import Chosen
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.several import Plans
 
@@ -130,9 +131,9 @@ def kernels_of(
     sizes = _of_form(derivation, sizes)
     found: list[Kernel] = []
     problem: CatdiagError | None = None
-    for tiles, stages, warps in _choices(derivation, hardware, sizes, dtype, most):
+    for choice in _choices(derivation, hardware, sizes, dtype, most):
         try:
-            found.append(_kernel(derivation, tiles, stages, warps, sizes, dtype))
+            found.append(_kernel(derivation, choice, sizes, dtype))
         except CatdiagError as error:  # a tile that the emitter refuses; others may do
             problem = problem or error
     if not found and problem is not None:
@@ -155,7 +156,7 @@ def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: st
     from catdiag.gpu.planned import proposals_of
 
     choices = proposals_of(plans, most)
-    found = [_kernel(made.derivation, c.tiles, c.stages, c.warps, sizes, dtype) for c in choices]
+    found = [_kernel(made.derivation, c, sizes, dtype) for c in choices]
     return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
 
 
@@ -193,43 +194,39 @@ def _parts(made: Derivation) -> set[str]:
 
 def _choices(
     made: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str, most: int
-) -> list[tuple[dict[str, int], int, int]]:
+) -> list[Chosen]:
     """Tiles, stages and warps, the model's first choice first."""
+    from catdiag.gpu.planned import Chosen
     from catdiag.gpu.proposals import propose
 
     try:
-        return [(dict(p.tiles), p.stages, p.warps) for p in propose(made, hardware, sizes, dtype, most=most)]
+        return [Chosen.of(p) for p in propose(made, hardware, sizes, dtype, most=most)]
     except CatdiagError as error:
         # Proposals leave room for what Triton adds; what the model fits may run even so, and is tried.
         try:
             plan = made.fit(hardware, sizes, dtype=dtype)
         except CatdiagError:
             raise error from None
-        return [(dict(plan.tiles), plan.stages, max(1, plan.threads // _WARP))]
+        return [Chosen(dict(plan.tiles), plan.stages, max(1, plan.threads // _WARP))]
 
 
-def _kernel(
-    made: Any,
-    tiles: Mapping[str, int],
-    stages: int | tuple[int, ...],
-    warps: int | tuple[int, ...],
-    sizes: Mapping[str, int],
-    dtype: str,
-) -> Kernel:
+def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> Kernel:
     from catdiag.emit.triton import module
 
-    text = module(made.diagram, tiles, dtype, stages=stages, warps=warps)
+    tiles, stages, warps = chosen.tiles, chosen.stages, chosen.warps
+    text = module(made.diagram, tiles, dtype, stages=stages, warps=warps, specialized=chosen.specialized)
     shown = {s: sizes[s] for s in _needed(text.text, text.entry) if s in sizes}
     options = {**shown, **{t: tiles[t] for t in text.tiles}}
     if isinstance(warps, int) and isinstance(stages, int):  # else they are written into the module
         options |= {"num_warps": warps, "num_stages": stages}
     told = ", ".join(f"{name} {size}" for name, size in tiles.items() if size != 1)
+    apart = ", loads apart" if text.specialized else ""
     return Kernel(
         text.text,
         text.entry,
         options,
         loads_of(made, tiles, sizes, dtype),
-        f"{told or 'no tiles'}, {_told(warps)} warps, {_told(stages)} stages",
+        f"{told or 'no tiles'}, {_told(warps)} warps, {_told(stages)} stages{apart}",
     )
 
 

@@ -16,6 +16,7 @@ from catdiag.types import size_value
 if TYPE_CHECKING:
     from catdiag.cost.plan import Plan
     from catdiag.diagram import Diagram
+    from catdiag.gpu.proposals import Proposal
     from catdiag.rewrite.several import Plans
 
 
@@ -37,11 +38,18 @@ def compiled_of(
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a module is written with: tiles by symbol, and buffers and warps, one number or one for each kernel."""
+    """What a module is written with: tiles by symbol, and buffers and warps, one number or one for each kernel, and
+    whether loads are to be apart."""
 
     tiles: Mapping[str, int]
     stages: int | tuple[int, ...]
     warps: int | tuple[int, ...]
+    specialized: bool | tuple[bool, ...] = False
+
+    @staticmethod
+    def of(proposal: Proposal) -> Chosen:
+        """What is proposed."""
+        return Chosen(dict(proposal.tiles), proposal.stages, proposal.warps, proposal.specialized)
 
 
 def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
@@ -64,7 +72,7 @@ def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
                 raise
             found.append([Chosen(tiles_of(p), p.stages, max(1, p.threads // p.warp))])
             continue
-        found.append([Chosen(one.tiles, one.stages, one.warps) for one in made])
+        found.append([Chosen.of(one) for one in made])
     if len(found) == 1:
         return found[0]
     ways = [[0] * len(found)]
@@ -75,7 +83,8 @@ def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
         picked = [proposals[k] for proposals, k in zip(found, way, strict=True)]
         tiles = {name: size for p in picked for name, size in p.tiles.items()}
         stages, warps = zip(*((_one(p.stages), _one(p.warps)) for p in picked), strict=True)
-        chosen.append(Chosen(tiles, stages, warps))
+        apart = tuple(p.specialized is True for p in picked)
+        chosen.append(Chosen(tiles, stages, warps, apart if any(apart) else False))
     return chosen
 
 
@@ -96,7 +105,14 @@ def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
     if tiles == "triton":
         with suppress(CatdiagError):
             first = proposals_of(plan)[0]
-            return module(diagram, first.tiles, _dtypes(own), stages=first.stages, warps=first.warps)
+            return module(
+                diagram,
+                first.tiles,
+                _dtypes(own),
+                stages=first.stages,
+                warps=first.warps,
+                specialized=first.specialized,
+            )
     each = plans_of(plan)
     stages, warps = [one.stages for one in each], [max(1, one.threads // one.warp) for one in each]
     if len(each) == 1:

@@ -47,6 +47,15 @@ FILL = {True: 96, False: 64}
 that copy boxes, and those that copy by addresses."""
 APART = {True: 0.3, False: 1.0}
 """How far the warpgroups of a block work apart, for the same: 0 in step, 1 as if they were blocks."""
+BEHIND = 0.7
+"""Where loads are apart: how far a warpgroup's work is two turns at a time, since products of one go on beside the
+rest of the next; 0 one after the other, 1 as if they were of two warpgroups."""
+BEGUN = 96
+"""There: clocks that the matrix units are not full in, for each piece of rows of a product of a turn."""
+ALONE_S = 6e-6
+"""There: seconds before a block's first product and after its last, beside which the core has no other block."""
+BESIDE_ROWS = 32
+"""There: registers of a thread beside tiles."""
 WARP_ROWS, WARP_COLUMNS, WARP_DEPTH = 16, 8, 32
 """Rows and columns that a warp's own matrix instruction takes, and how many bytes of each row."""
 BY_WARP = 0.63
@@ -135,6 +144,43 @@ def seconds(
         return np.where(of > 0, _shared(round_of(number), of * outer, np.maximum(of, 1) * buffers), 0.0)
 
     return full * wave(fullest, np.minimum(groups, at_once)) + wave(last, rest) + t.uneven
+
+
+def specialized_seconds(
+    kernel: Kernel, chip: Hardware, timing: Timing, values: Values, dtype: str, groups: int, block: Block
+) -> Any:
+    """Seconds of a run of a kernel whose loads are apart, with so many warpgroups that compute and one block a core.
+
+    A warpgroup begins the first products of a turn and the last ones of the turn before, and does the rest meanwhile;
+    warpgroups do not meet, and rings are filled by a warp of its own, so that no load is waited for in the middle.
+    """
+    import numpy as np
+
+    t, turns, count = timing, np.maximum(timing.turns, 1), np.asarray(timing.groups)
+    copying = t.load / count / (chip.smem_bytes_per_clock * chip.clock_hz)
+    pieces = sum((turns if c.loops else 1) * _pieces(c, chip, values, 4 * groups) for c in kernel.contractions)
+    work, read = _products(kernel, chip, values, dtype, 4 * groups, turns, block)
+    tensor = np.maximum(work, read + copying) + BEGUN * pieces / chip.clock_hz
+    demands = [part / groups for part in (tensor, t.parts["exp"], t.parts["alu"], t.parts["registers"])]
+    two = circulate([d / 2 for d in demands], t.waits / 2, [2 * groups * np.ones_like(count)])[0]
+    one = circulate(demands, t.waits, [groups * np.ones_like(count)])[0]
+    block_s = np.maximum(BEHIND * two + (1 - BEHIND) * one, t.parts["L2"]) + ALONE_S
+    waves = ceil_div(count, chip.sms)
+    return _shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)) + t.uneven
+
+
+def specialized_registers(kernel: Kernel, values: Values, groups: int, element: int, block: Block) -> Any:
+    """Registers of a thread that computes there: what all products of a turn give, and rows made for the last ones."""
+    import numpy as np
+
+    total: Any = 0.0
+    for c in kernel.contractions:
+        if c.loops:
+            rows, columns = _rows(c, values)
+            total = total + c.batch.value(values) * rows * columns * 4
+            if (c.rows, c.columns, c.depth) in block.products.passing:
+                total = total + c.batch.value(values) * rows * c.depth.value(values) * element
+    return np.ceil(total / (4 * 128 * groups)) + BESIDE_ROWS
 
 
 def _shared(cores: Any, memory: Any, customers: Any) -> Any:

@@ -38,9 +38,10 @@ from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.live import Kernel, Transfer
 from catdiag.cost.count.places import MATRIX
 from catdiag.cost.plan import searching
+from catdiag.emit.triton.partitions import REGISTERS
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.gpu.blocks import LEAST, MOST, SCRATCH, Block
-from catdiag.gpu.predicted import resident, seconds
+from catdiag.gpu.predicted import resident, seconds, specialized_registers, specialized_seconds
 
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
@@ -56,6 +57,8 @@ LONGEST = 4096
 """The longest block of a loop: beyond it fewer turns save nothing."""
 _WARPS, _WIDE = (4, 8), (4, 8, 16)
 _STAGES = (2, 3, 4)
+GROUPS, ROWS, WIDEST = (2, 3), 64, 256
+"""Where loads are apart: warpgroups that compute, rows of each, and the most columns of a product."""
 _EACH = 4
 """Values that each thread should have where there are more than four warps: others have nothing to do."""
 
@@ -76,6 +79,7 @@ class Proposal:
     registers: int
     resident: int
     differs: tuple[str, ...] = ()
+    specialized: bool = False
 
     @property
     def arguments(self) -> dict[str, int]:
@@ -89,7 +93,8 @@ class Proposal:
 
     def __str__(self) -> str:
         tiles = ", ".join(f"{name}={tile}" for name, tile in self.tiles.items()) or "no tiles"
-        return f"{tiles}; {self.stages} stage{'s' * (self.stages != 1)}, {self.warps} warps"
+        apart = ", loads apart" * self.specialized
+        return f"{tiles}; {self.stages} stage{'s' * (self.stages != 1)}, {self.warps} warps{apart}"
 
 
 def propose(
@@ -122,14 +127,14 @@ def propose(
         raise CatdiagError(
             f"{search.chip.name} accumulates in {search.chip.word('SMEM')}: Triton has no kernels for it"
         )
-    return _spread(_Candidates(search, boxes).ranked(), most)
+    return _spread(_Candidates(search, boxes, dtype).ranked(), most)
 
 
 class _Candidates:
     """All configurations that Triton can run of what a search knows."""
 
-    def __init__(self, search: Search, boxes: bool = True) -> None:
-        self.search = search
+    def __init__(self, search: Search, boxes: bool = True, dtype: str | Mapping[str, str] = "bf16") -> None:
+        self.search, self.boxes, self.dtype = search, boxes, dtype
         self.kernels = {
             stages: self._filled(kernel)
             for stages, kernel in search.kernels.items()
@@ -259,9 +264,82 @@ class _Candidates:
                     key = (float(time[place]), int(smem[ok][place]), warps, stages, tuple(tile.values()))
                     made = Proposal(tile, stages, warps, key[0], key[1], int(registers[ok][place]), int(held[place]))
                     found.append((key, made))
+        found += self.specialized()
         if not found:
             raise DoesNotFit(_refusal(chip, least, self.options()))
         return [made for _, made in sorted(found, key=lambda pair: pair[0])]
+
+    def specialized(self) -> list[tuple[Any, ...]]:
+        """Those whose loads are apart, with one block a core: warpgroups of 64 rows, of one tile."""
+        import numpy as np
+
+        search, chip = self.search, self.search.chip
+        whole = search.parted is None and self.staged and self.boxes
+        row = self._row() if whole and chip.matrix_warps == 4 else None
+        if row is None:
+            return []
+        options = self.options()
+        found: list[tuple[Any, ...]] = []
+        for groups in GROUPS:
+            given = search.request.tiles.get(row, ROWS * groups)
+            blocks = {n: [given] if n == row else v for n, v in options.items()}
+            blocks = {n: v if n == row or n in dict(search.kernel.loops) else v[:1] for n, v in blocks.items()}
+            if given != ROWS * groups or any(n not in search.request.tiles and v[0] != 1 for n, v in blocks.items()
+                                             if n != row and n not in dict(search.kernel.loops)):  # fmt: skip
+                continue
+            axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in blocks.values()), indexing="ij")
+            grid = {name: axis.ravel() for name, axis in zip(blocks, axes, strict=True)}
+            ok = np.ones(next(iter(grid.values())).shape, dtype=bool)
+            for side in chain.from_iterable(self.multiplied):
+                if side.symbols() & set(grid):
+                    length = side.value({**self.sizes, **grid})
+                    ok &= np.asarray((length >= LEAST) & ((length <= WIDEST) | (row in side.symbols())))
+            grid = {name: axis[ok] for name, axis in grid.items()}
+            for stages, kernel in self.kernels.items():
+                if stages > 1 and ok.any():
+                    found += self._apart(kernel, stages, groups, grid)
+        return found
+
+    def _apart(self, kernel: Kernel, stages: int, groups: int, grid: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Those of a grid that fit, with what they are ranked by."""
+        import numpy as np
+
+        search, chip, block = self.search, self.search.chip, self.blocks[stages]
+        values = search.full({**self.sizes, **grid})
+        if self.placed:
+            values = {**values, **self._moved(kernel, values)}
+        count, warps = len(next(iter(grid.values()))), 4 * groups
+        smem = np.broadcast_to(block.shared_at_most(values), (count,)) + SCRATCH
+        registers = specialized_registers(kernel, values, groups, block.element, block)
+        registers = np.broadcast_to(registers, (count,))
+        ok = (smem <= chip.smem_per_block) & (registers <= REGISTERS[groups])
+        timing = predict(kernel, chip, values, search.dtype, stages, warps, search.request.overlap, True)
+        time = specialized_seconds(kernel, chip, timing, values, search.dtype, groups, block)
+        time = np.broadcast_to(time, (count,))
+        found = []
+        for place in np.flatnonzero(ok):
+            tile = {name: int(axis[place]) for name, axis in grid.items()}
+            key = (float(time[place]), int(smem[place]), warps, stages, tuple(tile.values()))
+            made = Proposal(tile, stages, warps, key[0], key[1], int(registers[place]), 1, specialized=True)
+            found.append((key, made))
+        return found
+
+    def _row(self) -> str | None:
+        """The tile whose rows warpgroups share, if the kernel can be written with loads apart."""
+        from catdiag.emit.triton import module
+
+        search, loops = self.search, dict(self.search.kernel.loops)
+        if sum(bool(c.loops) for c in search.kernel.contractions) < 2 or not search.kernel.tiles:
+            return None
+        options = self.options()
+        length = {n: r.value(search.full(search.sizes)) for n, r in search.kernel.tiles.items() if len(options[n]) > 1}
+        long = max(length, key=lambda n: length[n], default=None)
+        tiles = {n: 128 if n == long or n in loops else 1 for n in options}
+        try:
+            written = module(search.diagram, tiles, self.dtype, stages=2, warps=8, specialized=True)
+        except CatdiagError:
+            return None
+        return written.rows[0] if len(written.rows) == 1 else None
 
     def _moved(self, kernel: Kernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
         """What is read in windows, in the whole run, as if they all lay in their array: counted exactly they would take
@@ -373,7 +451,7 @@ def _spread(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:
 
 
 def _respects(p: Proposal) -> dict[str, int]:
-    return {**p.tiles, "stages": p.stages, "warps": p.warps}
+    return {**p.tiles, "stages": p.stages, "warps": p.warps, "specialized": int(p.specialized)}
 
 
 def _differs(p: Proposal, name: str, than: int, more: bool) -> bool:

@@ -219,7 +219,7 @@ def _written(diagram: Diagram, found: Sequence[Proposal], dtype: str) -> tuple[d
     refused: dict[int, str] = {}
     for k, p in enumerate(found):
         try:
-            written[k] = module(diagram, p.tiles, dtype, stages=p.stages, warps=p.warps)
+            written[k] = module(diagram, p.tiles, dtype, stages=p.stages, warps=p.warps, specialized=p.specialized)
         except CatdiagError as error:
             refused[k] = reason(error)
     return written, refused

@@ -171,6 +171,26 @@ class Rows(Writing):
             self._rings(dot)
         self._write(turn, states, made, late, early, added)
 
+    def _after(self, states: Sequence[Value], values: Sequence[Value]) -> list[Node]:
+        """What states are after a turn; what a product is multiplied by in each row, its rows are multiplied by, so
+        that it can add to a state."""
+        return [self._added_to(node) for node in super()._after(states, values)]
+
+    def _added_to(self, node: Node) -> Node:
+        if node.kind != "add":
+            return node
+        nodes = self.k.nodes
+        for before, product in (node.args, node.args[::-1]):
+            if product.kind not in ("scaled", "mul"):
+                continue
+            for dot, factor in (product.args, product.args[::-1]):
+                of_rows = all(self.is_row(d) for d in factor.dims)
+                if dot.kind == "dot" and of_rows and factor.kind != "dot" and not self._loaded(dot.args[0]):
+                    rows = nodes.op("mul", dot.args[0], factor)
+                    made = nodes.make("dot", (rows, dot.args[1]), dot.dims, "real", dot.data, heavy=True)
+                    return nodes.op("add", before, made)
+        return node
+
     def _write(
         self,
         turn: _Turn,

@@ -58,6 +58,8 @@ class Module:
     dtype: str
     specialized: tuple[str, ...] = ()
     """The kernels whose loads are apart, which the launch takes where it can."""
+    rows: tuple[str, ...] = ()
+    """The tile of each of them whose rows warpgroups share."""
 
     def __str__(self) -> str:
         return self.text
@@ -70,14 +72,15 @@ def module(
     *,
     stages: int | Sequence[int] = 2,
     warps: int | Sequence[int] = 4,
-    specialized: bool = False,
+    specialized: bool | Sequence[bool] = False,
 ) -> Module:
     """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
 
     `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
     others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
     and results, or theirs by name; sums are kept in single precision. `stages` (buffers of each loaded block) and
-    `warps` are one number, or one for each group. With `specialized`, kernels whose loops feed products of matrices
+    `warps` are one number, or one for each group. With `specialized` (or where it is of a
+    group), kernels whose loops feed products of matrices
     to other products get a second form, in Gluon (Triton 3.6, Hopper), in which a warp of its own loads: the launch
     function takes it where chip, tiles (64 rows or more a warpgroup) and tensors allow, unless `specialized=False`.
 
@@ -102,7 +105,7 @@ class _Modular:
         dtype: str | Mapping[str, str],
         stages: int | Sequence[int],
         warps: int | Sequence[int],
-        specialized: bool,
+        specialized: bool | Sequence[bool],
     ) -> None:
         self.program = program
         groups = max(1, sum(isinstance(s, For) and s.how == "tiles" for s in program.body))
@@ -137,7 +140,7 @@ class _Modular:
         self.entry = own.fresh(title.group() if title else "program")
         self.shared = Shared(own, self.tiles, self.dtypes, self.dtype)
         self.kernels: list[Kernel] = []
-        self.specialized = specialized
+        self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
         self.aparts: dict[str, Apart] = {}
         self.rooms: list[Room] = []
         self.kinds = kinds(program)
@@ -197,6 +200,7 @@ class _Modular:
             self.warps,
             self.dtype,
             tuple(a.name for a in self.aparts.values()),
+            tuple(a.row.symbol for a in self.aparts.values()),
         )
 
     def _means_else(self, name: str) -> bool:
@@ -300,7 +304,7 @@ class _Modular:
         spans = group.spans
         if split is None:
             self._run(self._writing(env, spans), group.body, _tiled(spans))
-            if self.specialized and self.kernels and self.kernels[-1].place == self.place:
+            if self.specialized[self.place] and self.kernels and self.kernels[-1].place == self.place:
                 self._specialize(env, spans, group.body)
         else:
             self._parts(group, split, env)
