@@ -52,8 +52,9 @@ BEHIND = 0.7
 rest of the next; 0 one after the other, 1 as if they were of two warpgroups."""
 BEGUN = 96
 """There: clocks that the matrix units are not full in, for each piece of rows of a product of a turn."""
-ALONE_S = 6e-6
-"""There: seconds before a block's first product and after its last, beside which the core has no other block."""
+ALONE_S, DRAIN_S = 5e-6, 2e-6
+"""There: seconds before a block's first product and after its last, beside which the core has no other block; and for
+each further range of its loop, since products of one are over before another begins."""
 BESIDE_ROWS = 32
 """There: registers of a thread beside tiles."""
 WARP_ROWS, WARP_COLUMNS, WARP_DEPTH = 16, 8, 32
@@ -147,9 +148,10 @@ def seconds(
 
 
 def specialized_seconds(
-    kernel: Kernel, chip: Hardware, timing: Timing, values: Values, dtype: str, groups: int, block: Block
+    kernel: Kernel, chip: Hardware, timing: Timing, values: Values, dtype: str, groups: int, block: Block, ranges: int
 ) -> Any:
-    """Seconds of a run of a kernel whose loads are apart, with so many warpgroups that compute and one block a core.
+    """Seconds of a run of a kernel whose loads are apart, with so many warpgroups that compute and one block a core;
+    its loop is run in so many ranges.
 
     A warpgroup begins the first products of a turn and the last ones of the turn before, and does the rest meanwhile;
     warpgroups do not meet, and rings are filled by a warp of its own, so that no load is waited for in the middle.
@@ -164,7 +166,7 @@ def specialized_seconds(
     demands = [part / groups for part in (tensor, t.parts["exp"], t.parts["alu"], t.parts["registers"])]
     two = circulate([d / 2 for d in demands], t.waits / 2, [2 * groups * np.ones_like(count)])[0]
     one = circulate(demands, t.waits, [groups * np.ones_like(count)])[0]
-    block_s = np.maximum(BEHIND * two + (1 - BEHIND) * one, t.parts["L2"]) + ALONE_S
+    block_s = np.maximum(BEHIND * two + (1 - BEHIND) * one, t.parts["L2"]) + ALONE_S + (ranges - 1) * DRAIN_S
     waves = ceil_div(count, chip.sms)
     return _shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)) + t.uneven
 

@@ -7,6 +7,8 @@ Candidates are tiles, blocks, stages and warps that Triton can run:
   vector is no product, and has no such demand;
 - a grouped axis that every loaded array carries (a batch, heads) has tile 1: a larger one saves nothing;
 - 4 or 8 warps, where nothing is multiplied 16 too; two to four stages, and one where no loop's blocks are multiplied;
+- where the kernel can be written with loads apart (`catdiag.emit.triton.apart`), two or three warpgroups of 64 rows
+  that compute, blocks of 64 entries or more and one block a core, beside the others;
 - shared memory as Triton allots it, and 1 KiB, is within what a block may have; registers are few enough that the
   compiler does not spill (`catdiag.gpu.blocks`).
 
@@ -46,13 +48,16 @@ from catdiag.gpu.predicted import resident, seconds, specialized_registers, spec
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
+    from catdiag.emit.triton import Module
 
 NUMBER = 8
 """Proposals, at most, if nobody asks for another number."""
 WITHIN = 2.0
 """How many times the first proposal's time another may be predicted to take."""
 CLOSE = 1.02
-"""Of the same tiles within this, the one with fewer stages is the first."""
+"""Of the same tiles within this, the one with fewer stages is the first, and where loads are apart that with `AHEAD`:
+with two a load begins when the turn before is over, which took up to 12% longer (H200)."""
+AHEAD = 3
 LONGEST = 4096
 """The longest block of a loop: beyond it fewer turns save nothing."""
 _WARPS, _WIDE = (4, 8), (4, 8, 16)
@@ -275,17 +280,18 @@ class _Candidates:
 
         search, chip = self.search, self.search.chip
         whole = search.parted is None and self.staged and self.boxes
-        row = self._row() if whole and chip.matrix_warps == 4 else None
-        if row is None:
+        written = self._written() if whole and chip.matrix_warps == 4 else None
+        if written is None:
             return []
+        (row,), (ranges,) = written.rows, written.phases
         options = self.options()
         found: list[tuple[Any, ...]] = []
         for groups in GROUPS:
             given = search.request.tiles.get(row, ROWS * groups)
             blocks = {n: [given] if n == row else v for n, v in options.items()}
-            blocks = {n: v if n == row or n in dict(search.kernel.loops) else v[:1] for n, v in blocks.items()}
-            if given != ROWS * groups or any(n not in search.request.tiles and v[0] != 1 for n, v in blocks.items()
-                                             if n != row and n not in dict(search.kernel.loops)):  # fmt: skip
+            loops = dict(search.kernel.loops)
+            blocks = {n: v if n == row or n in loops else v[:1] for n, v in blocks.items()}
+            if given != ROWS * groups or any(v[0] != 1 for n, v in blocks.items() if n != row and n not in loops):
                 continue
             axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in blocks.values()), indexing="ij")
             grid = {name: axis.ravel() for name, axis in zip(blocks, axes, strict=True)}
@@ -293,14 +299,18 @@ class _Candidates:
             for side in chain.from_iterable(self.multiplied):
                 if side.symbols() & set(grid):
                     length = side.value({**self.sizes, **grid})
-                    ok &= np.asarray((length >= LEAST) & ((length <= WIDEST) | (row in side.symbols())))
+                    ok &= np.asarray((length <= WIDEST) | (row in side.symbols()))
+            for name in loops:
+                ok &= (grid[name] >= ROWS) | (name in search.request.tiles)
             grid = {name: axis[ok] for name, axis in grid.items()}
             for stages, kernel in self.kernels.items():
                 if stages > 1 and ok.any():
-                    found += self._apart(kernel, stages, groups, grid)
+                    found += self._apart(kernel, stages, groups, grid, ranges)
         return found
 
-    def _apart(self, kernel: Kernel, stages: int, groups: int, grid: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def _apart(
+        self, kernel: Kernel, stages: int, groups: int, grid: Mapping[str, Any], ranges: int
+    ) -> list[tuple[Any, ...]]:
         """Those of a grid that fit, with what they are ranked by."""
         import numpy as np
 
@@ -314,7 +324,7 @@ class _Candidates:
         registers = np.broadcast_to(registers, (count,))
         ok = (smem <= chip.smem_per_block) & (registers <= REGISTERS[groups])
         timing = predict(kernel, chip, values, search.dtype, stages, warps, search.request.overlap, True)
-        time = specialized_seconds(kernel, chip, timing, values, search.dtype, groups, block)
+        time = specialized_seconds(kernel, chip, timing, values, search.dtype, groups, block, ranges)
         time = np.broadcast_to(time, (count,))
         found = []
         for place in np.flatnonzero(ok):
@@ -324,8 +334,8 @@ class _Candidates:
             found.append((key, made))
         return found
 
-    def _row(self) -> str | None:
-        """The tile whose rows warpgroups share, if the kernel can be written with loads apart."""
+    def _written(self) -> Module | None:
+        """The kernel with loads apart, if it can be written like that."""
         from catdiag.emit.triton import module
 
         search, loops = self.search, dict(self.search.kernel.loops)
@@ -339,7 +349,7 @@ class _Candidates:
             written = module(search.diagram, tiles, self.dtype, stages=2, warps=8, specialized=True)
         except CatdiagError:
             return None
-        return written.rows[0] if len(written.rows) == 1 else None
+        return written if len(written.rows) == 1 else None
 
     def _moved(self, kernel: Kernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
         """What is read in windows, in the whole run, as if they all lay in their array: counted exactly they would take
@@ -422,7 +432,8 @@ def _spread(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:
     """Few of the ranked ones that differ in different respects."""
     best = ranked[0]
     alike = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
-    first = min(alike, key=lambda p: p.stages)
+    alike = [p for p in alike if p.specialized == best.specialized]
+    first = min(alike, key=lambda p: abs(p.stages - AHEAD) if p.specialized else p.stages)
     ranked = [first, *(p for p in ranked if p is not first)]
     near = [p for p in ranked[1:] if p.time_s <= WITHIN * first.time_s]
     chosen: dict[int, Proposal] = {}

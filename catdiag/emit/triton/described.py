@@ -75,6 +75,8 @@ class Kernel:
     uneven: tuple[str, ...] = ()
     """Tiles that loops start or end by."""
     helpers: frozenset[str] = frozenset()
+    phases: int = 0
+    """Ranges that its loops are run in, where axes are cut into whole blocks: those at the edges of masks apart."""
 
 
 @dataclass

@@ -50,6 +50,7 @@ class Writing:
         self.uneven: set[str] = set()
         self.parts: Span | None = None
         self.bounds = ("", "")
+        self.phases = 0
         self.pad = self._padding(spans)
         for span in spans:
             self._grid(span)
@@ -304,6 +305,7 @@ class Writing:
         masks = bool(context.whole.lower or context.whole.upper)
         ranged = low.value != 0 or high is not k.size(span.size)
         number = str(len(phases)) if masks or ranged else f"1 if {exact} else 2"
+        self.phases += len(phases) if masks or ranged else 1
         base = span.axis if span.axis.isidentifier() else "i"
         start, stop = self.bounds = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
         why = "blocks inside all masks" if masks else "whole blocks"
@@ -452,6 +454,7 @@ class Writing:
             tuple(sorted(self.reverse)),
             tuple(sorted(self.uneven)),
             frozenset(p for p in self.printer.helpers),
+            self.phases,
         )
 
 

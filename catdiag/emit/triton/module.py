@@ -60,6 +60,8 @@ class Module:
     """The kernels whose loads are apart, which the launch takes where it can."""
     rows: tuple[str, ...] = ()
     """The tile of each of them whose rows warpgroups share."""
+    phases: tuple[int, ...] = ()
+    """Ranges that the loop of each of them is run in, those at the edges of masks apart."""
 
     def __str__(self) -> str:
         return self.text
@@ -201,6 +203,7 @@ class _Modular:
             self.dtype,
             tuple(a.name for a in self.aparts.values()),
             tuple(a.row.symbol for a in self.aparts.values()),
+            tuple(a.compute.phases for a in self.aparts.values()),
         )
 
     def _means_else(self, name: str) -> bool:
