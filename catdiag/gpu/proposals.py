@@ -291,7 +291,12 @@ class _Candidates:
             blocks = {n: [given] if n == row else v for n, v in options.items()}
             loops = dict(search.kernel.loops)
             blocks = {n: v if n == row or n in loops else v[:1] for n, v in blocks.items()}
-            if given != ROWS * groups or any(v[0] != 1 for n, v in blocks.items() if n != row and n not in loops):
+            length = search.kernel.tiles[row].value(search.full(search.sizes))
+            if (
+                given != ROWS * groups
+                or given >= 2 * length
+                or any(v[0] != 1 for n, v in blocks.items() if n != row and n not in loops)
+            ):
                 continue
             axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in blocks.values()), indexing="ij")
             grid = {name: axis.ravel() for name, axis in zip(blocks, axes, strict=True)}
