@@ -106,8 +106,7 @@ class Hopper:
             return
         barrier, parity = self.barrier(at), int(values.scalar(phase).__index__())
         need(parity in (0, 1), lambda: f"a parity is 0 or 1, not {parity}")
-        part = self.run.pause(lambda: barrier.phase & 1 != parity)
-        barrier.seen = max(barrier.seen, barrier.phase - 1)
+        part = self.run.pause(barrier.over(self.run.current, parity))
         join(part.clock, barrier.done)
 
     def fence(self, cluster: bool = False) -> None:
@@ -147,15 +146,13 @@ class Hopper:
         result.allocation.write(result.region, actor, tick, part.clock, what)
         result.allocation.poison(result.region)
         self.run.duties.append((actor, tick, what))
-        barrier.issued += size
-        barrier.flip()
+        barrier.copy(part, size)
 
         def lands() -> None:
             block = torch.zeros(result.shape, dtype=descriptor.base.dtype)
             block[here] = descriptor.base[there]
             result.fill(block)
-            barrier.arrived += size
-            barrier.flip()
+            barrier.land(size)
 
         self.run.copies.append(lands)
 

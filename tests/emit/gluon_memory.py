@@ -200,24 +200,57 @@ class Shared:
 
 
 class Barrier:
-    """An mbarrier: a phase completes when `count` arrivals and all expected bytes are there (PTX ISA, mbarrier)."""
+    """An mbarrier: a phase completes when `count` arrivals and all expected bytes are there (PTX ISA, mbarrier).
+
+    It tells phases apart by their parity alone. So who arrives, or has bytes copied, must know that the phase before is
+    over, else what is meant for one phase may count for the one before; and who waits for a phase already known to be
+    over must not have missed the next one, for which the same wait would stand.
+    """
 
     def __init__(self, label: str, count: int, part: Partition) -> None:
-        self.label, self.count, self.left, self.phase, self.seen = label, count, count, 0, -1
+        self.label, self.count, self.left, self.phase = label, count, count, 0
         self.expected = self.issued = self.arrived = 0
         self.made, self.coming, self.done = (part.me, part.clock[part.me]), Clock(), Clock()
 
     def __str__(self) -> str:
-        waits = f"{self.left} of {self.count} arrivals" + f", {self.expected - self.arrived} bytes" * (
-            self.expected != self.arrived
+        bytes_ = f", {self.expected - self.arrived} bytes" if self.expected != self.arrived else ""
+        return f"{self.label} (phase {self.phase}, waiting for {self.left} of {self.count} arrivals{bytes_})"
+
+    def known(self, part: Partition) -> int:
+        """How many phases a partition knows to be over."""
+        return part.clock.get(("copies", self), 0)
+
+    def join(self, part: Partition) -> None:
+        need(
+            self.known(part) == self.phase,
+            lambda: f"{part.name} has not waited for phase {self.phase - 1} of {self.label}, and goes on to the next",
         )
-        return f"{self.label} (phase {self.phase}, waiting for {waits})"
 
     def arrive(self, part: Partition, count: int) -> None:
         need(0 < count <= self.left, lambda: f"{count} more arrivals than {self} takes")
+        self.join(part)
         self.left -= count
         join(self.coming, part.release())
         self.flip()
+
+    def copy(self, part: Partition, size: int) -> None:
+        """Bytes are on their way."""
+        self.join(part)
+        self.issued += size
+        self.flip()
+
+    def land(self, size: int) -> None:
+        self.arrived += size
+        self.flip()
+
+    def over(self, part: Partition, parity: int) -> Callable[[], bool]:
+        """Whether a wait for the phase of a parity is over."""
+        known = self.known(part)
+        need(
+            known == self.phase or parity == known & 1,
+            lambda: f"{part.name} waits for phase {known - 1} of {self.label}, but phase {known} may be over by then",
+        )
+        return lambda: self.phase & 1 != parity
 
     def flip(self) -> None:
         if self.left:
@@ -227,10 +260,6 @@ class Barrier:
             lambda: f"{self.issued} bytes are copied on {self}, {self.expected} are expected",
         )
         if self.arrived == self.expected:
-            need(
-                self.seen >= self.phase - 1,
-                lambda: f"nobody waited for phase {self.phase - 1} of {self.label} before phase {self.phase} completed",
-            )
             self.phase, self.left = self.phase + 1, self.count
             self.expected = self.issued = self.arrived = 0
             join(self.done, self.coming)
