@@ -7,14 +7,17 @@ groups, in what is proved; no kernel makes it.
 
 from __future__ import annotations
 
-from catdiag.boxes import Box, Const, Fold, Group, Index, Reindex, Rename, SizeOf, View
-from catdiag.diagram import Graph
+from collections.abc import Container
+
+from catdiag.boxes import Box, Const, Fold, Group, Index, Map, Reindex, Rename, SizeOf, View
+from catdiag.diagram import Graph, Node
 
 
 def looked_up(graph: Graph) -> frozenset[int]:
     """The places of views of whole arrays, by groups alone read: each reads the elements of its tile where they lie.
 
-    What says where they lie are inputs, positions and sizes, or other such views.
+    What says where they lie are inputs, positions and sizes, integers made of these, or other such views; the places of
+    the integers that only views read are among them.
 
     >>> import catdiag as cd
     >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
@@ -40,8 +43,9 @@ def in_blocks(graph: Graph) -> frozenset[int]:
 
 
 def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
-    arrays, given = set(range(len(graph.dom))), set(range(len(graph.dom)))
+    arrays, given, spots = set(range(len(graph.dom))), set(range(len(graph.dom))), set[int]()
     views: set[int] = set()
+    says: set[int] = set()
     made: list[range] = []
     for place, node in enumerate(graph.nodes):
         first = made[-1].stop if made else len(graph.dom)
@@ -51,7 +55,11 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
             views.add(place)
         if of_arrays and (place in views or _is_form(node.box)):
             arrays.update(made[place])
-        elif not isinstance(node.box.op, (Index, SizeOf, Const)):
+        elif is_spot(node, spots):
+            spots.update(made[place])
+            if isinstance(node.box.op, Map):
+                says.add(place)
+        else:
             continue
         given.update(made[place])
     # What anything else reads is made as an array, and so is what that is a view of.
@@ -65,9 +73,21 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
         elif isinstance(op, Fold) and not groups:
             pairs = zip(node.inputs, node.box.dom, strict=True)
             stored.update(w for w, ty in pairs if ty.axis(op.axis) is None)
-        elif not (isinstance(op, Group) and groups):
-            stored.update(node.inputs)
-    return frozenset(views)
+        elif place in says:
+            if stored.intersection(made[place]):
+                says.discard(place)
+                stored.update(node.inputs)
+        else:
+            stored.update(spots.intersection(node.inputs) if isinstance(op, Group) and groups else node.inputs)
+    return frozenset(views | says)
+
+
+def is_spot(node: Node, spots: Container[int]) -> bool:
+    """Whether a box makes positions, sizes, constants or integers of those: of such `spots`, by wire."""
+    op = node.box.op
+    if isinstance(op, Map):
+        return node.box.cod[0].element == "int" and all(w in spots for w in node.inputs)
+    return isinstance(op, (Index, SizeOf, Const))
 
 
 def _is_form(box: Box) -> bool:

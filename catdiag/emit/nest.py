@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf
+from catdiag.boxes import Box, Const, Fold, Group, Index, Map, SizeOf
 from catdiag.cost.count.lives import is_view, only_streamed, postponed
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.interpret import interpret
@@ -324,7 +324,8 @@ class _Lowering:
 
     def looked_up(self, box: Box, args: Sequence[Value]) -> Sequence[Value]:
         """A view that groups read an array through: where its elements lie, which is in slow memory."""
-        made = tuple(Value(ty, slow=True) for ty in box.cod)
+        spot = isinstance(box.op, Map)  # the integers that say where
+        made = tuple(Value(ty, slow=not spot, spot=spot) for ty in box.cod)
         self.body.append(Let(made, box, tuple(args)))
         return made
 

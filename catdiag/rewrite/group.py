@@ -28,6 +28,7 @@ from catdiag.boxes import (
 )
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable, require
+from catdiag.lookups import is_spot
 from catdiag.rewrite.renamed import renamed
 from catdiag.rewrite.stream import local_size, sizes_in
 from catdiag.rewrite.windows import placed
@@ -279,8 +280,10 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
     """The places of boxes made outside: positions, sizes, and other forms of the axes that only inputs reach."""
     found: set[int] = set()
     given = set(range(len(graph.dom)))
-    # Other forms of inputs, which are made outside where what is outside reads them: their places, by wire.
+    # Other forms of inputs, and positions and integers made of them, which are made outside where what is outside reads
+    # them: their places, by wire.
     forms: dict[int, int] = {}
+    spots: set[int] = set()
     count = len(graph.dom)
     axes = list(axes)
     for place, node in enumerate(graph.nodes):
@@ -288,6 +291,8 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         outputs = range(count, count + len(node.box.cod))
         count += len(node.box.cod)
         about = any(_is_about(op, a.name, a.size) for a in axes)
+        if is_spot(node, spots):
+            spots.update(outputs)
         renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
         remade = (isinstance(op, Reindex) and any(op.touches(a.name) for a in axes)) or (
             isinstance(op, View) and any(_reads_at(op, a.name) for a in axes)
@@ -304,7 +309,9 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
                     todo.extend(graph.nodes[forms[w]].inputs)
             found.add(place)
             given.update(outputs)
-        elif isinstance(op, (Rename, Reindex)) and all(w in given or w in forms for w in node.inputs):
+        elif is_spot(node, spots) or (
+            isinstance(op, (Rename, Reindex)) and all(w in given or w in forms for w in node.inputs)
+        ):
             forms.update(dict.fromkeys(outputs, place))
     return found
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import Box, Group, array_name
+from catdiag.boxes import Box, Group, Map, array_name
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import SizeError
 from catdiag.in_place import in_place, picked
@@ -201,7 +201,8 @@ class Machine:
         """A view that groups read an array through: no array of its own, and counted as that one."""
         (value,) = self.chip.runner.box(node.box, tuple(wires[w].value for w in node.inputs), sizes)
         cell = wires[node.inputs[0]].cell
-        wires[made] = Wire(slow(cell.name, cell.width), value)
+        spot = isinstance(node.box.op, Map)
+        wires[made] = Wire(Cell(spot=True) if spot else slow(cell.name, cell.width), value)
 
     def work(self, outline: Outline, root: Piece, copied: bool) -> None:
         """A kernel, by the pieces of one group."""

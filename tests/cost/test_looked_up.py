@@ -68,3 +68,17 @@ def test_its_numpy_is_what_it_means(grouped: cd.Derivation) -> None:
     exec(grouped.numpy(), namespace)
     got = namespace["pages"](*arrays, s_x=3, g_q=2, g_b=1)  # type: ignore[operator]
     assert np.allclose(got, pages(*arrays))
+
+
+def test_positions_may_say_where_too() -> None:
+    @cd.algorithm("q d, x d, r -> q")
+    def near(A: cd.Traced, B: cd.Traced, table: cd.Traced) -> cd.Traced:
+        apart = cd.clip(cd.index("x") - cd.index("q"), 0, cd.size("r") - 1)
+        return cd.sum(cd.einsum("q d, x d -> q x", A, B) * cd.gather(table, "r", apart), "x")
+
+    made = near.stream("x").group("q")
+    io = made.io()
+    assert {t.array: str(t.exact) for t in io.traffic}["table"] == "q*x", "an element for each pair"
+    assert {r.array: str(r.values) for r in io.residents}["table"] == "g_q*s_x", "a block of them is held"
+    assert len(module(made.diagram, {"g_q": 64, "s_x": 64}, "bf16").kernels) == 1
+    cd.testing.assert_counts_match(made, 2)

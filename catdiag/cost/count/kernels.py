@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count as count_from
 
-from catdiag.boxes import Box, Fold, Group, array_name
+from catdiag.boxes import Box, Fold, Group, Map, array_name
 from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.extents import Bound, known
 from catdiag.cost.count.live import Buffer, Kernel, Transfer, Walk, Walks, is_view, lives, spots
@@ -263,6 +263,8 @@ class _Outer:
         self.looked_up = looked_up(self.graph)
         for place in sorted(self.looked_up):
             # Its elements are those of the array that it is a view of, and as wide.
+            if isinstance(self.graph.nodes[place].box.op, Map):
+                continue
             w, source = self.first[place], self.root[self.graph.nodes[place].inputs[0]]
             self.names[w], self.between[w] = self.names[source], self.width(source)
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
