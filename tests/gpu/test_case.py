@@ -10,9 +10,8 @@ import sympy
 import catdiag as cd
 from catdiag.errors import SizeError
 from catdiag.gpu.case import Case, case_of, evaluated, flops_of
-from catdiag.gpu.kernels import kernels_of
 from catdiag.gpu.counted import point_of
-from catdiag.gpu.kernels import loads_of
+from catdiag.gpu.kernels import kernels_of, loads_of
 
 
 def test_operations_and_bytes_of_a_product() -> None:

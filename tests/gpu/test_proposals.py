@@ -17,7 +17,7 @@ from catdiag.cost.count.kernels import measure
 from catdiag.cost.plan import searching
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
 from catdiag.gpu.blocks import MOST, SCRATCH, Block
-from catdiag.gpu.proposals import Proposal, propose
+from catdiag.gpu.proposals import ALIKE, Proposal, propose
 from catdiag.rewrite import group, stream
 from catdiag.solvers.z3 import Z3
 
@@ -62,7 +62,7 @@ def respects(p: Proposal) -> dict[str, int]:
 def test_what_is_proposed_can_run_and_fits(name):
     diagram, sizes = CASES[name]
     found = propose(diagram, "H200", sizes)
-    assert 1 <= len(found) <= 8 and found[0].time_s <= 1.02 * min(p.time_s for p in found)
+    assert 1 <= len(found) <= 8 and found[0].time_s <= ALIKE * min(p.time_s for p in found)
     for p in found:
         assert all(t >= 1 and (t & (t - 1) == 0 or (p.specialized and t == 192)) for t in p.tiles.values())
         assert p.warps in ((8, 12) if p.specialized else (4, 8, 16)) and 1 <= p.stages <= 4
@@ -291,3 +291,10 @@ def test_products_of_few_rows_take_a_buffer_less():
     ]
     # What Triton 3.6 allots for an H200: 40,976 and 73,760 bytes, the products of 64 rows with a third buffer.
     assert [p.shared_bytes - SCRATCH for p in taken] == [2 * (32 + 128) * 64 * 2, 3 * (64 + 128) * 64 * 2]
+
+
+def test_where_nothing_is_multiplied_the_longest_blocks_of_what_is_alike_come_first():
+    loss = derived("cross_entropy", "v", ["t"])
+    first, *others = propose(loss, "H200", {"t": 8192, "v": 128256})
+    assert first.tiles["s_v"] == 4096  # 509 µs on an H200, where blocks of 256 took 729
+    assert all(p.tiles["s_v"] < 4096 for p in others if p.time_s < first.time_s)
