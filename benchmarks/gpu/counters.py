@@ -52,6 +52,7 @@ class Declared:
     scalars: Mapping[str, float] = field(default_factory=dict)
     draws: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     dtype: str = "bf16"
+    specialized: bool = False
 
 
 def heads(count: int, tokens: int, d: int, **more: int) -> dict[str, int]:
@@ -66,6 +67,12 @@ def declared() -> list[Declared]:
     every = (("h", ("Q", "K", "V", "R", "L")), ("b", ("Q", "K", "V", "R", "L")))
     return [
         Declared("attention, d 128", PLAIN, heads(16, 8192, 128), STREAM, {**one, "g_q": 128, "s_x": 128}, 8, 2),
+        Declared("attention, d 128, loads apart", PLAIN, heads(16, 8192, 128), STREAM,
+                 {**one, "g_q": 128, "s_x": 128}, 8, 3, specialized=True),
+        Declared("attention, d 64, 192 rows, loads apart", PLAIN, heads(32, 8192, 64), STREAM,
+                 {**one, "g_q": 192, "s_x": 128}, 12, 3, specialized=True),
+        Declared("causal attention, loads apart", CAUSAL, heads(16, 8192, 128), SKIP,
+                 {**one, "g_q": 128, "s_x": 128}, 8, 3, specialized=True),
         Declared("attention, d 64, 64 rows", PLAIN, heads(32, 8192, 64), STREAM, {**one, "g_q": 64, "s_x": 128}, 4, 2),
         Declared("attention, 8,100 tokens", PLAIN, heads(16, 8100, 128), STREAM, {**one, "g_q": 128, "s_x": 64}, 8, 3),
         Declared("causal attention", CAUSAL, heads(16, 8192, 128), SKIP, {**one, "g_q": 128, "s_x": 64}, 8, 3),
@@ -128,7 +135,7 @@ def _point(made: Any, item: Declared) -> Point:
     def of(compile_too: bool) -> Point:
         return point_of(
             made, item.tiles, item.sizes, item.dtype, stages=item.stages, warps=item.warps, scalars=item.scalars,
-            draws=item.draws, name=item.name, chip=CHIP, compile_too=compile_too,
+            draws=item.draws, name=item.name, chip=CHIP, compile_too=compile_too, specialized=item.specialized,
         )  # fmt: skip
 
     try:

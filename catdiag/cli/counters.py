@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,7 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
     from catdiag.errors import CatdiagError
     from catdiag.gpu.counted import point_of
     from catdiag.gpu.planned import tiles_of
+    from catdiag.gpu.proposals import propose
     from catdiag.solvers.z3 import Z3
 
     sizes, given, chip = parse_sizes(asked.size), parse_sizes(asked.tiles), hardware.get(asked.on)
@@ -94,7 +96,11 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
     unknown = [name for name in given if name not in wanted | {"p_" + a for a in asked.split}]
     if unknown:
         raise UsageError(f"there is no tile {unknown[0]!r}: expected some of {', '.join(sorted(wanted))}")
-    tiles, stages, warps = dict(given), asked.stages, asked.warps
+    tiles, stages, warps, specialized = dict(given), asked.stages, asked.warps, False
+    if not given and stages is None and warps is None:
+        with suppress(CatdiagError):  # where nothing is proposed for Triton, it runs as the plan has it
+            first = propose(derivation, chip, {**lengths, **scalars}, asked.dtype, most=1)[0]
+            tiles, stages, warps, specialized = dict(first.tiles), first.stages, first.warps, first.specialized
     if not wanted <= set(tiles) or stages is None or warps is None:
         plan = derivation.fit(chip, {**lengths, **scalars}, dtype=asked.dtype, stages=stages, tiles=given or None)
         tiles = {**tiles_of(plan), **given}
@@ -102,14 +108,15 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
     try:
         return derivation, point_of(
             derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on,
-            compile_too=True,
+            compile_too=True, specialized=specialized,
         )  # fmt: skip
     except CatdiagError as error:
         if "not installed" not in error.message:
             raise
         return derivation, point_of(
-            derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on
-        )
+            derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on,
+            specialized=specialized,
+        )  # fmt: skip
 
 
 def told(derivation: Any, point: Point, measured: Measured, lines: Sequence[Line]) -> list[str]:

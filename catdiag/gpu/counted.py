@@ -123,11 +123,12 @@ def point_of(
     name: str = "",
     chip: Hardware | str = "H200",
     compile_too: bool = False,
+    specialized: bool = False,
 ) -> Point:
     """The point of a derivation (or of a diagram in loops and groups) with tiles by symbol.
 
     `sizes` gives the axes, `scalars` the inputs that are numbers. With `compile_too` the compiler is asked as well, for
-    which torch and triton have to be installed. Raises what the emitter raises for tiles that it refuses, SizeError for
+    which torch and triton have to be installed; `specialized` is the emitter's. Raises what the emitter raises for tiles that it refuses, SizeError for
     sizes that are missing, and CatdiagError where the compiler refuses.
     """
     from catdiag.cost import hardware
@@ -135,7 +136,7 @@ def point_of(
 
     diagram = getattr(made, "diagram", made)
     source = getattr(made, "source", None)
-    code = module(diagram, tiles, dtype, stages=stages, warps=warps)
+    code = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
     known = {**sizes, **{n: v for n, v in (scalars or {}).items() if isinstance(v, int)}}
     case = case_of(diagram if source is None else source, sizes, dtype, scalars=scalars, draws=draws)
     inputs = _typed(case.inputs, code)
@@ -294,8 +295,9 @@ def _kernels(
         if launch is not None:
             try:
                 shared = shared_of_launch(code.text, launch).bytes
-                causes = [*causes, *_causes(code, launch, loads, inputs)]
-                late = _save_causes(code, launch, saves)
+                if name not in code.specialized:  # boxes of the copy engine, each once
+                    causes = [*causes, *_causes(code, launch, loads, inputs)]
+                    late = _save_causes(code, launch, saves)
             except CatdiagError as error:
                 said = error.message
         found.append(Predicted(name, loads, tuple(causes), shared, said, compiled.get(name), saves, tuple(late)))

@@ -208,7 +208,7 @@ class _Modular:
 
     def _means_else(self, name: str) -> bool:
         """Whether a name that an input has is that of something else in the module: of an option, a tile, a library."""
-        return name in self.symbols or (name in _WORDS and (self.specialized or name not in _PARTITIONS))
+        return name in self.symbols or (name in _WORDS and (any(self.specialized) or name not in _PARTITIONS))
 
     def _kept(self, symbol: str) -> bool:
         """Whether a tile stays an argument although it is 1: blocks of loops and parts do."""
