@@ -71,7 +71,7 @@ def derive(
         typer.Option(help="Multiply out sums over these axes, such as d, or any; read the note on rounding."),
     ] = None,
     cuts: Annotated[
-        str, typer.Option(help="Into how many kernels more it may be cut: any, none, or a number at most.")
+        str, typer.Option(help="Into how many kernels more it may be cut: any, none, some (one at least), a number.")
     ] = "any",
     theorems: Annotated[bool, typer.Option("--theorems", help="Prove all that is claimed of the loops.")] = False,
     pseudocode: Annotated[

@@ -46,13 +46,13 @@ def sizes_of(diagram: Diagram) -> tuple[str, ...]:
 def cuts_of(text: str) -> int | None:
     """How many cuts there may be at most, None for any number. Raises UsageError.
 
-    >>> cuts_of("any"), cuts_of("none"), cuts_of("2")
-    (None, 0, 2)
+    >>> cuts_of("any"), cuts_of("some"), cuts_of("none"), cuts_of("2")
+    (None, None, 0, 2)
     """
-    if text in ("any", "none"):
-        return None if text == "any" else 0
+    if text in ("any", "some", "none"):
+        return 0 if text == "none" else None
     if not (text.isascii() and text.isdigit()) or len(text) > 6:
-        raise UsageError(f"cuts is {text!r}: expected any, none, or how many there may be at most")
+        raise UsageError(f"cuts is {text!r}: expected any, none, some, or how many there may be at most")
     return int(text)
 
 

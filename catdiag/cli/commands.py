@@ -99,6 +99,7 @@ def run_derive(
                 skip=skip,
                 theorems=theorems,
                 cuts=most,
+                several=cuts == "some",
                 expand=None if expand is None else () if expand == "any" else axis_names(expand),
             )
         page = None

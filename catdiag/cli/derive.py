@@ -56,6 +56,7 @@ def derive(
     theorems: bool = False,
     passes: int = 1,
     cuts: int | None = 0,
+    several: bool = False,
     expand: Sequence[str] | None = None,
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
@@ -68,7 +69,7 @@ def derive(
     predicted to pay.
 
     With a target and no axes of one's own, the diagram is cut in at most as many places as `cuts` says (None: as many
-    as pay), where several kernels take less time, or one does not fit (`catdiag.rewrite.cuts`).
+    as pay), where several kernels take less time, one does not fit, or `several` are wanted (`catdiag.rewrite.cuts`).
 
     What is best is decided by predicted time, or by memory without a target. Raises NotStreamable or NotGroupable where
     an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
@@ -94,7 +95,7 @@ def derive(
     search: Cuts | None = None
     found: Plans | None = None
     if target is not None and stream is None and group is None and not split and not skip and passes == 1:
-        search = _searched(begun.diagram, ask, target, cuts)
+        search = _searched(begun.diagram, ask, target, cuts, several)
     if search is not None and len(search.chosen()) > 1:
         found = _plans(search, begun)
     instead: tuple[str, ...] = ()
@@ -149,12 +150,21 @@ def derive(
     )
 
 
-def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None) -> Cuts | None:
+def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None, several: bool) -> Cuts | None:
     """The ways to cut the diagram into kernels; None where nothing fits however it is cut, or nothing is to be cut."""
     from catdiag.rewrite.cuts import searching
 
     try:
-        return searching(diagram, target.hardware, target.sizes, target.dtype, target.stages, cuts=cuts, ask=ask)
+        return searching(
+            diagram,
+            target.hardware,
+            target.sizes,
+            target.dtype,
+            target.stages,
+            cuts=cuts,
+            several=several,
+            ask=ask,
+        )
     except CatdiagError:
         return None
 

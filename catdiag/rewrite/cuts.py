@@ -325,7 +325,8 @@ class Cuts:
         for span, (chosen, made, diagram) in zip(way, kernels, strict=True):
             segment = row.segment(*span)
             sizes = target.sizes_of(segment.diagram)
-            held = bytes_of(segment.diagram, target.dtype, target.sizes)
+            results = [w in row.graph.outputs for w in segment.makes]
+            held = bytes_of(segment.diagram, target.dtype, target.sizes, results)
             makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, held, strict=True))
             found.append(
                 PlannedKernel(

@@ -11,14 +11,16 @@ Terms with the same two sides are one bilinear form `Σ_ij c_ij·L_i·R_j` of th
 the other. It takes as many products of matrices as the rank of c, and no fewer with rational combinations (the rank
 factorisation of a matrix; derived here).
 
-Sums with one side come first, so that they can be a kernel of their own that is run once, and where there are other
-terms they are kept in fp32: what cancels is not rounded to the type of the inputs when it is saved.
+Sums with one side come first, those that a loop would run again for each tile before others, so that they can be a
+kernel of their own that is run once; and where there are other terms they are kept in fp32: what cancels is not rounded
+to the type of the inputs when it is saved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from catdiag.rewrite.separable import Form, Monomial, Term, collect, times
 from catdiag.rewrite.terms import Terms
@@ -74,7 +76,12 @@ class Products:
             else:
                 wires = [self._component(part, bound) for part in parts]
                 found.append(self._times(t.coefficient, outer, wires))
-        for (outer, bound, _), entries in sorted(alike.items(), key=lambda item: len(item[0][2])):
+
+        def late(item: tuple[tuple[Monomial, tuple[str, ...], tuple[frozenset[str], ...]], Any]) -> tuple[int, bool]:
+            sides = item[0][2]
+            return len(sides), sides[0] <= self.kept
+
+        for (outer, bound, _), entries in sorted(alike.items(), key=late):
             found += [self._times(c, outer, [wire]) for c, wire in self._bilinear(entries, bound)]
         return collect(found)
 

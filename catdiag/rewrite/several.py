@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from catdiag.boxes import Map
 from catdiag.cost.chips.planned import Plan, several, shown
 from catdiag.diagram import Diagram
 from catdiag.errors import NotFusable
@@ -239,19 +240,30 @@ def continued(begun: Derivation, plans: Plans) -> Plans:
     return replace(plans, source=begun.source, derivation=replace(last, source=begun.source, steps=steps))
 
 
-def bytes_of(diagram: Diagram, dtype: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """What the results of a diagram take in slow memory.
+def bytes_of(diagram: Diagram, dtype: str, sizes: Mapping[str, int], results: Sequence[bool] = ()) -> tuple[int, ...]:
+    """What the outputs of a diagram take in slow memory, in `dtype`; what a cast makes is saved in the type that it
+    says, but for those that are results.
 
     >>> import catdiag as cd
     >>> bytes_of(cd.library.get("matmul"), "bf16", {"a": 8, "b": 8, "c": 4})
     (64,)
+    >>> bytes_of(cd.algorithm("a")(lambda A: cd.cast(A, "fp32")), "bf16", {"a": 8}, [False])
+    (32,)
     """
     from catdiag.cost.count.kernels import width
-    from catdiag.types import size_value
+    from catdiag.types import BYTES, size_value
 
+    made = {}
+    count = len(diagram.dom)
+    for node in diagram.graph.nodes:
+        made.update(dict.fromkeys(range(count, count + len(node.box.cod)), node.box.op))
+        count += len(node.box.cod)
     found: list[int] = []
-    for ty in diagram.cod:
+    for place, ty in enumerate(diagram.cod):
         number = {"bool": 1, "int": 4}.get(ty.element, width(dtype))
+        op = made.get(diagram.graph.outputs[place])
+        if place < len(results) and not results[place] and isinstance(op, Map) and op.fn.startswith("cast:"):
+            number = BYTES[op.fn[5:]]
         for axis in ty.axes:
             number *= size_value(axis.size, sizes)
         found.append(number)

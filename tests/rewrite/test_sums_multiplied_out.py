@@ -260,6 +260,20 @@ def test_near_points_cancel_and_moving_them_helps(ask: Z3) -> None:
     assert error(Derivation.start(moved, ask).expand("d").diagram(a, b, middle)) < 1e-5
 
 
+@pytest.mark.slow
+def test_what_is_saved_between_kernels_is_in_single_precision(ask: Z3) -> None:
+    diagram = cd.algorithm("q d, x d -> q")(lambda a, b: cd.min(squared(a, b), "x"))
+    sizes = {"q": 4096, "x": 4096, "d": 64}
+    plans = Derivation.start(diagram, ask).expand("d").plan("H200", sizes, several=True)
+    assert plans.saved[0] == ("cast:fp32 [x]", 4 * 4096) and len(plans.kernels) > 1
+    assert plans.source == diagram and not Checker(ask).check(plans.theorem.certificate).conditional
+    assert plans.derivation.steps[0].name == "expand d"
+    text = plans.triton("plan")
+    assert "torch.empty((x,), dtype=torch.float32" in text and text.count("tl.dot") == 1
+    with pytest.raises(cd.CatdiagError, match="several is True with cuts=0"):
+        diagram.plan("H200", sizes, several=True, cuts=0)
+
+
 def test_the_page_says_that_it_cancels(ask: Z3) -> None:
     made = Derivation.start(cd.algorithm("q d, x d -> q x")(squared), ask).expand("d")
     assert "the terms that were multiplied out cancel" in made.advice[0]

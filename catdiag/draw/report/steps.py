@@ -46,6 +46,7 @@ def explained(step: Step) -> Html:
     if said is None:
         return escaped("")
     axes, _, passes = rest.partition(" in ")
+    said = said if axes else said.replace(" over {}", "")
     typeset = joined([math(name(axis)) for axis in axes.split()], " ")
     head, hole, tail = said.partition("{}")
     parts = [escaped(head[:1].upper() + head[1:]), typeset if hole else "", escaped(tail)]
