@@ -9,19 +9,21 @@ from dataclasses import dataclass, field
 
 from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
-from catdiag.emit.triton.apart import Apart, apart, in_gluon
-from catdiag.emit.triton.builder import Names, sized
+from catdiag.emit.triton.apart import Apart, in_gluon
+from catdiag.emit.triton.builder import Names
 from catdiag.emit.triton.described import WIDTHS, Kernel, Shared, kinds
 from catdiag.emit.triton.kernel import Writing
-from catdiag.emit.triton.launch import Launch, Room, head_of, spans_of, torch_type
+from catdiag.emit.triton.launch import Launch, Room, torch_type
+from catdiag.emit.triton.loads import apart
 from catdiag.emit.triton.nodes import Node
 from catdiag.emit.triton.partitions import CHECKS, DOWN, IMPORTS, agree, helpers_of, merged, source
 from catdiag.emit.triton.printer import HELPERS
+from catdiag.emit.triton.source import BOXED, DESCRIPTOR, grid_text, indented, kernel_text
+from catdiag.emit.triton.source import CHECKS as CHECKS_OF_SHAPES
 from catdiag.emit.triton.values import Made, Pull, Stored
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.types import ArrayType, Axis, size_symbols
 
-_TOGETHER = 8
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
           "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
           "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
@@ -398,18 +400,18 @@ class _Modular:
         boxes = any(k.boxes for k in self.kernels)
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', "", "import torch", "import triton", "import triton.language as tl",
-                 *([_DESCRIPTOR] if boxes else []), "", ""]  # fmt: skip
+                 *([DESCRIPTOR] if boxes else []), "", ""]  # fmt: skip
         if self.aparts:
             lines[-1:] = [*IMPORTS.splitlines(), "", ""]
         for helper in helpers:
             lines += [HELPERS[helper], ""]
         for kernel in self.kernels:
-            lines += [*_kernel(kernel), "", ""]
+            lines += [*kernel_text(kernel), "", ""]
         if self.aparts:
-            lines += ["if gluon is not None:", *_indented(self._gluon()), "", ""]
-        lines += [*_CHECKS.splitlines(), "", ""]
+            lines += ["if gluon is not None:", *indented(self._gluon()), "", ""]
+        lines += [*CHECKS_OF_SHAPES.splitlines(), "", ""]
         if boxes:
-            lines += [*_BOXED.splitlines(), "", ""]
+            lines += [*BOXED.splitlines(), "", ""]
         if self.aparts:
             lines += [*CHECKS.splitlines(), "", ""]
         lines += [launch.text(), ""]
@@ -422,77 +424,8 @@ class _Modular:
         for text in texts:
             lines += ["", *text.splitlines()]
         for found in self.aparts.values():
-            lines += ["", *source(found, [in_gluon(line) for line in _grid(merged(found))])]
+            lines += ["", *source(found, [in_gluon(line) for line in grid_text(merged(found))])]
         return lines
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    """Lines one step further in; one empty line between functions."""
-    found: list[str] = []
-    for line in lines:
-        if line or (found and found[-1]):
-            found.append("    " + line if line else "")
-    return found
-
-
-def _kernel(kernel: Kernel) -> list[str]:
-    """The source of a kernel."""
-    head = head_of(kernel)
-    lines = ["@triton.jit", f"def {kernel.name}("]
-    line = ""
-    for name in head:
-        if len(line) + len(name) > 104:
-            lines.append("    " + line.rstrip())
-            line = ""
-        line += f"{name}, "
-    lines += ["    " + line.rstrip(), "):", f'    """{kernel.note}."""']
-    lines += _grid(kernel)
-    for array, name in kernel.scalars.items():
-        if array.ty.element in ("real", "extended"):
-            lines.append(f"    {name} = tl.full([], {name}, tl.float32)")
-    return [*lines, *kernel.lines]
-
-
-def _grid(kernel: Kernel) -> list[str]:
-    """Which tile a program instance is at: the last axis of the grid runs fastest."""
-    spans = spans_of(kernel)
-    if not spans and kernel.parts is None:
-        return []
-    lines = ["    pid = tl.program_id(0)"]
-    where: list[tuple[str, str, Span | None]] = []
-    for span in spans:
-        base = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
-        size = sized(span.size, kernel.sizes)
-        count = size if span in kernel.single else f"tl.cdiv({size}, {span.symbol})"
-        where.append((base, count, span))
-    if kernel.parts is not None:
-        where.append(("part", kernel.parts.symbol, None))
-    near = _near(kernel, spans)
-    if near:
-        (_, rows, _), (_, columns, _) = where[-2:]
-        pair = " , ".join(f"{base}_tile" for base, _, _ in where[-2:]).replace(" ,", ",")
-        lines.append(f"    {pair} = tl.swizzle2d(")
-        lines.append(f"        pid // {columns} % {rows}, pid % {columns}, {rows}, {columns}, {_TOGETHER}")
-        lines.append("    )  # tiles that run together share what they load")
-        for base, _, own in where[-2:]:
-            lines.append(f"    {base}0 = {base}_tile * {'' if own is None else own.symbol}")
-        if len(where) > 2:
-            lines.append(f"    pid = pid // ({columns} * {rows})")
-        where = where[:-2]
-    for n, (base, count, own) in enumerate(reversed(where)):
-        last = n == len(where) - 1
-        place = "pid" if last else f"pid % {count}"
-        if own is None:
-            lines.append(f"    part = {place}")
-        elif own in kernel.single:
-            lines.append(f"    {base}_at = {place}")
-        elif own.symbol in kernel.order:
-            lines.append(f"    {base}0 = ({count} - 1 - {place}) * {own.symbol}  # the longest loops first")
-        else:
-            lines.append(f"    {base}0 = {place if last else f'({place})'} * {own.symbol}")
-        if not last:
-            lines.append(f"    pid = pid // {count}")
-    return lines
 
 
 def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int, ...]:
@@ -504,49 +437,8 @@ def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int
     return given[0] if groups == 1 else tuple(given)
 
 
-def _near(kernel: Kernel, spans: Sequence[Span]) -> bool:
-    """Whether the two fastest axes of the grid are both cut into tiles, in any order."""
-    last = spans[-2:]
-    return len(last) == 2 and kernel.parts is None and all(
-        s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.uneven for s in last
-    )  # fmt: skip
-
-
 def _tiled(spans: Sequence[Span]) -> str:
     return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
 
-
-_CHECKS = '''def _block(n):
-    """The length of a tile that holds n entries: a power of two."""
-    return max(16, triton.next_power_of_2(n))
-
-
-def _powers(**tiles):
-    for name, size in tiles.items():
-        if size < 1 or size & (size - 1):
-            raise ValueError(f"{name} is {size}: expected a power of two")
-
-
-def _summed(**tiles):
-    for name, size in tiles.items():
-        if size < 16:
-            raise ValueError(f"{name} is {size}: expected at least 16, as matrix units sum so many at a time")
-
-
-def _expect(name, tensor, shape, axes):
-    if tuple(tensor.shape) != tuple(shape):
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {tuple(shape)}, the axes {axes}")'''
-
-_DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
-
-_BOXED = '''def _boxed(tensor, shape):
-    """Whether the copy engine of the chip (Hopper or later) can read boxes of a tensor."""
-    size = tensor.element_size()
-    if tensor.device.type == "cuda" and torch.cuda.get_device_capability(tensor.device)[0] < 9:
-        return False
-    if tensor.device.type == "cpu" or max(shape) > 256 or shape[-1] * size < 16 or tensor.stride(-1) != 1:
-        return False
-    aligned = tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0
-    return aligned and all(s > 0 and s * size % 16 == 0 for s in tensor.stride()[:-1])'''
 
 __all__ = ["Argument", "Module", "module"]
