@@ -181,7 +181,16 @@ def test_an_axis_of_a_fixed_size_is_as_long_as_it_is() -> None:
     )
     text = body(module(pairs.group("q x").diagram, {"g_q": 32, "g_x": 32}, "bf16"))
     assert "tl.arange(0, 2)" in text and "tl.arange(0, 16)" not in text
-    assert "(2 * r_block, g_x)" in text, "rows of a matrix that two axes make"
+    assert "tl.trans(tl.reshape(" in text and "(g_x, 2 * r_block))" in text, "a matrix is turned when it is one"
+
+
+def test_only_sides_of_products_have_a_least_length() -> None:
+    score = cd.algorithm("h q d, x d -> h q x", name="score")(
+        lambda A, B: cd.exp(cd.einsum("h q d, x d -> h q x", A, B))
+    )
+    text = module(score.group("x").diagram, {"g_x": 64}, "bf16").text
+    assert "d_block=_block(d)" in text, "what is summed over"
+    assert "q_block=triton.next_power_of_2(q)" in text and "h_block=triton.next_power_of_2(h)" in text
 
 
 def test_a_sum_has_the_order_of_its_axes_where_the_product_has_another() -> None:

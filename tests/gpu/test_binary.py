@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+import catdiag as cd
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.binary import Array, binaries, launches
+from catdiag.gpu.planned import compiled_of
 from tests.gpu.sample import TEXT, Argument, Module
 
 SIZES = {"q": 500, "x": 1000}
@@ -102,3 +104,17 @@ def test_an_input_that_is_whole_is_no_one() -> None:
     assert launch.arguments["c"] == 1000
     (launch,) = launches(whole, {**SIZES, "c": 7})
     assert launch.arguments["c"] == 7
+
+
+def test_a_matrix_whose_columns_are_two_axes_is_compiled() -> None:
+    near = cd.algorithm("q d, x y d -> q x y", name="near")(lambda A, B: cd.exp(cd.einsum("q d, x y d -> q x y", A, B)))
+    made = compiled_of(near.group("q x y").diagram, near, {"g_q": 64, "g_x": 64, "g_y": 2}, warps=4, stages=3)
+    (code,) = made.binaries({"q": 256, "x": 64, "y": 64, "d": 64})
+    assert code.shared < 227 * 1024
+
+
+def test_rows_of_one_query_are_not_filled_up() -> None:
+    rows = cd.algorithm("h q d, x d -> h q x", name="rows")(lambda A, B: cd.exp(cd.einsum("h q d, x d -> h q x", A, B)))
+    made = compiled_of(rows.group("x").diagram, rows, {"g_x": 64}, warps=4)
+    (code,) = made.binaries({"h": 128, "q": 1, "x": 4096, "d": 256})
+    assert code.shared < 227 * 1024 and not code.spills
