@@ -82,3 +82,8 @@ def test_positions_may_say_where_too() -> None:
     assert {r.array: str(r.values) for r in io.residents}["table"] == "g_q*s_x", "a block of them is held"
     assert len(module(made.diagram, {"g_q": 64, "s_x": 64}, "bf16").kernels) == 1
     cd.testing.assert_counts_match(made, 2)
+
+
+def test_the_loops_say_what_is_looked_up(grouped: cd.Derivation) -> None:
+    loads = [line.strip() for line in grouped.pseudocode().splitlines() if "load" in line]
+    assert loads == ["load Q[b q d]", "load t1[d b x] of K, t2[v b x] of V"]
