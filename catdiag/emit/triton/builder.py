@@ -87,7 +87,7 @@ class Build:
         self.given = given
         self.dtypes = dtypes
         self.root = Scope()
-        self.nodes = Nodes(self.root)
+        self.nodes = Nodes(self.root, [n for n, kind in dtypes.items() if kind == "fp8"])
         self.env: dict[Value, Pull] = dict(env)
         self.memo: dict[Any, Node] = {}
         self.dims: dict[tuple[str, Size], Dim] = {}

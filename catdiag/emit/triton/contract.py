@@ -59,14 +59,13 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
         a, b = _silent(nodes, a, b, d)
     if len(summed) == 1:
         nodes.summed.update(dict.fromkeys(d.block for d in summed if d.length))
-    # One axis alone is as long as matrix units want a side; rows and columns of several are long enough.
-    alone = [side[0] for side in (rows, columns) if len(side) == 1]
-    nodes.sides.update(dict.fromkeys(d.block for d in (*summed, *alone)))
     turns = any(d.loop is not None for x in (a, b) for d in x.dims)
     depth = tuple(d.block for d in summed)
     a, b = _operand(nodes, a, turns, depth), _operand(nodes, b, False, depth)
     if turns and a.kind not in ("load", "relabel"):
         nodes.lefts[depth] = None
+    for side in (rows, columns, summed):
+        _lengths(nodes, side, side is summed)
     batch = [d for d in a.dims if d in b.dims and d not in summed]
     dims = (*batch, *rows, *columns)
     fills: dict[Dim, Fill] = {}
@@ -77,6 +76,19 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     return nodes.make(
         "dot", (a, b), dims, "real", (tuple(batch), tuple(rows), tuple(columns), tuple(summed)), fills=fills, heavy=True
     )
+
+
+def _lengths(nodes: Nodes, side: Sequence[Dim], depth: bool) -> None:
+    """Notes which whole axes a product needs filled up to `SHORTEST`: of several that make one of its sides, one is
+    enough, and none beside a tile that is as long."""
+    whole = [d.block for d in side if not d.length]
+    long = [d.block for d in side if d.length >= SHORTEST]
+    if len(side) > 1 and long:
+        nodes.short.update(dict.fromkeys(whole))
+        nodes.summed.update(dict.fromkeys(long if depth else ()))
+    elif whole:
+        nodes.short.update(dict.fromkeys(whole[:-1]))
+        nodes.filled[whole[-1]] = None
 
 
 def _operand(nodes: Nodes, node: Node, held: bool, depth: tuple[str, ...]) -> Node:

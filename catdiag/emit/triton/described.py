@@ -70,8 +70,6 @@ class Kernel:
     """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
     summed: tuple[str, ...] = ()
     """The lengths of blocks that matrix units sum over."""
-    sides: tuple[str, ...] = ()
-    """The lengths of blocks that are a side of a product, or summed by one: they have a least length."""
     order: tuple[str, ...] = ()
     """Tiles whose loops are the longer, the further on they are."""
     uneven: tuple[str, ...] = ()
@@ -79,6 +77,8 @@ class Kernel:
     helpers: frozenset[str] = frozenset()
     phases: int = 0
     """Ranges that its loops are run in, where axes are cut into whole blocks: those at the edges of masks apart."""
+    short: frozenset[str] = frozenset()
+    """Blocks of whole axes that are the next power of two, also where that is less than matrix units take."""
 
 
 @dataclass

@@ -18,8 +18,7 @@ from catdiag.emit.triton.loads import apart
 from catdiag.emit.triton.nodes import Node
 from catdiag.emit.triton.partitions import CHECKS, DOWN, IMPORTS, agree, helpers_of, merged, source
 from catdiag.emit.triton.printer import HELPERS
-from catdiag.emit.triton.source import BOXED, DESCRIPTOR, grid_text, indented, kernel_text
-from catdiag.emit.triton.source import CHECKS as CHECKS_OF_SHAPES
+from catdiag.emit.triton.source import BOXED, DESCRIPTOR, checks_of_shapes, grid_text, indented, kernel_text
 from catdiag.emit.triton.values import Made, Pull, Stored
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.types import ArrayType, Axis, size_symbols
@@ -409,7 +408,7 @@ class _Modular:
             lines += [*kernel_text(kernel), "", ""]
         if self.aparts:
             lines += ["if gluon is not None:", *indented(self._gluon()), "", ""]
-        lines += [*CHECKS_OF_SHAPES.splitlines(), "", ""]
+        lines += [*checks_of_shapes("fp8" in self.dtypes.values()).splitlines(), "", ""]
         if boxes:
             lines += [*BOXED.splitlines(), "", ""]
         if self.aparts:

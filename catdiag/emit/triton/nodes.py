@@ -8,7 +8,7 @@ reduction masks only what would change its result. Nodes are shared: the same ex
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -98,16 +98,21 @@ def deepest(scopes: Sequence[Scope]) -> Scope:
 class Nodes:
     """Makes nodes, with the algebra that keeps them few."""
 
-    def __init__(self, root: Scope) -> None:
+    def __init__(self, root: Scope, narrow: Collection[str] = ()) -> None:
         self.root = root
+        self.bytes = frozenset(narrow)
+        """The arrays whose elements are numbers of 8 bits."""
         self.known: dict[Hashable, Node] = {}
         self.note = ""
         self.twins: dict[Node, Node] = {}
         self.lefts: dict[tuple[str, ...], None] = {}
         """What products of matrices in loops sum over whose rows were computed: the lengths of the blocks."""
         self.summed: dict[str, None] = {}
-        self.sides: dict[str, None] = {}
         """The lengths of blocks that matrix units sum over."""
+        self.short: dict[str, None] = {}
+        """The blocks of whole axes that are as short as these, where products need no more of them, ..."""
+        self.filled: dict[str, None] = {}
+        """... and those of which they do."""
 
     # -- leaves ------------------------------------------------------------------------------------------
 
@@ -271,12 +276,19 @@ class Nodes:
         """`other` where a condition fails, which it may only where `exact`, a constant of the kernel, is false."""
         if node.kind == "scaled" and other.value in (0.0, INFINITE, -INFINITE):
             return self.scaled(self.guarded(condition, node.args[0], other, exact, loop), node.args[1])
+        if node.element == "raw" and self._of_bytes(node):
+            node = self.real(node)  # Triton chooses between no numbers of 8 bits
         if node.element == "raw" and other.value is not None:
             other = self.const(other.value, "raw")
         args = (condition, node, other)
         dims = self.joined(args)
         fills: dict[Dim, Fill] = {d: fill_of("where", [_filled(x, d) for x in args]) for d in dims if d.ragged}
         return self.make("guard", args, dims, node.element, (exact, loop), fills=fills)
+
+    def _of_bytes(self, node: Node) -> bool:
+        while node.kind in ("relabel", "guard", "spread"):
+            node = node.args[1] if node.kind == "guard" else node.args[0]
+        return node.kind == "load" and getattr(node.data[0], "name", "") in self.bytes
 
     def masked(self, node: Node, dim: Dim, neutral: float) -> Node:
         """The node with a neutral element where the array ends along a dimension."""

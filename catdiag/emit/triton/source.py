@@ -82,6 +82,13 @@ def grid_text(kernel: Kernel) -> list[str]:
     return lines
 
 
+def checks_of_shapes(of_bytes: bool) -> str:
+    """What launches check and round lengths with; of numbers of 8 bits matrix units sum twice as many at a time."""
+    if not of_bytes:
+        return _CHECKS
+    return _CHECKS.replace("max(16,", "max(32,").replace("size < 16:", "size < 32:").replace("least 16", "least 32")
+
+
 def _near(kernel: Kernel, spans: Sequence[Span]) -> bool:
     """Whether the two fastest axes of the grid are both cut into tiles, in any order."""
     last = spans[-2:]
@@ -90,7 +97,7 @@ def _near(kernel: Kernel, spans: Sequence[Span]) -> bool:
     )  # fmt: skip
 
 
-CHECKS = '''def _block(n):
+_CHECKS = '''def _block(n):
     """The length of a tile that holds n entries: a power of two."""
     return max(16, triton.next_power_of_2(n))
 
