@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
     from catdiag.gpu.planned import Chosen
+    from catdiag.gpu.proposals import Proposal
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.several import Plans
 
@@ -54,7 +56,8 @@ def planned(
     in several kernels.
 
     That in one kernel or several, as `Diagram.plan` has it; the one kernel of least time; that without the blocks that
-    a mask empties; and that with its loop in parts. `sizes` has scalar inputs too that say how often loops turn. Raises
+    a mask empties; and that with its loop in parts. Where Triton can run none of them as the model proposes, those with
+    a loop over another axis come first. `sizes` has scalar inputs too that say how often loops turn. Raises
     as `plan` does where nothing fits.
 
     >>> import catdiag as cd
@@ -89,7 +92,46 @@ def planned(
             continue
         threads = max(1, fitted.threads // _WARP)
         found.append(Planned(made, fitted.tiles, fitted.stages, threads, fitted.time_s))
-    return (*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s))
+    found = [*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s)]
+    if all(p.plans is None and not _proposals(p.derivation, hardware, sizes, dtype) for p in found):
+        # Triton fills lengths up and keeps arrays elsewhere than the chip's own plan: another loop may still fit.
+        others = _streamed(diagram, hardware, sizes, dtype)
+        if not others and not several:
+            with suppress(CatdiagError):
+                others = list(planned(diagram, hardware, sizes, dtype, several=True))[:1]
+        found = [*others, *found]
+    return tuple(found)
+
+
+def _proposals(
+    derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
+) -> tuple[Proposal, ...]:
+    """What is proposed for a derivation first; nothing where Triton has no kernel for it."""
+    from catdiag.gpu.proposals import propose
+
+    try:
+        return propose(derivation, hardware, _of_form(derivation, sizes), dtype, most=1)
+    except CatdiagError:
+        return ()
+
+
+def _streamed(
+    diagram: Diagram | Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
+) -> list[Planned]:
+    """The diagram with a loop over any one axis, and grouped, where Triton has a kernel of it; the quickest first."""
+    from catdiag.rewrite.strategy import attempts, memory
+    from catdiag.solvers.z3 import Z3
+
+    try:
+        with Z3() as ask:
+            tried, _ = attempts(diagram, ask, memory)
+    except CatdiagError:
+        return []
+    found = []
+    for derivation in (attempt.derivation for attempt in tried):
+        for p in _proposals(derivation, hardware, sizes, dtype):
+            found.append(Planned(derivation, p.tiles, p.stages, p.warps, p.time_s))
+    return sorted(found, key=lambda p: p.time_s)
 
 
 def _steps(single: Derivation | None) -> list[tuple[str, str]]:
@@ -196,7 +238,7 @@ def _choices(
     made: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str, most: int
 ) -> list[Chosen]:
     """Tiles, stages and warps, the model's first choice first."""
-    from catdiag.gpu.planned import Chosen
+    from catdiag.gpu.planned import Chosen, tiles_of
     from catdiag.gpu.proposals import propose
 
     try:
@@ -207,7 +249,7 @@ def _choices(
             plan = made.fit(hardware, sizes, dtype=dtype)
         except CatdiagError:
             raise error from None
-        return [Chosen(dict(plan.tiles), plan.stages, max(1, plan.threads // _WARP))]
+        return [Chosen(tiles_of(plan), plan.stages, max(1, plan.threads // _WARP))]
 
 
 def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> Kernel:

@@ -3,8 +3,8 @@
 Candidates are tiles, blocks, stages and warps that Triton can run:
 
 - tiles and blocks are powers of two. An axis that is none, or shorter than a product's side may be, is filled up;
-- a product takes at least 16 along each of its sides (`catdiag.gpu.blocks.LEAST`). What multiplies a matrix by a
-  vector is no product, and has no such demand;
+- a product takes at least 16 along each of its sides (`catdiag.gpu.blocks.LEAST`), and sums at least 32 of 8 bits.
+  What multiplies a matrix by a vector is no product, and has no such demand;
 - a grouped axis that every loaded array carries (a batch, heads) has tile 1: a larger one saves nothing;
 - 4 or 8 warps, where nothing is multiplied 16 too; two to four stages, and one where no loop's blocks are multiplied;
 - where the kernel can be written with loads apart (`catdiag.emit.triton.apart`), two or three warpgroups of 64 rows
@@ -68,6 +68,8 @@ _WARPS, _WIDE = (4, 8), (4, 8, 16)
 _STAGES = (2, 3, 4)
 GROUPS, ROWS, WIDEST = (2, 3), 64, 256
 """Where loads are apart: warpgroups that compute, rows of each, and the most columns of a product."""
+_DEPTH = 2
+"""The place of what is summed among a product's sides; matrix units take twice as much of it of 8 bits."""
 _EACH = 4
 """Values that each thread should have where there are more than four warps: others have nothing to do."""
 
@@ -161,10 +163,10 @@ class _Candidates:
             self.blocks = {1: Block.of(search.diagram, search.kernels[least], search.dtype, search.chip, least, boxes)}
         found = next(iter(self.blocks.values())).products
         self.batched = {name for batch in found.batches for name in batch.symbols()}
+        kinds = {search.dtype} if isinstance(search.dtype, str) else set(search.dtype.values())
+        self.least = LEAST * (2 if "fp8" in kinds else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
-        sides = {name for rows, columns, depth in found.sides for name in _alone(rows, columns) | depth.symbols()}
-        self.sizes = {**search.sizes}
-        self.sizes |= {name: _power(size, LEAST if name in sides else 1) for name, size in self._whole()}
+        self.sizes = {**search.sizes, **{name: _power(size, self.least) for name, size in self._whole()}}
 
     def _single(self) -> tuple[str, ...]:
         return self.search.parted.single if self.search.parted is not None else ()
@@ -202,7 +204,7 @@ class _Candidates:
             if name in self.batched or (usual == [1] and name not in sides_of):
                 found[name] = [1]
             else:
-                longest = min(_power(size, LEAST if name in sides_of else 1), LONGEST)
+                longest = min(_power(size, self.least if name in sides_of else 1), LONGEST)
                 found[name] = [1 << k for k in range(longest.bit_length())]
         return found
 
@@ -216,9 +218,10 @@ class _Candidates:
         if not found:
             return found
         ok = np.ones(next(iter(found.values())).shape, dtype=bool)
-        for side in chain.from_iterable(self.multiplied):
+        for place, side in chain.from_iterable(map(enumerate, self.multiplied)):
             if side.symbols() & set(found):
-                ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side))
+                least = self.least if place == _DEPTH else LEAST
+                ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side, least))
                 ok &= self._packed(side, found)
         return {name: axis[ok] for name, axis in found.items()}
 
@@ -236,10 +239,10 @@ class _Candidates:
             alone = alone & ((grid[name] == 1) | (name == longest))
         return alone | (grid[longest] >= length[longest])
 
-    def _reach(self, side: Amount) -> int:
+    def _reach(self, side: Amount, least: int) -> int:
         """How long a side must be: as far as tiles that are given let it."""
         given = self.search.request.tiles
-        return LEAST if not side.symbols() & set(given) else 1
+        return least if not side.symbols() & set(given) else 1
 
     def ranked(self) -> list[Proposal]:
         """All that fit, the quickest first. Of equals the one with fewer bytes of shared memory, then with fewer warps
@@ -407,11 +410,6 @@ def _once(moved: Transfer) -> Amount:
     for side in moved.window:
         total = total if side.whole else total * side.length
     return total
-
-
-def _alone(*sides: Amount) -> set[str]:
-    """The axes that are a side of a product by themselves."""
-    return {name for side in sides if len(side.symbols()) == 1 for name in side.symbols()}
 
 
 def _power(size: int, least: int = 1) -> int:
