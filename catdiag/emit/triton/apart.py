@@ -157,11 +157,11 @@ class Rows(Writing):
         old = {s: state_of(k.env[s]) for s in states}
         added = {old[s] for s in late}
         early = [d for d in dots if d not in {dot for _, dot in late.values()}]
-        computed = [dot for _, dot in late.values() if not self._loaded(dot.args[0])]
+        computed = [dot for _, dot in late.values() if not self._loaded(self._sides(dot)[0])]
         rest = [node for s, node in zip(states, made, strict=True) if s not in late]
         if not early or not computed or any(d.scope is not k.scope for d in dots):
             raise Unfit("no product is made of what another product is made of")
-        for node in [*rest, *early, *(dot.args[0] for _, dot in late.values())]:
+        for node in [*rest, *early, *(self._sides(dot)[0] for _, dot in late.values())]:
             if added & reached([node]).keys():
                 raise Unfit("a turn reads the states that its last products add to")
         for s, (before, _) in late.items():
@@ -185,9 +185,13 @@ class Rows(Writing):
                 continue
             for dot, factor in (product.args, product.args[::-1]):
                 of_rows = all(self.is_row(d) for d in factor.dims)
-                if dot.kind == "dot" and of_rows and factor.kind != "dot" and not self._loaded(dot.args[0]):
-                    rows = nodes.op("mul", dot.args[0], factor)
-                    made = nodes.make("dot", (rows, dot.args[1]), dot.dims, "real", dot.data, heavy=True)
+                if dot.kind != "dot" or not of_rows or factor.kind == "dot":
+                    continue
+                own, columns = self._sides(dot)
+                if not self._loaded(own):
+                    rows = nodes.op("mul", own, factor)
+                    args = (rows, columns) if own is dot.args[0] else (columns, rows)
+                    made = nodes.make("dot", args, dot.dims, "real", dot.data, heavy=True)
                     return nodes.op("add", before, made)
         return node
 
@@ -211,7 +215,7 @@ class Rows(Writing):
             self._still(dot)
         scope.lines = []
         for before, dot in late.values():
-            rows = dot.args[0]
+            rows = self._sides(dot)[0]
             if not self._loaded(rows):
                 p.ref(rows, scope)
                 if rows not in p.names:
@@ -225,7 +229,7 @@ class Rows(Writing):
             name, dims = p.names[old[s]], self._dims(s.ty)
             if set(before.dims) != set(dims) or set(dot.dims) != set(dims):
                 raise Unfit("a state is something repeated")
-            if self._loaded(dot.args[0]):
+            if self._loaded(self._sides(dot)[0]):
                 self._still(dot)
                 held = ""
             else:
@@ -255,7 +259,7 @@ class Rows(Writing):
 
     def _still(self, dot: Node) -> None:
         """The rows of a product that all turns read, if they are computed: in registers, as the matrix units read."""
-        p, rows = self.rowed, dot.args[0]
+        p, rows = self.rowed, self._sides(dot)[0]
         if self._loaded(rows) or rows in self.held:
             return
         if rows.scope is self.k.scope:
@@ -267,7 +271,7 @@ class Rows(Writing):
 
     def _as_rows(self, dot: Node) -> str:
         """Computed rows as matrix units read them."""
-        p, (rows, columns) = self.rowed, dot.args
+        p, (rows, columns) = self.rowed, self._sides(dot)
         kind = self._element(rows, columns)[0]
         p.layout(rows.dims)
         text = p.aligned(rows, rows.dims)[0]
@@ -285,16 +289,25 @@ class Rows(Writing):
 
     def _rings(self, dot: Node) -> None:
         """The rings of what a product reads from shared memory."""
-        batch, rows, columns, summed = dot.data
-        if batch or [len(rows), len(columns), len(summed)] != [1, 1, 1] or not self.is_row(rows[0]):
+        batch, *lengths = dot.data
+        if batch or any(len(dims) != 1 for dims in lengths) or not any(self.is_row(d) for d in dot.dims):
             raise Unfit("a product is none of rows and columns")
-        if not self._loaded(dot.args[1]) or self._element(*dot.args)[1] is not None:
+        sides = self._sides(dot)
+        kinds = self._element(*sides)
+        if not self._loaded(sides[1]) or kinds[1] is not None:
             raise Unfit("columns of a product are not as they were loaded")
-        if self._loaded(dot.args[0]) and self._element(*dot.args)[0] is not None:
+        if self._loaded(sides[0]) and kinds[0] is not None:
             raise Unfit("rows of a product are not of its type")
-        for n, arg in enumerate(dot.args):
+        for n, arg in enumerate(sides):
             if self._loaded(arg):
                 self._ring(arg, n == 0)
+
+    def _sides(self, dot: Node) -> tuple[Node, Node]:
+        """The factor of a product that has the rows, and the other: either may be the first."""
+        _, rows, columns, _ = dot.data
+        turned = any(self.is_row(d) for d in columns) and not any(self.is_row(d) for d in rows)
+        one, other = dot.args
+        return (other, one) if turned else (one, other)
 
     def _ring(self, node: Node, rows: bool) -> Ring:
         load = _load_of(node)
@@ -400,8 +413,10 @@ class Rows(Writing):
         return lines
 
     def _factors(self, dot: Node, held: str, turn: str, stages: str) -> str:
-        a, b = dot.args
+        a, b = self._sides(dot)
         _, rows, columns, summed = dot.data
+        if a is not dot.args[0]:
+            rows, columns = columns, rows
         slot = f"{turn} % {stages}"
         if self._loaded(a):
             left = self.view(a, (*rows, *summed), self.names["me"])

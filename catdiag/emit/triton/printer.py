@@ -280,9 +280,12 @@ class Printer:
         return f"_floor({a[0]}, {b[0]})", ATOM
 
     def _reduce(self, node: Node) -> Text:
-        monoid, dim = node.data
         (arg,) = node.args
-        text, axis = self.plain(arg), arg.dims.index(dim)
+        return self._reduced(node, arg.dims.index(node.data[1]))
+
+    def _reduced(self, node: Node, axis: int) -> Text:
+        monoid, (arg,) = node.data[0], node.args
+        text = self.plain(arg)
         if monoid == "prod":
             self.helpers.add("_times")
             return f"tl.reduce({text[0]}, {axis}, _times)", ATOM

@@ -7,6 +7,8 @@ layout; to another tile's they are converted, which moves nothing, since rows li
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from catdiag.emit.triton.nodes import Dim, Node
 from catdiag.emit.triton.printer import CALL, PLUS, Printer, bracketed
 from catdiag.emit.writer import ATOM, Text
@@ -48,9 +50,9 @@ class RowPrinter(Printer):
         return self.tiles[dim.block]
 
     def layout(self, dims: tuple[Dim, ...]) -> str:
-        """The layout of a tile; raises Unfit where it has none."""
+        """The layout of a tile, in whatever order its dimensions are given; raises Unfit where it has none."""
         rows, columns = [d for d in dims if self.is_row(d)], [d for d in dims if not self.is_row(d)]
-        if len(rows) > 1 or len(columns) > 1 or (rows and dims[0] is not rows[0]):
+        if len(rows) > 1 or len(columns) > 1:
             raise Unfit(f"tiles over {' '.join(d.axis for d in dims)} are no rows and columns")
         if not columns:
             return self.rows
@@ -58,8 +60,16 @@ class RowPrinter(Printer):
         return tile if rows else f"gl.SliceLayout(0, {tile})"
 
     def shape(self, dims: tuple[Dim, ...]) -> str:
-        """The lengths of a tile of one warpgroup."""
-        return f"[{', '.join(self.each if self.is_row(d) else d.block for d in dims)}]"
+        """The lengths of a tile of one warpgroup, rows first."""
+        return f"[{', '.join(self.each if self.is_row(d) else d.block for d in self.ordered(dims))}]"
+
+    def ordered(self, dims: Sequence[Dim]) -> list[Dim]:
+        """Dimensions as all tiles here have them: rows first."""
+        return sorted(dims, key=lambda d: not self.is_row(d))
+
+    def permuted(self, text: Text, dims: Sequence[Dim], order: Sequence[Dim]) -> Text:
+        """The tile as it is: all have their dimensions in one order."""
+        return text
 
     def full(self, dims: tuple[Dim, ...], value: str, kind: str) -> str:
         """A tile of equal entries."""
@@ -78,7 +88,7 @@ class RowPrinter(Printer):
             kind = KINDS.get(node.element, "tl.float32")
             return f"{self.aligned(node.args[0], node.dims)[0]} + {self.full(node.dims, '0', kind)}", PLUS
         if node.kind == "const" and node.element == "bool":
-            raise Unfit("a condition is a constant")
+            return f"gl.to_tensor({bool(node.data)})", ATOM
         if node.kind == "dot":
             raise Unfit("a product of matrices is no step of a turn")
         return super().text(node)
@@ -87,7 +97,7 @@ class RowPrinter(Printer):
         (arg,) = node.args
         if self.is_row(node.data[1]):
             raise Unfit("rows of several warpgroups are reduced to one")
-        text = super()._reduce(node)
+        text = self._reduced(node, len(arg.dims) - 1)
         if len(arg.dims) == 1 or self.tile(node.data[1]) == self.main:
             return text
         return f"gl.convert_layout({text[0]}, {self.rows})", ATOM
