@@ -105,7 +105,8 @@ def source(a: Apart, grid: Sequence[str]) -> list[str]:
     ]
     compute = [*grid, *_scalars(a.compute), *a.compute.lines]
     first = [n for n in (*given, *shared, *constants) if n in _words([*compute, *tiles, a.row.symbol, groups])]
-    second = [n for n in (*given, *boxes, *shared, *constants) if n in _words([*grid, *a.load.lines, a.row.symbol, groups])]
+    own = _words([*grid, *a.load.lines, a.row.symbol, groups])
+    second = [n for n in (*given, *boxes, *shared, *constants) if n in own]
     types = dict(zip(constants, typed, strict=True))
     lines = ["@gluon.jit", f"def {a.compute.name}("]
     lines += [*_wrapped([f"{me}: gl.constexpr", *(types.get(n, n) for n in first)]), "):"]
