@@ -23,7 +23,7 @@ class Value:
     """An array of the program; `name` is the user's, a state's or a result's, and empty for what is in between.
 
     `slow` says that it is in slow memory; `spot` that it is made of positions, sizes and constants only; `view` is the
-    array that it is another form of.
+    array that it is another form of; `of` names the user's array whose elements are looked up through it.
     """
 
     ty: ArrayType
@@ -31,6 +31,7 @@ class Value:
     slow: bool = False
     spot: bool = False
     view: Value | None = None
+    of: str = ""
 
     @property
     def origin(self) -> Value:
@@ -284,7 +285,7 @@ class _Lowering:
         for arg, ty in zip(args, flat.dom, strict=True):
             if (arg, ty) not in same:
                 own = tuple(s for s in spans if s.axis in ty.names)
-                same[arg, ty] = Value(ty, arg.name, arg.slow, arg.spot) if own else arg
+                same[arg, ty] = Value(ty, arg.name, arg.slow, arg.spot, of=arg.of) if own else arg
                 if own:
                     self.body.append(Cut(same[arg, ty], arg, own))
             inputs.append(same[arg, ty])
@@ -325,7 +326,8 @@ class _Lowering:
     def looked_up(self, box: Box, args: Sequence[Value]) -> Sequence[Value]:
         """A view that groups read an array through: where its elements lie, which is in slow memory."""
         spot = isinstance(box.op, Map)  # the integers that say where
-        made = tuple(Value(ty, slow=not spot, spot=spot) for ty in box.cod)
+        source = args[0].origin
+        made = tuple(Value(ty, slow=not spot, spot=spot, of="" if spot else source.of or source.name) for ty in box.cod)
         self.body.append(Let(made, box, tuple(args)))
         return made
 
@@ -402,7 +404,7 @@ class _Lowering:
         for arg, has, ty in zip(args, along, step.dom.arrays[len(states) :], strict=True):
             if has and (arg, ty) not in cuts:
                 slow = arg.slow and arg.origin not in self.loaded
-                cuts[arg, ty] = Value(ty, arg.name, slow, arg.spot)
+                cuts[arg, ty] = Value(ty, arg.name, slow, arg.spot, of=arg.of)
                 self.body.append(Cut(cuts[arg, ty], arg, (span,)))
             inputs.append(cuts[arg, ty] if has else arg)
         left = _left(box, inputs)

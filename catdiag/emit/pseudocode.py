@@ -93,7 +93,7 @@ class _Pseudocode(Writer):
     def statement(self, statement: Statement) -> None:
         match statement:
             case Load(values):
-                arrays = ", ".join(map(self._typed, values))
+                arrays = ", ".join(self._typed(v) + (f" of {v.of}" if v.of else "") for v in values)
                 if self.lines[-1].startswith(self.indent * self.depth + "load "):
                     self.lines[-1] += f", {arrays}"
                 else:

@@ -166,7 +166,9 @@ class _Candidates:
         kinds = {search.dtype} if isinstance(search.dtype, str) else set(search.dtype.values())
         self.least = LEAST * (2 if "fp8" in kinds else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
-        self.sizes = {**search.sizes, **{name: _power(size, self.least) for name, size in self._whole()}}
+        sides = {name for rows, columns, depth in found.sides for name in _alone(rows, columns) | depth.symbols()}
+        self.sizes = {**search.sizes}
+        self.sizes |= {name: _power(size, self.least if name in sides else 1) for name, size in self._whole()}
 
     def _single(self) -> tuple[str, ...]:
         return self.search.parted.single if self.search.parted is not None else ()
@@ -410,6 +412,11 @@ def _once(moved: Transfer) -> Amount:
     for side in moved.window:
         total = total if side.whole else total * side.length
     return total
+
+
+def _alone(*sides: Amount) -> set[str]:
+    """The axes that are a side of a product by themselves."""
+    return {name for side in sides if len(side.symbols()) == 1 for name in side.symbols()}
 
 
 def _power(size: int, least: int = 1) -> int:

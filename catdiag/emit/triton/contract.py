@@ -59,6 +59,9 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
         a, b = _silent(nodes, a, b, d)
     if len(summed) == 1:
         nodes.summed.update(dict.fromkeys(d.block for d in summed if d.length))
+    # One axis alone is as long as matrix units want a side; rows and columns of several are long enough.
+    alone = [side[0] for side in (rows, columns) if len(side) == 1]
+    nodes.sides.update(dict.fromkeys(d.block for d in (*summed, *alone)))
     turns = any(d.loop is not None for x in (a, b) for d in x.dims)
     depth = tuple(d.block for d in summed)
     a, b = _operand(nodes, a, turns, depth), _operand(nodes, b, False, depth)

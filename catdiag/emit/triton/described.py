@@ -70,6 +70,8 @@ class Kernel:
     """Which of the groups it is of: their numbers of warps and buffers are given one by one."""
     summed: tuple[str, ...] = ()
     """The lengths of blocks that matrix units sum over."""
+    sides: tuple[str, ...] = ()
+    """The lengths of blocks that are a side of a product, or summed by one: they have a least length."""
     order: tuple[str, ...] = ()
     """Tiles whose loops are the longer, the further on they are."""
     uneven: tuple[str, ...] = ()

@@ -451,6 +451,7 @@ class Writing:
             chunk,
             place,
             tuple(k.nodes.summed),
+            tuple(k.nodes.sides),
             tuple(sorted(self.reverse)),
             tuple(sorted(self.uneven)),
             frozenset(p for p in self.printer.helpers),

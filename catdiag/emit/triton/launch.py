@@ -273,8 +273,9 @@ class Launch:
     def _constants(self, kernel: Kernel) -> list[tuple[str, str]]:
         found = [(kernel.sizes.get(s, s), self.sizes[s]) for s in kernel.constants]
         for name, size in kernel.blocks.items():
-            filled = "triton.next_power_of_2" if name in kernel.short else "_block"
-            found.append((name, f"{filled}({self.size(size)})"))
+            filled = name in kernel.sides and name not in kernel.short
+            length = "_block" if filled else "triton.next_power_of_2"
+            found.append((name, f"{length}({self.size(size)})"))
         for span in (*kernel.spans, *kernel.loops):
             found.append((span.symbol, span.symbol))
         if kernel.parts is not None:

@@ -108,6 +108,7 @@ class Nodes:
         self.lefts: dict[tuple[str, ...], None] = {}
         """What products of matrices in loops sum over whose rows were computed: the lengths of the blocks."""
         self.summed: dict[str, None] = {}
+        self.sides: dict[str, None] = {}
         """The lengths of blocks that matrix units sum over."""
         self.short: dict[str, None] = {}
         """The blocks of whole axes that are as short as these, where products need no more of them, ..."""

@@ -362,9 +362,14 @@ class Printer:
     def _matrix(
         self, node: Node, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
     ) -> str:
-        order = (*batch, *first, *second)
-        text = self.permuted(self.plain(node), node.dims, order)
-        text = self._reshaped(text, order, _flat(batch, first, second))
+        order, turned = (*batch, *first, *second), (*batch, *second, *first)
+        if node.dims == turned and len(first) + len(second) > 2:
+            # Turned after it is a matrix: Triton 3.6 does not compile all that are turned before.
+            text = self._reshaped(self.plain(node), turned, _flat(batch, second, first))
+            text = (f"tl.permute({text[0]}, (0, 2, 1))" if batch else f"tl.trans({text[0]})"), ATOM
+        else:
+            text = self.permuted(self.plain(node), node.dims, order)
+            text = self._reshaped(text, order, _flat(batch, first, second))
         if kind is not None:
             text = f"{bracketed(text, CALL)}.to({kind})", ATOM
         return text[0]
