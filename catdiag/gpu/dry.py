@@ -16,9 +16,10 @@ else it asks of torch or triton is said to be missing. `catdiag.gpu.binary.launc
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,12 +35,32 @@ class Boxed:
     """A tensor that is read in boxes of a shape: what stands for a tensor descriptor of triton."""
 
     base: Tensor
-    block_shape: tuple[int, ...]
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
 
     @staticmethod
     def from_tensor(tensor: Tensor, block_shape: Sequence[int], layout: object = None) -> Boxed:
         """As triton's descriptor is made of a tensor, or Gluon's."""
-        return Boxed(tensor, tuple(int(n) for n in block_shape))
+        return Boxed(tensor, tensor.shape, tensor.strides, block_shape)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where tensors without data are."""
+
+    type: str = "meta"
+    index: int | None = None
+
+
+class Type(str):
+    """A type of elements by torch's name."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        digits = "".join(c for c in self.split("_")[0] if c.isdigit())
+        return int(digits) // 8 if digits else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +69,14 @@ class Tensor:
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: str
-    device: Any = field(default_factory=lambda: SimpleNamespace(type="meta", index=None))
+    dtype: Type
+    device: Device = Device()
 
     @staticmethod
     def of(shape: Sequence[int], dtype: str) -> Tensor:
         """Row by row."""
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-        return Tensor(tuple(int(n) for n in shape), tuple(strides), dtype)
+        return Tensor(tuple(int(n) for n in shape), tuple(strides), Type(dtype))
 
     @property
     def ndim(self) -> int:
@@ -75,18 +96,29 @@ class Tensor:
         """One length, or all."""
         return self.shape if axis is None else self.shape[axis]
 
+    def narrow(self, axis: int, start: int, length: int) -> Tensor:
+        """A part along an axis, in the same place."""
+        shape = list(self.shape)
+        shape[axis] = length
+        return Tensor(tuple(shape), self.strides, self.dtype, self.device)
+
+    def copy_(self, other: Tensor) -> Tensor:
+        """There are no data."""
+        return self
+
     def numel(self) -> int:
         """How many entries it has."""
         return math.prod(self.shape)
 
     def element_size(self) -> int:
         """Bytes of an entry."""
-        digits = "".join(c for c in self.dtype.split("_")[0] if c.isdigit())
-        return int(digits) // 8 if digits else 1
+        return self.dtype.itemsize
 
 
 class _Torch:
     """What launch functions ask of torch: types by name, and tensors that are made."""
+
+    version = SimpleNamespace(hip=None)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("empty", "zeros", "full"):
@@ -96,7 +128,7 @@ class _Torch:
         if name == "Tensor":
             return Tensor
         if name.startswith(("float", "bfloat", "int", "uint", "bool")):
-            return name
+            return Type(name)
         raise CatdiagError(f"the launch function asks for torch.{name}, which is not known without torch")
 
 
@@ -157,11 +189,12 @@ def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
         if isinstance(node, ast.If):  # kernels of what may be missing
             kernels.update({n.name: _parameters(n) for n in node.body if isinstance(n, ast.FunctionDef)})
             continue
-        if isinstance(node, ast.FunctionDef) and node.decorator_list:
-            kernels[node.name] = _parameters(node)
+        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
+            kernels[node.name] = [a.arg for a in node.args.args]
             continue
         body.append(node)
     namespace: dict[str, Any] = {
+        "functools": functools,
         "torch": _Torch(),
         "triton": _triton(),
         "TensorDescriptor": Boxed,
@@ -194,7 +227,7 @@ class _Kernel:
             names = {id(v): n for n, v in bound.items() if isinstance(v, Tensor)}
             shown.update(
                 {
-                    n: Pointer(v.base.dtype, v.block_shape, names.get(id(v.base), n))
+                    n: Pointer(v.base.dtype, tuple(v.block_shape), names.get(id(v.base), n))
                     for n, v in bound.items()
                     if isinstance(v, Boxed)
                 }

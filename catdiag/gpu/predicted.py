@@ -66,6 +66,8 @@ Architecture via Microbenchmarking", tables on `mma`."""
 DEPENDENT = 33
 CROSSING = 2
 """Waits more for a sum of what several warps hold: written and read twice, between barriers."""
+PORT = 64
+"""Bytes of a clock that a core can take from the L2 while others take less."""
 
 
 def resident(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
@@ -135,8 +137,8 @@ def seconds(
             together = APART[block.boxes] * apart + (1 - APART[block.boxes]) * together
         ring: Any = 0.0
         if ahead and stages > 1:
-            used = np.where(alone, together, 0.0)
-            ring = (turns * chip.latency_s + t.parts["L2"] + used) / (stages - 1)
+            moved = np.where(alone, t.load / groups / (PORT * chip.clock_hz) + together, t.parts["L2"])
+            ring = (turns * chip.latency_s + moved) / (stages - 1)
         return np.where(number > 0, np.maximum(np.maximum(together, ring), number * t.parts["L2"]), 0.0)
 
     buffers, outer = max(1, stages - 1) if ahead else 1, _outer(t.edges, chip) / groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 
 import pytest
@@ -11,7 +12,10 @@ import catdiag as cd
 from catdiag import library
 from catdiag.diagram import of_graph
 from catdiag.emit.triton import Module, module
+from catdiag.emit.triton.checks import BOXED
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
+from catdiag.gpu.binary import Array
+from catdiag.gpu.dry import dry_launches
 
 
 def body(made: Module, n: int = 0) -> str:
@@ -37,6 +41,7 @@ def test_it_is_python_that_stands_alone(flash: Module) -> None:
     compile(flash.text, "kernel.py", "exec")
     imports = {line for line in flash.text.splitlines() if re.match(r"(import|from) ", line)}
     assert imports == {
+        "import functools",
         "import torch",
         "import triton",
         "import triton.language as tl",
@@ -189,8 +194,8 @@ def test_only_sides_of_products_have_a_least_length() -> None:
         lambda A, B: cd.exp(cd.einsum("h q d, x d -> h q x", A, B))
     )
     text = module(score.group("x").diagram, {"g_x": 64}, "bf16").text
-    assert "d_block=_block(d)" in text, "what is summed over"
-    assert "q_block=triton.next_power_of_2(q)" in text and "h_block=triton.next_power_of_2(h)" in text
+    assert "d_block = _block(d)" in text, "what is summed over"
+    assert "q_block = _power(q)" in text and "h_block = _power(h)" in text
 
 
 def test_a_sum_has_the_order_of_its_axes_where_the_product_has_another() -> None:
@@ -226,3 +231,75 @@ class TestRefusals:
         own = cd.algorithm("q x -> q", name="own")(lambda A: cd.sum(cd.apply("f", A), "x"))
         with pytest.raises(TypeMismatch, match=r"f cannot be part of a kernel: the function f is known by its name"):
             module(own.stream("x").group("q").diagram, {"g_q": 16, "s_x": 16})
+
+
+def test_a_launch_asks_for_each_stride_once_and_divides_as_python_does() -> None:
+    made = module(library.get("decoding_attention").stream("x").split("x").group("b k r").diagram,
+                  {"g_b": 1, "g_k": 1, "g_r": 16, "s_x": 64, "p_x": 2})  # fmt: skip
+    launch = made.text.split(f"def {made.entry}(")[1]
+    assert "triton." not in launch  # its functions for whole numbers are ten times as slow
+    assert "Q_b, Q_k, Q_r, Q_d = Q.stride()" in launch
+    assert ".stride(0)" not in launch
+    assert launch.count("_block(d)") == 1
+
+
+def test_names_of_a_launch_are_nobody_elses() -> None:
+    # An input may be called as the stride of another, or as the length of a block.
+    ab = cd.algorithm("q d, x d, q x -> q d", name="ab")(
+        lambda A, A_q, d_block: cd.einsum("q x, x d -> q d", cd.einsum("q d, x d -> q x", A, A_q) + d_block, A_q)
+    )
+    made = module(ab.stream("x").group("q").diagram, {"g_q": 16, "s_x": 16})
+    sizes = {"q": 40, "d": 24, "x": 30}
+    (launch,) = dry_launches(made, sizes)
+    assert isinstance(launch.arguments["A_q"], Array)
+    assert launch.arguments["A_q"].shape == (30, 24)
+    assert isinstance(launch.arguments["d_block"], Array)
+    assert launch.arguments["d_block"].shape == (40, 30)
+    given = [value for name, value in launch.arguments.items() if name.startswith(("A_q_", "A_d"))]
+    assert 24 in given and 1 in given
+
+
+def test_products_of_few_rows_may_have_all_registers() -> None:
+    product = module(library.get("matmul").stream("b").group("a c").diagram, {"g_a": 16, "g_c": 64, "s_b": 32})
+    sizes = {"a": 64, "b": 64, "c": 64}
+    (launch,) = dry_launches(product, sizes, {"num_warps": 16})
+    assert launch.options["maxnreg"] == 65536 // (32 * 16)
+    (launch,) = dry_launches(product, sizes, {"g_a": 64})
+    assert "maxnreg" not in launch.options
+
+
+def test_arrays_that_are_read_often_are_copied_so_that_boxes_can_be_read() -> None:
+    made = module(attention().diagram, TILES)
+    for d, row in ((100, 104), (99, 104), (104, 104)):
+        (launch,) = dry_launches(made, {"b": 2, "h": 3, "q": 300, "x": 200, "d": d})
+        assert launch.arguments["tma"] is True
+        assert [launch.arguments[name] for name in ("Q_q", "K_x", "V_x", "out_q")] == [row, row, row, d]
+    # Each key is read once: it would be copied for nothing.
+    once = module(library.get("decoding_attention").stream("x").split("x").group("b k r").diagram,
+                  {"g_b": 1, "g_k": 1, "g_r": 16, "s_x": 64, "p_x": 2})  # fmt: skip
+    launch, _ = dry_launches(once, {"b": 2, "k": 3, "r": 4, "x": 200, "d": 100})
+    assert launch.arguments["tma"] is False
+    assert launch.arguments["K_x"] == 100
+
+
+@pytest.mark.triton
+def test_copies_are_of_the_same_entries() -> None:
+    torch = pytest.importorskip("torch")
+    names = {"torch": torch, "functools": functools, "TensorDescriptor": object}
+    exec(BOXED, names)
+    names["_copies"] = lambda device: True  # as on a GPU
+    aligned = names["_aligned"]
+    odd, even = torch.randn(3, 50, 99).to(torch.bfloat16), torch.randn(40, 64)
+    first, second = aligned((odd, 4), (even, 1))
+    assert torch.equal(first, odd) and first.stride() == (50 * 104, 104, 1) and first.data_ptr() % 16 == 0
+    assert second is even
+    moved = torch.randn(50, 64).view(-1)[1:3137].view(49, 64)
+    assert torch.equal(aligned((moved, 2))[0], moved) and aligned((moved, 2))[0].data_ptr() % 16 == 0
+    for kept, often in (
+        (odd, 1),  # read once
+        (even, 9),
+        (torch.randn(99, 50).T, 9),  # columns, which boxes are not read of
+        (torch.randn(1, 99).expand(70, 99), 9),  # a copy would be longer
+        (torch.randn(0, 99), 9),
+    ):
+        assert aligned((kept, often))[0] is kept

@@ -71,6 +71,7 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
         _lengths(nodes, side, side is summed)
     batch = [d for d in a.dims if d in b.dims and d not in summed]
     dims = (*batch, *rows, *columns)
+    nodes.rows[tuple(d.block for d in (*batch, *rows))] = None
     fills: dict[Dim, Fill] = {}
     for d in dims:
         if d.ragged:

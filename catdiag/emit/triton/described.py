@@ -72,6 +72,8 @@ class Kernel:
     """The lengths of blocks that matrix units sum over."""
     sides: tuple[str, ...] = ()
     """The lengths of blocks that are a side of a product, or summed by one: they have a least length."""
+    rows: tuple[tuple[str, ...], ...] = ()
+    """Of each product by matrix units the lengths of blocks that its rows go over."""
     order: tuple[str, ...] = ()
     """Tiles whose loops are the longer, the further on they are."""
     uneven: tuple[str, ...] = ()

@@ -452,6 +452,7 @@ class Writing:
             place,
             tuple(k.nodes.summed),
             tuple(k.nodes.sides),
+            tuple(k.nodes.rows),
             tuple(sorted(self.reverse)),
             tuple(sorted(self.uneven)),
             frozenset(p for p in self.printer.helpers),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.emit.nest import Span
-from catdiag.emit.triton.builder import Boxes
+from catdiag.emit.triton.builder import Boxes, Names
 from catdiag.emit.triton.described import WIDTHS, Kernel
 from catdiag.emit.triton.values import Stored
 from catdiag.types import ArrayType, Size, size_symbols
@@ -16,6 +16,8 @@ from catdiag.views import read_off
 if TYPE_CHECKING:
     from catdiag.emit.triton.apart import Apart
 
+_OWN = {"num_warps", "num_stages", "held", "specialized", "device", "chunk", "tma", "groups", "out", "_",
+        "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
 
@@ -49,7 +51,17 @@ class Launch:
     """Other forms of kernels by their names: those in which loads are apart."""
 
     def __post_init__(self) -> None:
+        from catdiag.emit.triton.partitions import merged
+
         self.lines: list[str] = []
+        self.merged = {name: merged(apart) for name, apart in self.aparts.items()}
+        every = [*self.kernels, *self.merged.values()]
+        arrays = [*self.inputs, *(r.array for r in self.rooms)]
+        own = {*self.sizes.values(), *self.tiles, *(a.name for a in arrays), *(k.name for k in every)}
+        self.names = Names(own | {b.name for k in every for b in k.boxes} | _OWN)
+        self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
+        self.strides: dict[tuple[Stored, str], str] = {}
+        self.lengths: dict[str, str] = {}
 
     def size(self, size: Size) -> str:
         """A size as an expression of the launch."""
@@ -148,6 +160,9 @@ class Launch:
             for name in ("num_warps", "num_stages"):
                 self.write(f"{name} = ({name},) * {count} if isinstance({name}, int) else {name}")
         for kernel in self.kernels:
+            self._aligned(kernel)
+        self._named()
+        for kernel in self.kernels:
             self._launched(kernel)
         for k in again:
             self.write(f"out[{k}].copy_({self.outputs[k].name})")
@@ -160,18 +175,64 @@ class Launch:
         sizes += [self.size(a.size) for a in room.array.ty.axes[len(sizes) :]]
         shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
         dtype = room.dtype if "." in room.dtype else f"torch.{room.dtype}"
+        if room.array in self.boxed and not room.result:
+            return f"_room({shape}, {dtype}, {device})"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
 
+    def _aligned(self, kernel: Kernel) -> None:
+        """Inputs of products, with how often a launch reads each: once for each tile of the axes that it lacks."""
+        arrays = list(dict.fromkeys(b.array for b in kernel.boxes if b.array in self.inputs)) if kernel.rows else []
+        if not arrays:
+            return
+        given = []
+        for array in arrays:
+            often = [self._count(kernel, span) for span in spans_of(kernel) if span.axis not in array.ty.names]
+            if kernel.parts is not None and kernel.parts.axis not in array.ty.names:
+                often.append(kernel.parts.symbol)
+            given.append(f"({array.name}, {' * '.join(map(_factor, often)) or '1'})")
+        names = ", ".join(a.name for a in arrays) + "," * (len(arrays) == 1)
+        self.write(f"{names} = _aligned({', '.join(given)})")
+
+    def _count(self, kernel: Kernel, span: Span) -> str:
+        """How many tiles of a span the grid has."""
+        whole = self.size(span.size)
+        return whole if span in kernel.single else f"_tiles({whole}, {span.symbol})"
+
+    def _named(self) -> None:
+        """Strides, and lengths of blocks, by names: each is asked for once, whatever number of kernels takes it."""
+        wanted: dict[Stored, dict[str, None]] = {}
+        every = [*self.kernels, *self.merged.values()]
+        for kernel in every:
+            for array, axis in kernel.strides:
+                wanted.setdefault(array, {})[axis] = None
+        for array, axes in wanted.items():
+            names = []
+            for place, axis in enumerate(array.ty.names):
+                name = "_"
+                if axis in axes:
+                    ending = axis if axis.isidentifier() else str(place)
+                    name = self.strides[array, axis] = self.names.fresh(f"{array.name}_{ending}")
+                names.append(name)
+            self.write(f"{', '.join(names)}{',' * (len(names) == 1)} = {array.name}.stride()")
+        for kernel in every:
+            blocks = [(name, self._length(kernel, name, self.size(size))) for name, size in kernel.blocks.items()]
+            for name, text in [*blocks, *((name, f"_block({symbol})") for symbol, name in kernel.padded.items())]:
+                if text not in self.lengths:
+                    self.lengths[text] = self.names.fresh(name)
+                    self.write(f"{self.lengths[text]} = {text}")
+
+    def _length(self, kernel: Kernel, name: str, size: str) -> str:
+        """The length of a block that holds an axis: where a product needs no more, that is all of it."""
+        filled = name in kernel.sides and name not in kernel.short
+        return f"{'_block' if filled else '_power'}({size})"
+
     def _launched(self, kernel: Kernel) -> None:
-        grid: list[str] = []
-        for span in spans_of(kernel):
-            whole = self.size(span.size)
-            grid.append(whole if span in kernel.single else f"triton.cdiv({whole}, {span.symbol})")
+        grid = [self._count(kernel, span) for span in spans_of(kernel)]
         if kernel.parts is not None:
             symbol = kernel.parts.symbol
             loops = [s for s in kernel.loops if s.axis == kernel.parts.axis]
             block = loops[0].symbol if loops else "1"
-            self.write(f"chunk = triton.cdiv(triton.cdiv({self.size(kernel.parts.size)}, {symbol}), {block}) * {block}")
+            self.write(f"chunk = _tiles(_tiles({self.size(kernel.parts.size)}, {symbol}), {block}) * {block}")
             grid.append(symbol)
         count = " * ".join(_factor(g) for g in grid) or "1"
         apart = self.aparts.get(kernel.name)
@@ -201,11 +262,15 @@ class Launch:
         several = len(self.kernels) > 1
         for name in ("num_warps", "num_stages"):
             arguments.append(f"{name}={name}[{kernel.place}]" if several else f"{name}={name}")
+        if kernel.rows:
+            known = dict(self._constants(kernel))
+            rows = dict.fromkeys(" * ".join(known.get(name, name) for name in of) for of in kernel.rows)
+            arguments.append(f"**_registers(num_warps{f'[{kernel.place}]' * several}, {', '.join(rows)})")
         self._call(kernel.name, count, arguments)
 
     def _numbers(self, kernel: Kernel) -> list[str]:
         """Strides, scalars and sizes that a kernel is handed."""
-        found = [f"{a.name}.stride({_place(a, axis)})" for a, axis in kernel.strides]
+        found = [self.strides[key] for key in kernel.strides]
         found += [s.name for s in kernel.scalars]
         constants = set(kernel.constants)
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
@@ -224,9 +289,7 @@ class Launch:
 
     def _apart(self, apart: Apart, plain: Kernel, count: str) -> None:
         """The launch of a kernel whose loads are apart, where chip, tiles and tensors allow it."""
-        from catdiag.emit.triton.partitions import merged
-
-        kernel, row = merged(apart), apart.row.symbol
+        kernel, row = self.merged[plain.name], apart.row.symbol
         known = dict(self._constants(kernel))
         at = f"[{plain.place}]" if len(self.kernels) > 1 else ""
         arrays = list(dict.fromkeys(r.boxes.array.name for r in apart.rings))
@@ -263,7 +326,8 @@ class Launch:
         fits = " and ".join(f"_boxed({b.array.name}, {shapes[b.name]})" for b in kernel.boxes)
         self.write(f"tma = {fits}")
         for box in kernel.boxes:
-            made = f"TensorDescriptor.from_tensor({box.array.name}, {shapes[box.name]})"
+            array = box.array.name
+            made = f"_Checked({array}, {array}.shape, {array}.stride(), {shapes[box.name]})"
             self.write(f"{box.name} = {made} if tma else {box.array.name}")
 
     def _shape_of(self, kernel: Kernel, boxes: Boxes) -> str:
@@ -273,20 +337,18 @@ class Launch:
     def _constants(self, kernel: Kernel) -> list[tuple[str, str]]:
         found = [(kernel.sizes.get(s, s), self.sizes[s]) for s in kernel.constants]
         for name, size in kernel.blocks.items():
-            filled = name in kernel.sides and name not in kernel.short
-            length = "_block" if filled else "triton.next_power_of_2"
-            found.append((name, f"{length}({self.size(size)})"))
+            found.append((name, self.lengths[self._length(kernel, name, self.size(size))]))
         for span in (*kernel.spans, *kernel.loops):
             found.append((span.symbol, span.symbol))
         if kernel.parts is not None:
             found.append((kernel.parts.symbol, kernel.parts.symbol))
         for symbol, name in kernel.padded.items():
-            found.append((name, f"_block({symbol})"))
+            found.append((name, self.lengths[f"_block({symbol})"]))
         for name, span in kernel.exact.items():
             whole = self.size(span.size)
             test = f"{whole} % {span.symbol} == 0"
             if span.symbol in kernel.padded:
-                test = f"_block({span.symbol}) == {span.symbol} and {test}"
+                test = f"{self.lengths[f'_block({span.symbol})']} == {span.symbol} and {test}"
             found.append((name, test))
         return found
 
@@ -320,12 +382,8 @@ def torch_type(array: Stored, dtypes: Mapping[str, str], dtype: str) -> str:
     return WIDTHS[dtypes.get(array.name, dtype)]
 
 
-def _place(array: Stored, axis: str) -> int:
-    return array.ty.names.index(axis)
-
-
 def _factor(text: str) -> str:
-    return f"({text})" if " " in text and not text.startswith(("(", "triton")) else text
+    return f"({text})" if " " in text and not text.startswith(("(", "_tiles")) else text
 
 
 def _solved(size: Size, symbol: str, text: str, name: Any) -> str:

@@ -11,14 +11,16 @@ from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
 from catdiag.emit.triton.apart import Apart, in_gluon
 from catdiag.emit.triton.builder import Names
+from catdiag.emit.triton.checks import BOXED, DESCRIPTOR, REGISTERS, checks
 from catdiag.emit.triton.described import WIDTHS, Kernel, Shared, kinds
 from catdiag.emit.triton.kernel import Writing
 from catdiag.emit.triton.launch import Launch, Room, torch_type
 from catdiag.emit.triton.loads import apart
 from catdiag.emit.triton.nodes import Node
-from catdiag.emit.triton.partitions import CHECKS, DOWN, IMPORTS, agree, helpers_of, merged, source
+from catdiag.emit.triton.partitions import CHECKS as GROUPS
+from catdiag.emit.triton.partitions import DOWN, IMPORTS, agree, helpers_of, merged, source
 from catdiag.emit.triton.printer import HELPERS
-from catdiag.emit.triton.source import BOXED, DESCRIPTOR, checks_of_shapes, grid_text, indented, kernel_text
+from catdiag.emit.triton.source import grid_text, indented, kernel_text
 from catdiag.emit.triton.values import Made, Pull, Stored
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.types import ArrayType, Axis, size_symbols
@@ -26,7 +28,8 @@ from catdiag.types import ArrayType, Axis, size_symbols
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
           "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
           "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
-          "barrier", "slot", "w", "tma", "held", "fast", "TensorDescriptor"}  # fmt: skip
+          "barrier", "slot", "w", "tma", "held", "fast", "TensorDescriptor", "functools", "_tiles", "_registers",
+          "_power", "_room", "_aligned", "_starts", "_chip", "_copies", "_Checked"}  # fmt: skip
 _PARTITIONS = {"barrier", "slot", "w"}
 """Words of kernels whose warps have parts of their own."""
 
@@ -398,8 +401,10 @@ class _Modular:
         helpers = sorted({h for k in self.kernels for h in k.helpers})
         boxes = any(k.boxes for k in self.kernels)
         lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
-                 '"""', "", "import torch", "import triton", "import triton.language as tl",
-                 *([DESCRIPTOR] if boxes else []), "", ""]  # fmt: skip
+                 '"""', ""]  # fmt: skip
+        lines += ["import functools", ""] if boxes else []
+        lines += ["import torch", "import triton", "import triton.language as tl"]
+        lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
         if self.aparts:
             lines[-1:] = [*IMPORTS.splitlines(), "", ""]
         for helper in helpers:
@@ -408,11 +413,13 @@ class _Modular:
             lines += [*kernel_text(kernel), "", ""]
         if self.aparts:
             lines += ["if gluon is not None:", *indented(self._gluon()), "", ""]
-        lines += [*checks_of_shapes("fp8" in self.dtypes.values()).splitlines(), "", ""]
+        lines += [*checks("fp8" in self.dtypes.values()).splitlines(), "", ""]
+        if any(k.rows for k in self.kernels):
+            lines += [*REGISTERS.splitlines(), "", ""]
         if boxes:
             lines += [*BOXED.splitlines(), "", ""]
         if self.aparts:
-            lines += [*CHECKS.splitlines(), "", ""]
+            lines += [*GROUPS.splitlines(), "", ""]
         lines += [launch.text(), ""]
         return "\n".join(lines)
 

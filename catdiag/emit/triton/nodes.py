@@ -114,6 +114,8 @@ class Nodes:
         """The blocks of whole axes that are as short as these, where products need no more of them, ..."""
         self.filled: dict[str, None] = {}
         """... and those of which they do."""
+        self.rows: dict[tuple[str, ...], None] = {}
+        """The lengths of blocks that the rows of their products go over."""
 
     # -- leaves ------------------------------------------------------------------------------------------
 

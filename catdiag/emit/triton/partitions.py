@@ -40,7 +40,7 @@ CHECKS = '''def _groups(rows, num_warps, num_stages, columns, *tensors):
     for tensor in tensors:
         fits = fits and tensor.element_size() == 2 and tensor.dtype == tensors[0].dtype
         if tensor.device.type == "cuda":
-            fits = fits and torch.cuda.get_device_capability(tensor.device)[0] == 9
+            fits = fits and _chip(tensor.device) == 9
     return groups if fits else 0
 
 

@@ -1,4 +1,4 @@
-"""The source of kernels as text: their parameters, at which tile a program is, and what stands before the launch."""
+"""The source of kernels as text: their parameters, and at which tile a program is."""
 
 from __future__ import annotations
 
@@ -82,50 +82,9 @@ def grid_text(kernel: Kernel) -> list[str]:
     return lines
 
 
-def checks_of_shapes(of_bytes: bool) -> str:
-    """What launches check and round lengths with; of numbers of 8 bits matrix units sum twice as many at a time."""
-    if not of_bytes:
-        return _CHECKS
-    return _CHECKS.replace("max(16,", "max(32,").replace("size < 16:", "size < 32:").replace("least 16", "least 32")
-
-
 def _near(kernel: Kernel, spans: Sequence[Span]) -> bool:
     """Whether the two fastest axes of the grid are both cut into tiles, in any order."""
     last = spans[-2:]
     return len(last) == 2 and kernel.parts is None and all(
         s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.uneven for s in last
     )  # fmt: skip
-
-
-_CHECKS = '''def _block(n):
-    """The length of a tile that holds n entries: a power of two."""
-    return max(16, triton.next_power_of_2(n))
-
-
-def _powers(**tiles):
-    for name, size in tiles.items():
-        if size < 1 or size & (size - 1):
-            raise ValueError(f"{name} is {size}: expected a power of two")
-
-
-def _summed(**tiles):
-    for name, size in tiles.items():
-        if size < 16:
-            raise ValueError(f"{name} is {size}: expected at least 16, as matrix units sum so many at a time")
-
-
-def _expect(name, tensor, shape, axes):
-    if tuple(tensor.shape) != tuple(shape):
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {tuple(shape)}, the axes {axes}")'''
-
-DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
-
-BOXED = '''def _boxed(tensor, shape):
-    """Whether the copy engine of the chip (Hopper or later) can read boxes of a tensor."""
-    size = tensor.element_size()
-    if tensor.device.type == "cuda" and torch.cuda.get_device_capability(tensor.device)[0] < 9:
-        return False
-    if tensor.device.type == "cpu" or max(shape) > 256 or shape[-1] * size < 16 or tensor.stride(-1) != 1:
-        return False
-    aligned = tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0
-    return aligned and all(s > 0 and s * size % 16 == 0 for s in tensor.stride()[:-1])'''

@@ -1,0 +1,115 @@
+"""What a generated launch function calls: checks of what it is given, and how blocks are read.
+
+These are texts of the module that is written, in the order in which they stand there. A launch takes a few
+microseconds on the processor, which is as long as a short kernel runs: so nothing here asks the driver twice for the
+same, and whole numbers are divided as Python does it (`triton.cdiv` takes ten times as long).
+"""
+
+from __future__ import annotations
+
+_CHECKS = '''def _power(n):
+    """The least power of two that is no shorter."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _block(n):
+    """The length of a tile that holds n entries, as a side of a product."""
+    return max(16, _power(n))
+
+
+def _tiles(n, size):
+    """How many tiles of a size hold n entries."""
+    return -(-n // size)
+
+
+def _powers(**tiles):
+    for name, size in tiles.items():
+        if size < 1 or size & (size - 1):
+            raise ValueError(f"{name} is {size}: expected a power of two")
+
+
+def _summed(**tiles):
+    for name, size in tiles.items():
+        if size < 16:
+            raise ValueError(f"{name} is {size}: expected at least 16, as matrix units sum so many at a time")
+
+
+def _expect(name, tensor, shape, axes):
+    if tensor.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {shape}, the axes {axes}")'''
+"""Checks of tiles and shapes, and what launches reckon with."""
+
+
+def checks(of_bytes: bool) -> str:
+    """What launches check and round lengths with; of numbers of 8 bits matrix units sum twice as many at a time."""
+    if not of_bytes:
+        return _CHECKS
+    return _CHECKS.replace("max(16,", "max(32,").replace("size < 16:", "size < 32:").replace("least 16", "least 32")
+
+
+REGISTERS = '''def _registers(warps, *rows):
+    """All registers that a thread may have, where products have fewer rows than a warpgroup works on: the assembler
+    else spares some for blocks that have no room in shared memory, and does one product after the other."""
+    return {} if max(rows) >= 64 or torch.version.hip else {"maxnreg": min(255, 65536 // (32 * warps))}'''
+"""What a kernel with products is launched with beside its warps and buffers."""
+
+DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
+
+BOXED = '''class _Checked(TensorDescriptor):
+    """A tensor that is read in boxes, of which `_boxed` has said that it can be: it is not checked again."""
+
+    def __post_init__(self):
+        pass
+
+
+@functools.cache
+def _chip(device):
+    """The generation of a GPU (Hopper is 9), or 0."""
+    return torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else 0
+
+
+def _copies(device):
+    """Whether a device copies boxes of tensors itself."""
+    return device.type == "meta" or _chip(device) >= 9
+
+
+def _room(shape, dtype, device):
+    """An array whose rows start at multiples of 16 bytes, as the copy engine needs them."""
+    each = 16 // dtype.itemsize
+    wide = torch.empty((*shape[:-1], -(-shape[-1] // each) * each), dtype=dtype, device=device)
+    return wide.narrow(-1, 0, shape[-1])
+
+
+def _starts(tensor):
+    """A number of bytes that divides where rows start, if the copy engine can read a tensor but for that; else None."""
+    *strides, last = tensor.stride()
+    if last != 1 or 0 in tensor.shape or min(strides, default=1) <= 0 or not _copies(tensor.device):
+        return None
+    at = 0 if tensor.device.type == "meta" else tensor.data_ptr()
+    for stride in strides:
+        at |= stride * tensor.element_size()
+    return at & -at or 16
+
+
+def _aligned(*given):
+    """Tensors, each given with how often it is read. Where only that rows start elsewhere keeps the copy engine from
+    reading them, and entries are read twice or more on average, copies whose rows start at multiples of 16 bytes: to
+    copy once takes less time than to read a few bytes at a time."""
+    starts = [_starts(tensor) for tensor, _ in given]
+    tensors = [tensor for tensor, _ in given]
+    often = sum(tensor.numel() * times for tensor, times in given)
+    if None in starts or min(starts) >= 16 or often < 2 * sum(tensor.numel() for tensor in tensors):
+        return tensors
+    return [t if n >= 16 else _room(t.shape, t.dtype, t.device).copy_(t) for t, n in zip(tensors, starts)]
+
+
+def _boxed(tensor, shape):
+    """Whether boxes of a shape can be read of a tensor by the copy engine of its chip."""
+    *strides, last = tensor.stride()
+    size = tensor.element_size()
+    if last != 1 or max(shape) > 256 or shape[-1] * size < 16 or not _copies(tensor.device):
+        return False
+    if 0 in tensor.shape or any(stride <= 0 or stride * size % 16 for stride in strides):
+        return False
+    return tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0'''
+"""How arrays are read in boxes, with the import of `functools`."""
