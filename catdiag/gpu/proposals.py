@@ -46,6 +46,7 @@ from catdiag.emit.triton.partitions import REGISTERS
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.gpu.blocks import LEAST, MOST, SCRATCH, Block
 from catdiag.gpu.predicted import resident, seconds, specialized_registers, specialized_seconds
+from catdiag.gpu.sectors import tiles_of_rows, whole_sector
 
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
@@ -225,7 +226,18 @@ class _Candidates:
                 least = self.least if place == _DEPTH else LEAST
                 ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side, least))
                 ok &= self._packed(side, found)
-        return {name: axis[ok] for name, axis in found.items()}
+        wide = ok & self._sectors(found)
+        return {name: axis[wide if wide.any() else ok] for name, axis in found.items()}
+
+    def _sectors(self, grid: Mapping[str, Any]) -> Any:
+        """Whether rows are cut into whole sectors (see `catdiag.gpu.sectors`), as far as axes are long enough."""
+        ranges, known = self.search.kernel.tiles, self.search.full(self.search.sizes)
+        fits: Any = True
+        for name in tiles_of_rows(self.search.diagram, known):
+            if name in ranges and name in grid and name not in self.search.request.tiles:
+                length = math.ceil(ranges[name].value(known))
+                fits = fits & (grid[name] >= min(whole_sector(self.dtype), _power(length)))
+        return fits
 
     def _packed(self, side: Amount, grid: Mapping[str, Any]) -> Any:
         """Whether a side that has several tiles has the whole of its longest axis, or nothing of the others: rows of

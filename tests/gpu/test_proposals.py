@@ -312,3 +312,13 @@ def test_where_nothing_is_multiplied_the_longest_blocks_of_what_is_alike_come_fi
     first, *others = propose(loss, "H200", {"t": 8192, "v": 128256})
     assert first.tiles["s_v"] == 4096  # 509 µs on an H200, where blocks of 256 took 729
     assert all(p.tiles["s_v"] < 4096 for p in others if p.time_s < first.time_s)
+
+
+def test_columns_are_cut_into_whole_sectors() -> None:
+    pool = cd.algorithm("b x d -> b d", name="pool")(lambda A: cd.sum(cd.exp(A), "x"))
+    made = pool.stream("x").group("b d")
+    for proposal in propose(made, "H200", {"b": 64, "x": 4096, "d": 1024}):
+        assert proposal.tiles["g_d"] >= 16, "32 bytes of bf16"
+    assert propose(made, "H200", {"b": 64, "x": 4096, "d": 4})[0].tiles["g_d"] == 4, "no longer than the axis"
+    rows = cd.algorithm("q x -> q", name="rows")(lambda A: cd.sum(cd.exp(A), "x")).stream("x").group("q")
+    assert propose(rows, "H200", {"q": 4096, "x": 4096})[0].tiles["g_q"] < 16, "results are few"
