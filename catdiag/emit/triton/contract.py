@@ -55,6 +55,7 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     order = {d: k for k, d in enumerate(out)}
     if order.get(columns[0], len(order)) < order.get(rows[0], len(order)):
         a, b, rows, columns = b, a, columns, rows
+    rows, columns, summed = _longest_last(rows), _longest_last(columns), _longest_last(summed)
     for d in summed:
         a, b = _silent(nodes, a, b, d)
     if len(summed) == 1:
@@ -67,6 +68,8 @@ def _product(nodes: Nodes, a: Node, b: Node, kept: set[Dim], out: Sequence[Dim])
     a, b = _operand(nodes, a, turns, depth), _operand(nodes, b, False, depth)
     if turns and a.kind not in ("load", "relabel"):
         nodes.lefts[depth] = None
+        if len(rows) > 1:
+            nodes.joint[tuple(d.block for d in rows)] = None
     for side in (rows, columns, summed):
         _lengths(nodes, side, side is summed)
     batch = [d for d in a.dims if d in b.dims and d not in summed]
@@ -93,6 +96,13 @@ def _lengths(nodes: Nodes, side: Sequence[Dim], depth: bool) -> None:
     elif whole:
         nodes.short.update(dict.fromkeys(whole[:-1]))
         nodes.filled[whole[-1]] = None
+
+
+def _longest_last(dims: list[Dim]) -> list[Dim]:
+    """Dimensions that become one of a matrix, the longest last: Triton 3.6 has no layout in shared memory for matrices
+    whose last dimension is put together of pieces of less than 16 bytes, and its compiler ends the process. Whole axes
+    may be short beside a long tile (see `_lengths`)."""
+    return sorted(dims, key=lambda d: min(d.length or SHORTEST - 1, SHORTEST))
 
 
 def _operand(nodes: Nodes, node: Node, held: bool, depth: tuple[str, ...]) -> Node:

@@ -83,6 +83,8 @@ class Kernel:
     """Ranges that its loops are run in, where axes are cut into whole blocks: those at the edges of masks apart."""
     short: frozenset[str] = frozenset()
     """Blocks of whole axes that are the next power of two, also where that is less than matrix units take."""
+    joint: tuple[tuple[str, ...], ...] = ()
+    """The lengths of dimensions that are rows of one matrix together, where a product takes what another has made."""
 
 
 @dataclass

@@ -458,6 +458,7 @@ class Writing:
             frozenset(p for p in self.printer.helpers),
             self.phases,
             frozenset(k.nodes.short) - frozenset(k.nodes.filled),
+            tuple(k.nodes.joint),
         )
 
 

@@ -260,12 +260,16 @@ class Launch:
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
         several = len(self.kernels) > 1
-        for name in ("num_warps", "num_stages"):
-            arguments.append(f"{name}={name}[{kernel.place}]" if several else f"{name}={name}")
+        warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
+        # Where rows of several axes are fewer than 16 a warp, Triton 3.6 ends the process while it compiles.
+        joint = [" * ".join(rows) for rows in kernel.joint if all(s in self.tiles or s.isdigit() for s in rows)]
+        if joint:
+            warps = f"min({', '.join([warps, *(f'max(4, {rows} // 16)' for rows in joint)])})"
+        arguments += [f"num_warps={warps}", f"num_stages={stages}"]
         if kernel.rows:
             known = dict(self._constants(kernel))
             rows = dict.fromkeys(" * ".join(known.get(name, name) for name in of) for of in kernel.rows)
-            arguments.append(f"**_registers(num_warps{f'[{kernel.place}]' * several}, {', '.join(rows)})")
+            arguments.append(f"**_registers({warps}, {', '.join(rows)})")
         self._call(kernel.name, count, arguments)
 
     def _numbers(self, kernel: Kernel) -> list[str]:

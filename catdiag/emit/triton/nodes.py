@@ -107,6 +107,9 @@ class Nodes:
         self.twins: dict[Node, Node] = {}
         self.lefts: dict[tuple[str, ...], None] = {}
         """What products of matrices in loops sum over whose rows were computed: the lengths of the blocks."""
+        self.joint: dict[tuple[str, ...], None] = {}
+        """The lengths of dimensions that are rows of one matrix together, of products in loops whose rows were
+        computed."""
         self.summed: dict[str, None] = {}
         self.sides: dict[str, None] = {}
         """The lengths of blocks that matrix units sum over."""
