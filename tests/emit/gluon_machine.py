@@ -262,11 +262,22 @@ def named(path: str, **parts: Any) -> SimpleNamespace:
     return SimpleNamespace(__name__=path, **parts)
 
 
+class Boxed:
+    """TensorDescriptor of Triton, which modules may derive from: kernels in Gluon are not given any."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    @classmethod
+    def from_tensor(cls, *_: Any, **__: Any) -> Boxed:
+        return cls()
+
+
 def stand_ins(m: Machine) -> dict[str, Any]:
     """What stands in for `triton` and for each of its modules, by their names."""
 
     def either(of: Callable[..., Any], here: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *xs: here(*xs) if any(isinstance(x, Tensor) for x in xs) else of(*xs)
+        return lambda *xs, **said: here(*xs) if any(isinstance(x, Tensor) for x in xs) else of(*xs, **said)
 
     def cdiv(a: Any, b: Any) -> Any:
         return (a + b - 1) // b
@@ -337,6 +348,7 @@ def stand_ins(m: Machine) -> dict[str, Any]:
         next_power_of_2=power,
         experimental=named("x", gluon=gluon),
         __version__="3.6.0",
+        knobs=named("knobs", runtime=named("runtime", interpret=False)),
     )
     base = "triton.experimental.gluon"
     modules = {"triton": triton, "triton.language": language, "triton.experimental": triton.experimental, base: gluon}
@@ -347,7 +359,7 @@ def stand_ins(m: Machine) -> dict[str, Any]:
     }
     modules |= {f"{base}.language.nvidia.hopper": hopper, f"{base}.nvidia.hopper": host}
     modules |= {f"{base}.language.nvidia.hopper.{n}": v for n, v in (("tma", tma), ("mbarrier", mbarrier))}
-    modules["triton.tools.tensor_descriptor"] = named("tensor_descriptor", TensorDescriptor=None)
+    modules["triton.tools.tensor_descriptor"] = named("tensor_descriptor", TensorDescriptor=Boxed)
     modules["builtins"] = {"range": m.range, "min": either(min, values.minimum), "max": either(max, values.maximum)}
     return modules
 

@@ -4,6 +4,7 @@ compiled for Hopper: no GPU is there."""
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,7 +86,6 @@ def run(diagram: cd.Diagram, made: Module, seed: int, sizes: dict[str, int], **o
             return lambda *_, **__: None
 
     found[made.specialized[0]], found[plain] = Launched(), Plain()
-    found["TensorDescriptor"] = type("Boxes", (), {"from_tensor": staticmethod(lambda *_: None)})
     found[made.entry](*given, out=out if len(out) > 1 else out[0], **options)
     if not taken:
         return False
@@ -200,3 +200,47 @@ def test_it_runs_right_however_its_parts_interleave(
     assert made.specialized
     for seed, sizes in enumerate((SIZES, {**SIZES, "q": 64, "x": 17})):
         assert run(diagram, made, seed, sizes)
+
+
+def test_the_launch_keeps_to_the_plain_kernel_where_the_other_would_not_do() -> None:
+    made = written(cd.algorithm("q d, x d -> q d")(one_array), "x", "q", **BF16)
+    sizes = {"q": 128, "x": 64, "d": 64}
+    for options in ({"num_stages": 1}, {"num_warps": 16}, {"g_q": 64, "num_warps": 8}, {"specialized": False}):
+        assert not run(cd.algorithm("q d, x d -> q d")(one_array), made, 0, sizes, **options)
+    found = load(made.text)
+    one, other = torch.zeros(8, 8, dtype=torch.bfloat16), torch.zeros(8, 8, dtype=torch.float16)
+    groups = found["_groups"]
+    assert [groups(128, w, 2, [64], one) for w in (4, 8, 12, 16)] == [1, 2, 0, 0]
+    assert groups(192, 12, 2, [16, 256], one, one) == 3
+    assert groups(128, 8, 2, [64], one, other) == groups(128, 8, 2, [64], one.float()) == 0
+    assert groups(128, 8, 2, [64, 8], one) == groups(128, 8, 2, [512], one) == 0
+    found["triton"].__version__ = "3.5.1"
+    assert groups(128, 8, 2, [64], one) == 0
+
+
+def test_nothing_in_gluon_is_launched_in_the_interpreter() -> None:
+    found = load(written(cd.algorithm("q d, x d -> q d")(one_array), "x", "q", **BF16).text)
+    rows = torch.zeros(8, 8, dtype=torch.bfloat16)
+    assert found["_groups"](128, 8, 2, [64], rows) == 2
+    found["triton"].knobs.runtime.interpret = True
+    assert found["_groups"](128, 8, 2, [64], rows) == 0
+
+
+COMPILED = ("masked", "channels_first", "by_keys", "unit_rows", "derivative")
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c[0].__name__ in COMPILED])
+def test_it_compiles_for_hopper_without_a_gpu(case: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    if os.environ.get("TRITON_INTERPRET"):
+        pytest.skip("nothing is compiled under TRITON_INTERPRET")
+    from catdiag.gpu.binary import binaries
+    from catdiag.gpu.shared import shared_of_launch
+
+    monkeypatch.setenv("CATDIAG_CACHE", str(tmp_path))
+    operator, signature, axis, groups, _ = case
+    made = written(cd.algorithm(signature)(operator), axis, groups, "bf16", 64, 128, stages=2, warps=8)
+    sizes = {"q": 1024, "x": 1024, "d": 64, "v": 64, "h": 8}
+    (code,) = binaries(made, sizes)
+    assert code.kernel in made.specialized and not code.spills
+    assert abs(code.shared - shared_of_launch(made.text, code.launches[0]).bytes) <= 1024

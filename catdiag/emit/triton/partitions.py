@@ -37,6 +37,7 @@ CHECKS = '''def _groups(rows, num_warps, num_stages, columns, *tensors):
     fits = 1 <= groups <= 3 and rows % (64 * groups) == 0 and num_stages > 1
     fits = fits and all(16 <= n <= 256 for n in columns) and gluon is not None
     fits = fits and triton.__version__.split(".")[:2] == ["3", "6"]  # Gluon differs from one version to the next
+    fits = fits and not triton.knobs.runtime.interpret  # Gluon has no interpreter
     for tensor in tensors:
         fits = fits and tensor.element_size() == 2 and tensor.dtype == tensors[0].dtype
         if tensor.device.type == "cuda":
