@@ -128,8 +128,8 @@ def point_of(
     """The point of a derivation (or of a diagram in loops and groups) with tiles by symbol.
 
     `sizes` gives the axes, `scalars` the inputs that are numbers. With `compile_too` the compiler is asked as well, for
-    which torch and triton have to be installed; `specialized` is the emitter's. Raises what the emitter raises for tiles that it refuses, SizeError for
-    sizes that are missing, and CatdiagError where the compiler refuses.
+    which torch and triton have to be installed; `specialized` is the emitter's. Raises what the emitter raises for
+    tiles that it refuses, SizeError for sizes that are missing, and CatdiagError where the compiler refuses.
     """
     from catdiag.cost import hardware
     from catdiag.emit.triton import module
