@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from catdiag.boxes import Einsum, Fold, Group
+from catdiag.boxes import Einsum, Fold, Group, Reindex, View
 from catdiag.cost.count.amounts import ONE, ZERO, Amount
 from catdiag.cost.count.kernels import width
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, contracts, is_view
@@ -90,6 +90,8 @@ class Products:
     batches: tuple[Amount, ...]
     results: tuple[Amount, ...]
     passing: frozenset[tuple[Amount, Amount, Amount]]
+    again: tuple[Amount, ...] = ()
+    """Elements of parts of arrays that a product reads: each is loaded by itself, into buffers of its own."""
 
 
 def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
@@ -108,6 +110,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
     results: dict[Amount, None] = {}
     passing: dict[tuple[Amount, Amount, Amount], None] = {}
     batches: dict[Amount, None] = {}
+    again: dict[Amount, None] = {}
     found: dict[tuple[Amount, Amount, Amount], None] = {}
     todo: list[tuple[Diagram, list[_Source]]] = [(diagram, [_Source(True, (n,)) for n in diagram.input_names])]
     while todo:
@@ -117,7 +120,8 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
             if is_view(box):
                 source.append(given[0])
                 continue
-            made = _Source(False, tuple(dict.fromkeys(name for s in given for name in s.names)))
+            part = isinstance(op, (Reindex, View)) and (given[0].whole or given[0].part)
+            made = _Source(False, tuple(dict.fromkeys(name for s in given for name in s.names)), part=part)
             if isinstance(op, Group):
                 todo.append((op.body, given))
                 results.update(dict.fromkeys(Amount.elements(ty.axes) for ty in op.body.cod))
@@ -137,7 +141,9 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
                         for name in factor.names if factor.whole else ():
                             readers.setdefault(name, {})[sizes[1 - last]] = None
                         made_here = Amount.elements(box.dom.arrays[k].axes)
-                        if factor.before or (k == last and not factor.whole):
+                        if factor.part and not factor.before:
+                            again[made_here] = None
+                        elif factor.before or (k == last and not factor.whole):
                             kept[made_here] = None
                         elif not factor.whole:
                             first[made_here, sizes[k]] = None
@@ -158,6 +164,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
         tuple(batches),
         tuple(results),
         frozenset(passing),
+        tuple(again),
     )
 
 
@@ -169,6 +176,8 @@ class _Source:
     whole: bool
     names: tuple[str, ...]
     before: bool = False
+    part: bool = False
+    """A part of one, or a form of it that is read at computed positions."""
 
 
 def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> tuple[Amount, Amount, Amount]:
@@ -213,6 +222,7 @@ class Block:
         grouped, loops = chip.matrix_warps >= _GROUP, bool(kernel.loops)
         boxes = boxes and grouped
         made = sum((amount.times(element) for amount in found.kept), ZERO)
+        made = sum((amount.times(element * (stages if loops else 1)) for amount in found.again), made)
         for moment in kernel.moments[LEVEL]:
             near, far, reused = made, ZERO, list[tuple[Amount, tuple[Amount, ...]]]()
             for name, role, amount in moment.residents:

@@ -322,3 +322,17 @@ def test_columns_are_cut_into_whole_sectors() -> None:
     assert propose(made, "H200", {"b": 64, "x": 4096, "d": 4})[0].tiles["g_d"] == 4, "no longer than the axis"
     rows = cd.algorithm("q x -> q", name="rows")(lambda A: cd.sum(cd.exp(A), "x")).stream("x").group("q")
     assert propose(rows, "H200", {"q": 4096, "x": 4096})[0].tiles["g_q"] < 16, "results are few"
+
+
+def test_a_part_of_an_array_that_a_product_reads_has_buffers_of_its_own() -> None:
+    part = cd.algorithm("h q d, x d -> h q v", name="part")(
+        lambda Q, K: cd.einsum(
+            "h q x, x v -> h q v",
+            cd.exp(cd.einsum("h q d, x d -> h q x", Q, K)),
+            cd.slice(K, "d", 0, cd.size("v"), into="v"),
+        )
+    )
+    made = part.stream("x").group("h q v")
+    for p in propose(made, "H200", {"h": 16, "q": 1024, "x": 4096, "d": 256, "v": 128}):
+        rows, block = p.tiles["g_q"] * 256, p.tiles["s_x"] * (256 + p.tiles["g_v"])
+        assert p.shared_bytes >= 2 * (rows + p.stages * block), "as Triton 3.6 compiles them"
