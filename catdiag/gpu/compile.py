@@ -189,7 +189,9 @@ class Compiled:
         """Sizes, and those that follow from them."""
         if self.diagram is None:
             return dict(sizes)
-        known = {name: n for name, n in sizes.items() if name not in self.diagram.input_names}
+        inputs = zip(self.diagram.input_names, self.diagram.dom, strict=True)
+        scalars = {name for name, ty in inputs if not ty.axes}
+        known = {name: n for name, n in sizes.items() if name not in scalars}
         shapes = [tuple(size_value(axis.size, known) for axis in ty.axes) for ty in self.diagram.dom]
         return {**solve(self.diagram, shapes, known), **sizes}
 

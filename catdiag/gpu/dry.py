@@ -25,7 +25,7 @@ from typing import Any
 
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.binary import Array, Launch
-from catdiag.gpu.sources import Source
+from catdiag.gpu.sources import Source, unseen
 from catdiag.gpu.tile_values import Pointer
 from catdiag.types import size_value
 
@@ -159,7 +159,7 @@ def dry_launches(
     known here.
     """
     given = {**sizes, **(scalars or {})}
-    lengths = {name: int(value) for name, value in given.items()}
+    lengths = {name: int(value) for name, value in {**given, **sizes}.items()}
     values: list[Any] = []
     for argument in source.inputs:
         if argument.ty.axes:
@@ -170,7 +170,8 @@ def dry_launches(
     calls: list[Launch] = []
     namespace = _namespace(source.text, calls)
     try:
-        namespace[source.entry](*values, **(options or {}))
+        launch = namespace[source.entry]
+        launch(*values, **unseen(source, launch, lengths), **(options or {}))
     except ValueError as error:
         raise SizeError(f"{source.entry} refuses what it is given: {error}") from error
     except (TypeError, AttributeError, KeyError, NameError) as error:

@@ -118,3 +118,9 @@ def test_rows_of_one_query_are_not_filled_up() -> None:
     made = compiled_of(rows.group("x").diagram, rows, {"g_x": 64}, warps=4)
     (code,) = made.binaries({"h": 128, "q": 1, "x": 4096, "d": 256})
     assert code.shared < 227 * 1024 and not code.spills
+
+
+def test_an_input_may_be_called_as_an_axis_is() -> None:
+    scaled = cd.algorithm("b x, b -> b x", name="scaled")(lambda A, b: A * b)
+    kernel = compiled_of(scaled.group("b x").diagram, scaled, {"g_b": 1, "g_x": 64})
+    assert [launch.grid for launch in kernel.launches({"b": 3, "x": 128})] == [(6, 1, 1)]
