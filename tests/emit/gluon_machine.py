@@ -255,7 +255,7 @@ def kind(x: Any) -> tuple[Any, ...]:
     return (x.dtype, x.shape, x.layout) if isinstance(x, Tensor | Shared) else (type(x).__name__,)
 
 
-LAUNCH = ("num_warps", "num_ctas", "num_stages", "maxnreg", "warp_size", "debug")
+LAUNCH = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion", "warp_size", "debug")
 
 
 def named(path: str, **parts: Any) -> SimpleNamespace:

@@ -85,6 +85,8 @@ class Kernel:
     """Blocks of whole axes that are the next power of two, also where that is less than matrix units take."""
     joint: tuple[tuple[str, ...], ...] = ()
     """The lengths of dimensions that are rows of one matrix together, where a product takes what another has made."""
+    rounded_apart: bool = False
+    """Whether products and differences have to be rounded one after the other: huge numbers, multiplied, are equal."""
 
 
 @dataclass

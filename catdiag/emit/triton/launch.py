@@ -270,7 +270,7 @@ class Launch:
             known = dict(self._constants(kernel))
             rows = dict.fromkeys(" * ".join(known.get(name, name) for name in of) for of in kernel.rows)
             arguments.append(f"**_registers({warps}, {', '.join(rows)})")
-        self._call(kernel.name, count, arguments)
+        self._call(kernel.name, count, [*arguments, *_rounding(kernel)])
 
     def _numbers(self, kernel: Kernel) -> list[str]:
         """Strides, scalars and sizes that a kernel is handed."""
@@ -316,6 +316,7 @@ class Launch:
         if "_tanh" in apart.compute.helpers:
             arguments.append(f"fast={self._fast()}")
         arguments += [f"{apart.names['groups']}=groups", f"{apart.names['stages']}=num_stages{at}", "num_warps=4"]
+        arguments += _rounding(kernel)
         self._call(kernel.name, count, arguments)
         self.lines = [*outer, *("    " + line for line in self.lines)]
 
@@ -355,6 +356,11 @@ class Launch:
                 test = f"{self.lengths[f'_block({span.symbol})']} == {span.symbol} and {test}"
             found.append((name, test))
         return found
+
+
+def _rounding(kernel: Kernel) -> list[str]:
+    """The option by which the assembler makes no product and difference one instruction."""
+    return ["enable_fp_fusion=False"] if kernel.rounded_apart else []
 
 
 def constants_of(kernel: Kernel) -> list[str]:

@@ -21,6 +21,8 @@ FINITE = "finite"
 LARGEST = 2**31 - 1
 _REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid")
 LOG2E = 1 / math.log(2)
+HUGE = 2.0**20
+"""Single precision holds larger numbers to 1/16 and less."""
 INFINITE = float("inf")
 NEUTRAL: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": -INFINITE, "min": INFINITE, "any": 0.0, "all": 1.0}
 
@@ -110,6 +112,10 @@ class Nodes:
         self.joint: dict[tuple[str, ...], None] = {}
         """The lengths of dimensions that are rows of one matrix together, of products in loops whose rows were
         computed."""
+        self.huge = False
+        """Whether tiles hold finite numbers so large that rounding them once or twice differs by more than exponents."""
+        self.apart = False
+        """Whether products and differences have to be rounded one after the other."""
         self.summed: dict[str, None] = {}
         self.sides: dict[str, None] = {}
         """The lengths of blocks that matrix units sum over."""
@@ -166,8 +172,15 @@ class Nodes:
         """A scalar function of nodes as it is."""
         element = "bool" if fn in ("eq", "ne", "lt", "le", "and", "or", "not") else args[-1].element
         dims = self.joined(args)
+        self._seen(fn, args, dims)
         fills: dict[Dim, Fill] = {d: fill_of(fn, [_filled(a, d) for a in args]) for d in dims if d.ragged}
         return self.make(fn, args, dims, element, fills=fills)
+
+    def _seen(self, fn: str, args: Sequence[Node], dims: Sequence[Dim]) -> None:
+        """Notes numbers that a program masks tiles with as if they were infinite, such as -1e30."""
+        if fn in ("where", "add", "sub", "mul") and dims and any(a.element in ("real", "raw") for a in args):
+            values = [abs(float(a.value)) for a in args if a.value is not None]
+            self.huge = self.huge or any(HUGE <= v < INFINITE for v in values)
 
     def joined(self, args: Sequence[Node]) -> tuple[Dim, ...]:
         """The dimensions of what is made of some nodes entry by entry, in the order of what was computed."""
@@ -196,6 +209,7 @@ class Nodes:
             return self.scaled(base, self.op("mul", before, factor))
         if node.kind == "const":
             return self.op("mul", node, factor)
+        self._seen("mul", (node, factor), node.dims)
         fills = {d: _times_positive(_filled(node, d)) for d in node.dims if d.ragged}
         return self.make("scaled", (node, factor), node.dims, "real", fills=fills)
 
@@ -259,9 +273,13 @@ class Nodes:
         """The exponential as a power of two: the factor goes to what has fewest entries.
 
         A difference of the like is taken before that: of two equal numbers it is 0, also where the compiler rounds a
-        product and a difference once.
+        product and a difference once. So is any difference where tiles hold numbers so large that what is lost in
+        rounding a product of them is more than an exponent holds: rows that are masked whole would be no numbers.
         """
         log2e = self.const(LOG2E)
+        if self.huge and a.kind in ("sub", "add"):
+            self.apart = self.apart or any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
+            return self.raw_op("exp2", [self.scaled(a, log2e)])
         if a.kind in ("sub", "add") and any(set(p.dims) != set(a.dims) for p in a.args):
             return self.raw_op("exp2", [self.raw_op(a.kind, [self.scaled(p, log2e) for p in a.args])])
         return self.raw_op("exp2", [self.scaled(a, log2e)])
@@ -288,6 +306,7 @@ class Nodes:
             other = self.const(other.value, "raw")
         args = (condition, node, other)
         dims = self.joined(args)
+        self._seen("where", args, dims)
         fills: dict[Dim, Fill] = {d: fill_of("where", [_filled(x, d) for x in args]) for d in dims if d.ragged}
         return self.make("guard", args, dims, node.element, (exact, loop), fills=fills)
 
