@@ -32,6 +32,7 @@ from catdiag.gpu.case import Array, Number, case_of, evaluated
 from catdiag.gpu.dry import dry_launches
 from catdiag.gpu.ncu import SECTOR
 from catdiag.gpu.shared import shared_of_launch, trace_of_launch
+from catdiag.types import BYTES
 
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
@@ -185,7 +186,6 @@ def _dtypes(code: Module) -> dict[str, str]:
 
 
 def _width(array: Array) -> int:
-    from catdiag.types import BYTES
 
     return _WHOLE.get(array.dtype) or BYTES.get(array.dtype, 4)
 
@@ -195,7 +195,6 @@ def _bytes(array: Array, code: Module) -> int:
 
 
 def _result_bytes(code: Module, outputs: Sequence[Array]) -> list[int]:
-    from catdiag.types import BYTES
 
     widths = [_WHOLE.get(a.dtype) or BYTES[_SHORT.get(a.dtype, "fp32")] for a in code.outputs]
     return [math.prod(a.shape) * w for a, w in zip(outputs, widths, strict=True)]
@@ -295,7 +294,9 @@ def _kernels(
         if launch is not None:
             try:
                 shared = shared_of_launch(code.text, launch).bytes
-                if name not in code.specialized:  # boxes of the copy engine, each once
+                if name in code.specialized:  # loads are boxes of the copy engine, each once
+                    late = _of_fragments(saves, code)
+                else:
                     causes = [*causes, *_causes(code, launch, loads, inputs)]
                     late = _save_causes(code, launch, saves)
             except CatdiagError as error:
@@ -359,6 +360,17 @@ def _save_causes(code: Module, launch: Launch, saves: Mapping[str, float]) -> li
         more = sectors(tensor.shape, width, run) - 1
         if more > 0:
             found.append(Cause(f"sectors: what a warp stores of {store.array} ends within one", 0.0, bytes_ * more))
+    return found
+
+
+def _of_fragments(saves: Mapping[str, float], code: Module) -> list[Cause]:
+    """Results as matrix units leave them: four threads have eight neighbours of a row, which are saved at once."""
+    kinds = {a.name: _SHORT.get(a.dtype, "fp32") for a in code.outputs}
+    found = []
+    for array, bytes_ in saves.items():
+        more = SECTOR / (8 * BYTES.get(kinds.get(array, "fp32"), 4)) - 1
+        if more > 0 and bytes_:
+            found.append(Cause(f"sectors: a warp saves 8 neighbours of {array} at a time", 0.0, bytes_ * more))
     return found
 
 

@@ -113,7 +113,7 @@ class Nodes:
         """The lengths of dimensions that are rows of one matrix together, of products in loops whose rows were
         computed."""
         self.huge = False
-        """Whether tiles hold finite numbers so large that rounding them once or twice differs by more than exponents."""
+        """Whether tiles hold finite numbers so large that what rounding them loses is more than an exponent holds."""
         self.apart = False
         """Whether products and differences have to be rounded one after the other."""
         self.summed: dict[str, None] = {}
