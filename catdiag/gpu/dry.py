@@ -138,6 +138,7 @@ def _triton() -> SimpleNamespace:
         set_allocator=lambda function: None,
         next_power_of_2=lambda n: 1 << (int(n) - 1).bit_length() if n > 0 else 1,
         __version__="3.6.0",
+        knobs=SimpleNamespace(runtime=SimpleNamespace(interpret=False)),
     )
 
 

@@ -7,6 +7,8 @@ import pytest
 import catdiag as cd
 from catdiag import library
 from catdiag.emit.triton import Module, module
+from catdiag.gpu.dry import dry_launches
+from catdiag.gpu.shared import shared_of_launch
 
 TILES = {"g_b": 1, "g_h": 1, "g_q": 128, "s_x": 128}
 
@@ -92,3 +94,13 @@ def test_names_of_arrays_do_not_meet_those_of_the_text() -> None:
 
 def test_the_text_is_the_same_each_time() -> None:
     assert written(attention(), TILES).text == written(attention(), TILES).text
+
+
+@pytest.mark.parametrize(("tiles", "warps", "kernel"), [(TILES, 8, "_apart"), ({**TILES, "g_q": 64}, 8, "")])
+def test_without_torch_its_launch_says_what_it_takes(tiles: dict[str, int], warps: int, kernel: str) -> None:
+    made = written(attention(), tiles)
+    sizes = {"b": 1, "h": 2, "q": 1024, "x": 1024, "d": 128}
+    (launch,) = dry_launches(made, sizes, {**made.tiles, "num_warps": warps, "num_stages": 2})
+    assert launch.kernel == f"_multi_head_attention{kernel}"
+    if kernel:  # the rows, two blocks of each of two arrays, and nine barriers
+        assert shared_of_launch(made.text, launch).bytes == (128 + 4 * 128) * 128 * 2 + 9 * 8
