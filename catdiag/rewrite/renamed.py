@@ -21,7 +21,7 @@ def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
     >>> import catdiag as cd
     >>> gram = cd.algorithm("n i -> i j")(lambda a: cd.einsum("n i, n j -> i j", a, a.rename(i="j")))
     >>> [box.name for box in renamed(gram.stream("n").diagram, ["i"]).boxes]
-    ['rename[i → j]', 'fold[n]']
+    ['rename', 'fold[n]']
     """
     # Bodies are made before the diagrams that hold them: `order` lists each diagram after those that it is in.
     order: list[Diagram] = []
