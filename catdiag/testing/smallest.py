@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from catdiag.testing.pattern import condition, relation
 from catdiag.types import size_value
 
 Inputs = Mapping[str, Callable[[Any, Mapping[str, int]], Any]]
+Sizes = tuple[tuple[str, int], ...]
+T = TypeVar("T")
 _FEW = 64
 """Elements up to which an array is made simpler one by one."""
 _LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
@@ -35,33 +37,41 @@ class Search:
     seed: int
     calls: int = 800
     draws: int = 10
-    known: dict[tuple[tuple[str, int], ...], tuple[list[Any], Failure] | None] = field(default_factory=dict)
-    nowhere: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+    known: dict[Sizes, tuple[list[Any], Failure] | None] = field(default_factory=dict)
+    held: set[Sizes] = field(default_factory=set)
+    otherwise: set[Sizes] = field(default_factory=set)
 
-    def fails(self, arrays: Sequence[Any], like: Failure) -> Failure | None:
+    def fails(self, arrays: Sequence[Any], like: Failure, key: Sizes | None = None) -> Failure | None:
         """A failure at these arrays, if there is one and calls are left: an error like an error, others like others.
 
-        Raises CatdiagError where the diagram has no meaning.
+        What else came of it is noted for the sizes `key`: that it failed in the other manner, or that numbers were
+        compared and were right. Raises CatdiagError where the diagram has no meaning.
         """
         if self.calls <= 0:
             return None
         self.calls -= 1
-        found = self.kernel.judge(arrays).failure
-        return found if found is not None and (found.kind == "raises") == (like.kind == "raises") else None
+        judged = self.kernel.judge(arrays)
+        found = judged.failure
+        if found is not None and (found.kind == "raises") == (like.kind == "raises"):
+            return found
+        if key is not None and found is not None:
+            self.otherwise.add(key)
+        elif key is not None and judged.compared:
+            self.held.add(key)
+        return None
 
     def at(self, sizes: Mapping[str, int], like: Failure, arrays: Sequence[Any]) -> tuple[list[Any], Failure] | None:
         """Arrays of these sizes at which it fails: those given, cut to size, and then drawn anew."""
-        key = tuple(sorted(sizes.items()))
+        key = _key(sizes)
         try:
             for last in (False, True):
                 fitted = self.redrawn(fit(self.kernel.diagram, arrays, sizes, last), sizes)
-                if (found := self.fails(fitted, like)) is not None:
+                if (found := self.fails(fitted, like, key)) is not None:
                     return fitted, found
             if key not in self.known:
                 self.known[key] = self._drawn(sizes, like)
         except CatdiagError:
             self.known[key] = None
-            self.nowhere.add(key)
         return self.known[key]
 
     def redrawn(self, arrays: list[Any], sizes: Mapping[str, int]) -> list[Any]:
@@ -78,7 +88,7 @@ class Search:
             # Kinds in turn, the telling ones first, with numbers without axes that do no harm.
             number = (1, 5, 10, 0, 4, 15, 2, 9, 3, 13)[k % 10]
             _, arrays = arrays_at(number, self.kernel.diagram, sizes, rng, self.form, self.inputs, tame=k % 2 == 0)
-            if (found := self.fails(arrays, like)) is not None:
+            if (found := self.fails(arrays, like, _key(sizes))) is not None:
                 return arrays, found
         return None
 
@@ -171,40 +181,59 @@ class Search:
     # -- what they have in common --------------------------------------------------------------------------
 
     def common(self, sizes: Mapping[str, int], arrays: Sequence[Any], failure: Failure) -> list[str]:
-        """In words, which sizes fail with the others as they are, where not all do."""
+        """In words, which sizes fail with the others as they are, where not all of those tried do."""
         self.calls = 1000
         free = [s for s in sizes if s not in self.given or len(self.given[s]) > 1]
         said: list[str] = []
         telling: list[str] = []
         for symbol in free:
-            fails, holds = list[int](), list[int]()
-            for n in sorted({sizes[symbol], *self.probes(symbol)}):
-                if self.calls <= 0:
-                    break
-                other = {**sizes, symbol: n}
-                found = n == sizes[symbol] or self.at(other, failure, arrays) is not None
-                if found or tuple(sorted(other.items())) not in self.nowhere:
-                    (fails if found else holds).append(n)
-            if self.calls <= 0 or not holds:
+            probed = {n: {**sizes, symbol: n} for n in sorted({sizes[symbol], *self.probes(symbol)})}
+            fails, others, holds = self.sorted_out(probed, arrays, failure)
+            if self.calls <= 0 or not (others or holds):
                 continue
             telling.append(symbol)
-            text = condition(symbol, fails, holds, [self.blocks[symbol]] if symbol in self.blocks else ())
-            where = f"at {_listed(fails)} and held at {_listed(holds)}"
-            said.append(f"it fails where {text}: it failed {where}" if text else f"with {symbol} it failed {where}")
+            text = condition(
+                symbol, sorted(fails + others), holds, [self.blocks[symbol]] if symbol in self.blocks else ()
+            )
+            first, second = ("raised", "failed") if failure.kind == "raises" else ("failed", "raised")
+            parts = [
+                f"{word} at {_listed(found)}"
+                for word, found in ((first, fails), (second, others), ("held", holds))
+                if found
+            ]
+            where = " and ".join([", ".join(parts[:-1]), parts[-1]])
+            said.append(
+                f"of the sizes tried it fails where {text}: it {where}" if text else f"with {symbol} it {where}"
+            )
         for k, left in enumerate(telling):
             for right in telling[k + 1 :]:
-                pairs = [(a, b) for a in range(1, 5) for b in range(1, 5)]
-                at = {(a, b): {**sizes, left: a, right: b} for a, b in pairs}
-                bad = [pair for pair, n in at.items() if self.at(n, failure, arrays) is not None]
+                pairs = {(a, b): {**sizes, left: a, right: b} for a in range(1, 5) for b in range(1, 5)}
+                bad, worse, good = self.sorted_out(pairs, arrays, failure)
                 if self.calls <= 0:
                     return said
-                good = [
-                    pair for pair, n in at.items() if pair not in bad and tuple(sorted(n.items())) not in self.nowhere
-                ]
-                text = relation(left, right, bad, good)
+                text = relation(left, right, bad + worse, good)
                 if text is not None:
-                    said.append(f"it fails where {text}, of those up to 4")
+                    said.append(f"of the sizes tried it fails where {text}, of those up to 4")
         return said
+
+    def sorted_out(
+        self, places: Mapping[T, Mapping[str, int]], arrays: Sequence[Any], like: Failure
+    ) -> tuple[list[T], list[T], list[T]]:
+        """Of some sizes, each under a name, those that fail alike, those that fail otherwise, and those that hold.
+
+        None of these are sizes at which the diagram has no meaning and those at which nothing could be compared.
+        """
+        found: tuple[list[T], list[T], list[T]] = ([], [], [])
+        for name, sizes in places.items():
+            if self.calls <= 0:
+                break
+            if self.at(sizes, like, arrays) is not None:
+                found[0].append(name)
+            elif _key(sizes) in self.otherwise:
+                found[1].append(name)
+            elif _key(sizes) in self.held:
+                found[2].append(name)
+        return found
 
     def probes(self, symbol: str) -> list[int]:
         """Sizes at which it is tried whether it fails."""
@@ -214,6 +243,10 @@ class Search:
             block = self.blocks[symbol]
             return sorted({*range(1, 6), *(n for n in near_blocks(block) if n <= 4 * block)})
         return [*range(1, 10), 15, 16, 17, 31, 32, 33, 63, 64, 65]
+
+
+def _key(sizes: Mapping[str, int]) -> Sizes:
+    return tuple(sorted(sizes.items()))
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -154,6 +154,32 @@ def test_what_is_found_is_made_simple() -> None:
     assert all(np.all(a == 0) for a in error.arrays.values())
 
 
+SEVERAL = (1, 2, 3, 4, 5, 7, 9, 12)
+
+
+@pytest.mark.parametrize(
+    ("raising", "wrong"), [({3, 4}, {7, 9, 12}), ({2, 3, 4}, {5}), ({1, 2, 9}, {3, 12}), ({4}, set()), (set(), {4, 9})]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_sizes_that_raise_are_not_said_to_hold(raising: set[int], wrong: set[int], seed: int) -> None:
+    def softmax(a):
+        if a.shape[1] in raising:
+            raise ValueError("no blocks of that length")
+        e = np.exp(a - a.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) * np.float32(1.5 if a.shape[1] in wrong else 1)
+
+    with pytest.raises(Mismatch) as caught:
+        assert_implements(softmax, get("softmax"), sizes={"q": 2, "x": SEVERAL}, seed=seed)
+    (said,) = caught.value.common
+    listed = {word: set(map(int, numbers.split(", "))) for word, numbers in re.findall(r"(\w+) at ([\d, ]*\d)", said)}
+    truth = {"raised": raising, "failed": wrong, "held": set(SEVERAL) - raising - wrong}
+    assert listed == {word: numbers for word, numbers in truth.items() if numbers}
+    for n in truth["held"]:
+        # A condition that is said of those that fail is met by no size that holds.
+        condition = re.search(r"it fails where (.*):", said)
+        assert condition is None or not eval(condition[1], {"x": n})
+
+
 # -- what else is wrong -------------------------------------------------------------------------------
 
 
