@@ -194,8 +194,7 @@ class Diagram:
         return of_graph, (self.graph, self.cod, self.names, self.title)
 
     def __repr__(self) -> str:
-        boxes, wires, nesting = _extent(self)
-        if boxes > _REPR_BOXES or wires > _REPR_WIRES or nesting > _REPR_NESTING:
+        if is_large(self):
             return f"<diagram {self}>"
         named = f", names={self.names!r}" if self.names else ""
         named += f", title={self.title!r}" if self.title else ""
@@ -357,6 +356,15 @@ class Diagram:
 
         return tikz_of(self, **options)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis prints an example and a terminal's IPython a result: as the program, line by line."""
+        from catdiag.emit.pseudocode import shown
+
+        for k, line in enumerate(shown(self)):
+            if k:
+                printer.break_()
+            printer.text(line)
+
     def _repr_svg_(self) -> str:
         """How a notebook shows the diagram."""
         from catdiag.draw.api import shown
@@ -427,6 +435,12 @@ def nested_beyond(diagram: Diagram, most: int) -> bool:
             seen[builtins.id(item)] = depth
             stack += [(body, depth + 1) for b in item.boxes for body in bodies(b.op)]
     return False
+
+
+def is_large(diagram: Diagram) -> bool:
+    """Whether a diagram has more boxes and wires, bodies included, than one reads."""
+    boxes, wires, nesting = _extent(diagram)
+    return boxes > _REPR_BOXES or wires > _REPR_WIRES or nesting > _REPR_NESTING
 
 
 def _extent(diagram: Diagram) -> tuple[int, int, int]:

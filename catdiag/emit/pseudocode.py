@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catdiag.boxes import Box, Rename, SizeOf
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, is_large
 from catdiag.emit.nest import (
     Carry,
     Cut,
@@ -24,9 +24,13 @@ from catdiag.emit.nest import (
     lower,
 )
 from catdiag.emit.writer import Text, Writer
+from catdiag.errors import CatdiagError
 from catdiag.rewrite.formula import bracketed, say
 from catdiag.types import ArrayType, Size
 from catdiag.views import read_off
+
+_SHOWN = 60
+"""The lines up to which a program is shown in the place of the diagram."""
 
 
 def pseudocode(diagram: Diagram) -> str:
@@ -46,6 +50,20 @@ def pseudocode(diagram: Diagram) -> str:
     save out = sum1
     """
     return "\n".join(_Pseudocode(lower(diagram)).text_of())
+
+
+def shown(diagram: Diagram) -> list[str]:
+    """The lines by which a diagram is told from others where a test fails: its program, or its type if that is long.
+
+    >>> import catdiag as cd
+    >>> shown(cd.algorithm("x -> x")(lambda A: A + A))
+    ['A[x] → out[x]', 'save out[x] = A + A']
+    """
+    try:
+        lines = [] if is_large(diagram) else pseudocode(diagram).splitlines()
+    except CatdiagError:
+        lines = []
+    return lines if 0 < len(lines) <= _SHOWN else [f"{diagram}, of {len(diagram)} boxes"]
 
 
 class _Pseudocode(Writer):

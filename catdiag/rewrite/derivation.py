@@ -758,6 +758,10 @@ class Derivation:
         """The picture of the derived diagram as LaTeX: the options of `Diagram.tikz`."""
         return self.diagram.tikz(**options)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis and IPython print the derivation: as the program where it stands."""
+        self.diagram._repr_pretty_(printer, cycle)
+
     def _repr_svg_(self) -> str:
         """How a notebook shows the derivation where it cannot show a page."""
         from catdiag.draw.api import shown

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from catdiag.testing.concise import concise
+
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.derivation import Derivation
 
 
+@concise
 def assert_equivalent(
     f: Diagram, g: Diagram, assume: Sequence[str] = (), *, limit: float | None = 10.0, conditional: bool = False
 ) -> Theorem:
@@ -50,6 +53,7 @@ def assert_equivalent(
     return theorem
 
 
+@concise
 def assert_streams(diagram: Diagram, axis: str, *, passes: int = 1) -> Derivation:
     """Proves that a diagram can run in a loop over blocks of an axis, and returns the derivation.
 

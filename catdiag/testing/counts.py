@@ -8,7 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram
+from catdiag.emit.pseudocode import shown
 from catdiag.errors import CatdiagError, SizeError, require
+from catdiag.testing.concise import concise
 from catdiag.types import size_symbols, size_value
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ _ATTEMPTS = 20
 Found = dict[str, int]
 
 
+@concise
 def assert_counts_match(
     form: Diagram | Derivation,
     trials: int = 10,
@@ -79,12 +82,11 @@ def assert_counts_match(
         done += 1
         for what in (*said, *(what for what in found if what not in said)):
             if said.get(what, 0) != found.get(what, 0):
-                raise AssertionError(
-                    f"{what}: {said.get(what, 0)} by formula, {found.get(what, 0)} counted, at {named(draw.values)}, "
-                    f"stages={buffers!r}, dtype={dtype!r}"
-                    + (f", placement={placement!r}" if placement else "")
-                    + (f", wave={options['wave']}" if "wave" in options else "")
-                )
+                at: dict[str, Any] = {**draw.values, "stages": buffers, "dtype": dtype}
+                at |= {"placement": placement} if placement else {}
+                at |= {"wave": options["wave"]} if "wave" in options else {}
+                numbers = f"{said.get(what, 0)} by formula, {found.get(what, 0)} counted"
+                raise AssertionError("\n".join([f"{what}: {numbers}, at {named(at)}, of", *shown(diagram)]))
     if refused is not None and not done:
         raise refused
 
@@ -282,10 +284,10 @@ def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> d
     return found
 
 
-def named(values: Mapping[str, int]) -> str:
-    """Sizes as one writes them.
+def named(values: Mapping[str, Any]) -> str:
+    """Sizes and options as one writes them.
 
     >>> named({"q": 3, "g_q": 2})
     'q=3, g_q=2'
     """
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())

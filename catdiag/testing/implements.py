@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
+from catdiag.testing.concise import concise
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +60,8 @@ class Tested:
     `.worst` is the largest share of its tolerance that a number used; `.longest` are the largest sizes.
     """
 
+    __test__: ClassVar[bool] = False  # pytest: no class of tests, whatever its name begins with
+
     trials: int
     defined: int
     compared: int
@@ -66,6 +69,7 @@ class Tested:
     longest: dict[str, int]
 
 
+@concise
 def assert_implements(
     function: Callable[..., Any],
     diagram: Diagram | Derivation,

@@ -6,12 +6,17 @@ goal at which the proof stopped, or is expected to with `--theorems-undecided=xf
 listed at the end with their conditions, and fail with `--theorems-conditional=fail`. `--theorems-limit` is the time in
 seconds for each proof.
 
+Diagrams and derivations in what pytest says of a failing test (its arguments, and the two sides of a comparison) are
+printed as programs.
+
 Nothing is imported here but pytest until a claim is met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +133,61 @@ def refutation(claim: Claim, error: Any) -> str:
     blocks = ", ".join(filter(None, [*found.arrays, f"tiles={found.blocks!r}"])) if found.blocks else given
     lines = [f"{claim.name} is false: {counterexample(found)}", f"    left, right = {claim.name}.sides()"]
     return "\n".join([*lines, f"    left.run({given}), right.run({blocks})"])
+
+
+# -- diagrams in failures ----------------------------------------------------------------------------
+
+
+def program_of(value: object) -> list[str] | None:
+    """The lines of the program that a diagram or a derivation is; None for anything else."""
+    module = sys.modules.get("catdiag.diagram")
+    diagram = value if module is None or isinstance(value, module.Diagram) else getattr(value, "diagram", None)
+    if module is None or not isinstance(diagram, module.Diagram):
+        return None
+    from catdiag.emit.pseudocode import shown
+
+    lines: list[str] = shown(diagram)
+    return lines
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """What is said of a comparison with a diagram that fails: the programs."""
+    sides = [program_of(left), program_of(right)]
+    if op not in ("==", "!=") or sides == [None, None]:
+        return None
+    lines = [f"left {op} right, where left is", *_indented(sides[0], left)]
+    if sides[0] == sides[1] and op == "==":
+        return [*lines, "and right, which is printed alike, is another diagram (see its repr)"]
+    return [*lines, "and right is", *_indented(sides[1], right)]
+
+
+def _indented(program: list[str] | None, value: object) -> list[str]:
+    return ["    " + line for line in (program if program is not None else [repr(value)])]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """The report of a test, with programs for the diagrams that are arguments of what failed."""
+    report = yield
+    if call.excinfo is not None and "catdiag.diagram" in sys.modules:
+        with suppress(Exception):  # an error in a report would hide the failure that it reports
+            _with_programs(report.longrepr, [entry.frame.f_locals for entry in call.excinfo.traceback])
+    return report
+
+
+def _with_programs(shown: Any, frames: list[dict[str, Any]]) -> None:
+    """Sets programs for the arguments that are shown of frames, where these have such values under such names."""
+    for entry in getattr(getattr(shown, "reprtraceback", None), "reprentries", ()):
+        arguments = getattr(entry, "reprfuncargs", None)
+        if arguments is None:
+            continue
+        changed = []
+        for name, text in arguments.args:
+            values = [frame[name] for frame in frames if name in frame]
+            same = (v for v in values if repr(v).startswith(str(text).split("...")[0]))
+            lines = next((found for v in same if (found := program_of(v)) is not None), None)
+            changed.append((name, text if lines is None else "\n    ".join(lines)))
+        arguments.args = changed
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -76,6 +76,87 @@ def test_pytest_starts_without_the_heavy_libraries() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+# -- what failures print ---------------------------------------------------------------------------
+
+FAILING = """
+import catdiag as cd
+import pytest
+from catdiag.testing import *
+from hypothesis import given, settings, strategies
+
+double = cd.algorithm("x -> x", name="double")(lambda A: A + A)
+square = cd.algorithm("x -> x", name="square")(lambda A: A * A)
+share = cd.algorithm("x -> x", name="share")(lambda A: A**2 / cd.sum(A, "x"))
+
+def test_kernel():
+    assert_implements(lambda a: a * 3, double)
+
+def test_wrong_use():
+    assert_implements(lambda a: a * 3, double, sizes={"z": 3})
+
+def test_equivalence():
+    assert_equivalent(double, square)
+
+def test_loop():
+    assert_streams(share, "x")
+
+def test_counts(monkeypatch):
+    monkeypatch.setattr("catdiag.testing.counts._two_levels", lambda *arguments: ({"loads": 1}, {"loads": 2}))
+    assert_counts_match(double.group("x"))
+
+@pytest.fixture
+def derived():
+    return cd.algorithm("x ->", name="total")(lambda A: cd.sum(A, "x")).stream("x")
+
+def test_comparison():
+    assert square == double
+
+def test_argument(derived):
+    raise ValueError("no")
+
+@settings(database=None, derandomize=True, max_examples=20)
+@given(strategies.just(double))
+def test_example(f):
+    raise ValueError("no")
+"""
+
+
+def test_failures_print_their_message_and_programs(tmp_path: Path) -> None:
+    (tmp_path / "test_failing.py").write_text(FAILING, encoding="utf-8")
+    said = pytest_on(tmp_path)
+    assert "8 failed" in said and "of_graph" not in said and "warning" not in said
+    parts = re.split(r"\n_+ (test_\w+) _+\n", said)
+    by_name = dict(zip(parts[1::2], parts[2::2], strict=True))
+    for name in ("kernel", "wrong_use", "equivalence", "loop", "counts"):
+        shown = by_name[f"test_{name}"]
+        # The test's own lines, the message, and the place: none of the library's lines.
+        assert shown.count("\n>  ") == 1 and "def assert_" not in shown and len(shown.splitlines()) < 25
+    assert "does not implement double" in by_name["test_kernel"] and "A = np.array(" in by_name["test_kernel"]
+    assert "sizes names 'z'" in by_name["test_wrong_use"]
+    assert "double = square is false" in by_name["test_equivalence"]
+    assert "share does not stream along 'x'" in by_name["test_loop"]
+    assert "loads: 1 by formula, 2 counted" in by_name["test_counts"]
+    assert "save out[x] = A + A" in by_name["test_counts"]
+    assert "save out[x] = A·A" in by_name["test_comparison"] and "save out[x] = A + A" in by_name["test_comparison"]
+    assert "derived = total.stream('x'): A[x] → out" in by_name["test_argument"]
+    assert "sum1 = sum1 + Σ_x A" in by_name["test_argument"]
+    assert "f=double: A[x] → out[x]" in by_name["test_example"]
+
+
+def test_errors_of_the_library_keep_their_traceback() -> None:
+    from catdiag.testing.concise import concise
+
+    def deep(error: Exception) -> None:
+        raise error
+
+    kept = {}
+    for error in (AssertionError("no"), cd.SizeError("no"), ZeroDivisionError("no")):
+        with pytest.raises(type(error)) as caught:
+            concise(deep)(error)
+        kept[type(error).__name__] = any(entry.name == "deep" for entry in caught.traceback)
+    assert kept == {"AssertionError": False, "SizeError": False, "ZeroDivisionError": True}
+
+
 # -- claims ------------------------------------------------------------------------------------------
 
 
