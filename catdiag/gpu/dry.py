@@ -138,6 +138,7 @@ def _triton() -> SimpleNamespace:
         set_allocator=lambda function: None,
         next_power_of_2=lambda n: 1 << (int(n) - 1).bit_length() if n > 0 else 1,
         __version__="3.6.0",
+        OutOfResources=MemoryError,
         knobs=SimpleNamespace(runtime=SimpleNamespace(interpret=False)),
     )
 
@@ -168,11 +169,19 @@ def dry_launches(
             values.append(Tensor.of(shape, argument.dtype))
         else:
             values.append(given.get(argument.name, {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)))
+    return launches_on(source, values, lengths, options)
+
+
+def launches_on(
+    source: Source, values: Sequence[Any], lengths: Mapping[str, int], options: Mapping[str, Any] | None = None
+) -> tuple[Launch, ...]:
+    """The launches that a module makes of these inputs, each a `Tensor` or a number; `lengths` has the sizes that no
+    input shows. Raises as `dry_launches` does."""
     calls: list[Launch] = []
     namespace = _namespace(source.text, calls)
     try:
         launch = namespace[source.entry]
-        launch(*values, **unseen(source, launch, lengths), **(options or {}))
+        launch(*values, **unseen(source, launch, dict(lengths)), **(options or {}))
     except ValueError as error:
         raise SizeError(f"{source.entry} refuses what it is given: {error}") from error
     except (TypeError, AttributeError, KeyError, NameError) as error:

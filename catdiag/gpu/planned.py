@@ -70,7 +70,7 @@ def proposals_of(plan: Plan | Plans, most: int = 1) -> list[Chosen]:
         except CatdiagError:
             if len(plans) == 1:
                 raise
-            found.append([Chosen(tiles_of(p), p.stages, max(1, p.threads // p.warp))])
+            found.append([Chosen(tiles_of(p), p.stages, warps_of(p))])
             continue
         found.append([Chosen.of(one) for one in made])
     if len(found) == 1:
@@ -114,7 +114,7 @@ def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
                 specialized=first.specialized,
             )
     each = plans_of(plan)
-    stages, warps = [one.stages for one in each], [max(1, one.threads // one.warp) for one in each]
+    stages, warps = [one.stages for one in each], [warps_of(one) for one in each]
     if len(each) == 1:
         return module(diagram, tiles_of(plan), _dtypes(own), stages=stages[0], warps=warps[0])
     return module(diagram, tiles_of(plan), _dtypes(own), stages=stages, warps=warps)
@@ -178,6 +178,17 @@ def tiles_of(plan: Plan | Plans) -> dict[str, int]:
         below = 1 << (length.bit_length() - 1)
         found[name] = length if length == below else 2 * below if whole == length else below
     return found
+
+
+def warps_of(plan: Plan) -> int:
+    """The warps of a plan as a kernel in Triton takes them: the next power of two.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+    >>> warps_of(total.fit("H100", {"q": 4096, "x": 100}, threads=384))
+    16
+    """
+    return 1 << (max(1, plan.threads // plan.warp) - 1).bit_length()
 
 
 def _known(plan: Plan | Plans) -> Diagram:

@@ -210,20 +210,20 @@ def test_the_launch_keeps_to_the_plain_kernel_where_the_other_would_not_do() -> 
     found = load(made.text)
     one, other = torch.zeros(8, 8, dtype=torch.bfloat16), torch.zeros(8, 8, dtype=torch.float16)
     groups = found["_groups"]
-    assert [groups(128, w, 2, [64], one) for w in (4, 8, 12, 16)] == [1, 2, 0, 0]
-    assert groups(192, 12, 2, [16, 256], one, one) == 3
-    assert groups(128, 8, 2, [64], one, other) == groups(128, 8, 2, [64], one.float()) == 0
-    assert groups(128, 8, 2, [64, 8], one) == groups(128, 8, 2, [512], one) == 0
+    assert [groups(128, w, 2, [64], 0, one) for w in (4, 8, 12, 16)] == [1, 2, 0, 0]
+    assert groups(192, 12, 2, [16, 256], 0, one, one) == 3
+    assert groups(128, 8, 2, [64], 0, one, other) == groups(128, 8, 2, [64], 0, one.float()) == 0
+    assert groups(128, 8, 2, [64, 8], 0, one) == groups(128, 8, 2, [512], 0, one) == 0
     found["triton"].__version__ = "3.5.1"
-    assert groups(128, 8, 2, [64], one) == 0
+    assert groups(128, 8, 2, [64], 0, one) == 0
 
 
 def test_nothing_in_gluon_is_launched_in_the_interpreter() -> None:
     found = load(written(cd.algorithm("q d, x d -> q d")(one_array), "x", "q", **BF16).text)
     rows = torch.zeros(8, 8, dtype=torch.bfloat16)
-    assert found["_groups"](128, 8, 2, [64], rows) == 2
+    assert found["_groups"](128, 8, 2, [64], 0, rows) == 2
     found["triton"].knobs.runtime.interpret = True
-    assert found["_groups"](128, 8, 2, [64], rows) == 0
+    assert found["_groups"](128, 8, 2, [64], 0, rows) == 0
 
 
 COMPILED = ("masked", "channels_first", "by_keys", "unit_rows", "derivative")

@@ -22,6 +22,30 @@ def _tiles(n, size):
     return -(-n // size)
 
 
+def _runs(num_warps, num_stages, *further):
+    """Refuses numbers of warps and buffers with which no kernel runs; `further` are those of another form of it."""
+    if num_warps not in (1, 2, 4, 8, 16, 32, *further):
+        more = "".join(f", or {n} where warps load and compute apart" for n in further)
+        raise ValueError(f"num_warps is {num_warps}: expected 1, 2, 4, 8, 16 or 32{more}")
+    if not isinstance(num_stages, int) or num_stages < 1:
+        raise ValueError(f"num_stages is {num_stages}: expected a number of buffers, 1 or more")
+
+
+def _each(name, given, count):
+    """A number for each kernel: what is given is that, or one for all."""
+    if isinstance(given, int):
+        return (given,) * count
+    if len(given) != count:
+        raise ValueError(f"{name} is {given}: expected one number, or one for each of {count} kernels")
+    return given
+
+
+def _positive(**tiles):
+    for name, size in tiles.items():
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} is {size}: expected a number of entries, 1 or more")
+
+
 def _powers(**tiles):
     for name, size in tiles.items():
         if size < 1 or size & (size - 1):

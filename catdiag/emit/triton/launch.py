@@ -129,12 +129,7 @@ class Launch:
             self.write(f"{self.sizes[symbol]} = {text}")
         for array in tensors:
             self.write(f'_expect("{array.name}", {array.name}, {self.shape(array.ty)}, "{" ".join(array.ty.names)}")')
-        if self.tiles:
-            free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
-            self.write(f"_powers({', '.join(f'{t}={t}' for t in self.tiles if t not in free)})")
-        summed = dict.fromkeys(s for k in self.kernels for s in k.summed if s in self.tiles)
-        if summed:
-            self.write(f"_summed({', '.join(f'{t}={t}' for t in summed)})")
+        self._asked()
         made = {r.array.name: r for r in self.rooms if r.result}
         # A kernel saves results in an order of its own; what is taken and given is in that of the diagram.
         results = [made[a.name] for a in self.outputs]
@@ -155,10 +150,6 @@ class Launch:
         for room in self.rooms:
             if not room.result:
                 self.write(f"{room.array.name} = {self._empty(room, device)}")
-        if len(self.kernels) > 1:
-            count = 1 + max(k.place for k in self.kernels)
-            for name in ("num_warps", "num_stages"):
-                self.write(f"{name} = ({name},) * {count} if isinstance({name}, int) else {name}")
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
@@ -169,6 +160,26 @@ class Launch:
         self.write(f"return {', '.join(ends) if ends else 'None'}")
         listed = ", ".join([*arguments, "*", *keywords])
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
+
+    def _asked(self) -> None:
+        """Checks of tiles, warps and buffers."""
+        free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
+        summed = dict.fromkeys(s for k in self.kernels for s in k.summed)
+        for check, tiles in (
+            ("_positive", [t for t in self.tiles if t in free]),
+            ("_powers", [t for t in self.tiles if t not in free]),
+            ("_summed", [t for t in summed if t in self.tiles]),
+        ):
+            if tiles:
+                self.write(f"{check}({', '.join(f'{t}={t}' for t in tiles)})")
+        places = {k.place: "" for k in self.kernels}
+        places.update({k.place: ", 12" for k in self.kernels if k.name in self.aparts})
+        if len(self.kernels) > 1:
+            for name in ("num_warps", "num_stages"):
+                self.write(f'{name} = _each("{name}", {name}, {1 + max(places)})')
+        for place, further in places.items():
+            at = f"[{place}]" if len(self.kernels) > 1 else ""
+            self.write(f"_runs(num_warps{at}, num_stages{at}{further})")
 
     def _empty(self, room: Room, device: str) -> str:
         sizes = [room.parts] if room.parts else []
@@ -241,11 +252,12 @@ class Launch:
             return
         self._apart(apart, kernel, count)
         outer, self.lines = self.lines, []
-        self._plain(kernel, count)
+        self._plain(kernel, count, fallback=True)
         self.lines = [*outer, "    else:", *("    " + line for line in self.lines)]
 
-    def _plain(self, kernel: Kernel, count: str) -> None:
-        """The launch of a kernel in Triton."""
+    def _plain(self, kernel: Kernel, count: str, fallback: bool = False) -> None:
+        """The launch of a kernel in Triton. As a `fallback`, numbers of warps and buffers are those of another form:
+        here warps are a power of two, and there are as many buffers as there is room for."""
         arguments = [a.name for a in kernel.arrays]
         if kernel.boxes:
             self._boxes(kernel)
@@ -261,16 +273,24 @@ class Launch:
             arguments.append(f"fast={self._fast()}")
         several = len(self.kernels) > 1
         warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
+        warps = f"_power({warps})" if fallback else warps
         # Where rows of several axes are fewer than 16 a warp, Triton 3.6 ends the process while it compiles.
         joint = [" * ".join(rows) for rows in kernel.joint if all(s in self.tiles or s.isdigit() for s in rows)]
         if joint:
             warps = f"min({', '.join([warps, *(f'max(4, {rows} // 16)' for rows in joint)])})"
-        arguments += [f"num_warps={warps}", f"num_stages={stages}"]
+        arguments.append(f"num_warps={warps}")
+        if not fallback:
+            arguments.append(f"num_stages={stages}")
         if kernel.rows:
             known = dict(self._constants(kernel))
             rows = dict.fromkeys(" * ".join(known.get(name, name) for name in of) for of in kernel.rows)
             arguments.append(f"**_registers({warps}, {', '.join(rows)})")
-        self._call(kernel.name, count, [*arguments, *_rounding(kernel)])
+        run = f"{kernel.name}[({count},)]"
+        arguments += _rounding(kernel)
+        if fallback:
+            self._call("_fitted", [run, stages, *arguments])
+        else:
+            self._call(run, arguments)
 
     def _numbers(self, kernel: Kernel) -> list[str]:
         """Strides, scalars and sizes that a kernel is handed."""
@@ -280,8 +300,8 @@ class Launch:
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
         return [*found, *(["chunk"] if kernel.chunk is not None else [])]
 
-    def _call(self, name: str, count: str, arguments: Sequence[str]) -> None:
-        self.write(f"{name}[({count},)](")
+    def _call(self, function: str, arguments: Sequence[str]) -> None:
+        self.write(f"{function}(")
         line = ""
         for argument in arguments:
             if len(line) + len(argument) > 100:
@@ -298,7 +318,9 @@ class Launch:
         at = f"[{plain.place}]" if len(self.kernels) > 1 else ""
         arrays = list(dict.fromkeys(r.boxes.array.name for r in apart.rings))
         columns = ", ".join(known.get(block, block) for block in apart.tiles)
-        given = f"{row}, num_warps{at}, num_stages{at}, [{columns}], {', '.join(arrays)}"
+        given = (
+            f"{row}, num_warps{at}, num_stages{at}, [{columns}], {self._shared(apart, known, at)}, {', '.join(arrays)}"
+        )
         self.write(f"groups = _groups({given}) if specialized else 0")
         shapes = {
             r.boxes.name: "[" + ", ".join(
@@ -317,8 +339,16 @@ class Launch:
             arguments.append(f"fast={self._fast()}")
         arguments += [f"{apart.names['groups']}=groups", f"{apart.names['stages']}=num_stages{at}", "num_warps=4"]
         arguments += _rounding(kernel)
-        self._call(kernel.name, count, arguments)
+        self._call(f"{kernel.name}[({count},)]", arguments)
         self.lines = [*outer, *("    " + line for line in self.lines)]
+
+    def _shared(self, apart: Apart, known: Mapping[str, str], at: str) -> str:
+        """The bytes of shared memory that the rings of a kernel take: elements of two bytes, and barriers of eight."""
+        blocks = {r: " * ".join(known.get(b, b) for b in r.boxes.shape if b != "1") for r in apart.rings}
+        turns, rows = (" + ".join(text for r, text in blocks.items() if r.rows is of) for of in (False, True))
+        count = sum(not r.rows for r in apart.rings)
+        each = f"num_stages{at} * ({turns} + {8 * count})"
+        return f"2 * ({each}{f' + {rows} + {4 * (len(blocks) - count)}' if rows else ''})"
 
     def _fast(self) -> str:
         """Whether results are so short that the chip's own functions are as exact."""

@@ -29,7 +29,8 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
           "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
           "barrier", "slot", "w", "tma", "held", "fast", "TensorDescriptor", "functools", "_tiles", "_registers",
-          "_power", "_room", "_aligned", "_starts", "_chip", "_copies", "_Checked"}  # fmt: skip
+          "_power", "_positive", "_runs", "_each", "_fitted", "_room", "_aligned", "_starts", "_chip", "_copies",
+          "_Checked"}  # fmt: skip
 _PARTITIONS = {"barrier", "slot", "w"}
 """Words of kernels whose warps have parts of their own."""
 
@@ -98,7 +99,7 @@ def module(
 
     Raises SizeError for a tile that is missing or no positive number, TypeMismatch for what has no form in a kernel
     (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
-    dtype.
+    dtype and for numbers of warps that Triton does not take.
     """
     return _Modular(lower(diagram), dict(tiles), dtype, stages, warps, specialized).made()
 
@@ -187,6 +188,7 @@ class _Modular:
             if not isinstance(pull, Stored):
                 raise TypeMismatch("a result is not saved by any kernel")
             outputs.append(pull)
+        self._runs()
         shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._kept(t))
         keywords = {t: self.tiles[t] for t in shown}
         launch = Launch(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
@@ -209,6 +211,15 @@ class _Modular:
             tuple(a.row.symbol for a in self.aparts.values()),
             tuple(a.compute.phases for a in self.aparts.values()),
         )
+
+    def _runs(self) -> None:
+        """Refuses numbers of warps with which the launch function would refuse to run as it is written."""
+        for kernel in self.kernels:
+            warps = self.warps if isinstance(self.warps, int) else self.warps[kernel.place]
+            further = (12,) if kernel.name in self.aparts else ()
+            if warps not in (1, 2, 4, 8, 16, 32, *further):
+                more = "" if further else " (12 where warps load and compute apart, a form that this kernel lacks)"
+                raise CatdiagError(f"{kernel.name} is to run with {warps} warps: expected 1, 2, 4, 8, 16 or 32{more}")
 
     def _means_else(self, name: str) -> bool:
         """Whether a name that an input has is that of something else in the module: of an option, a tile, a library."""

@@ -31,10 +31,21 @@ def _down(x, tile: gl.constexpr):
     return gl.expand_dims(gl.convert_layout(x, gl.SliceLayout(1, tile)), 1)
 '''
 
-CHECKS = '''def _groups(rows, num_warps, num_stages, columns, *tensors):
-    """How many warpgroups compute where loads are apart, 0 where they are not: by the chip, tiles and types."""
-    groups = num_warps // 4
-    fits = 1 <= groups <= 3 and rows % (64 * groups) == 0 and num_stages > 1
+CHECKS = '''def _fitted(run, num_stages, *arguments, **options):
+    """Runs a kernel with as many buffers as it has room for: of more than that Triton says so before anything runs."""
+    for count in range(num_stages, 1, -1):
+        try:
+            return run(*arguments, num_stages=count, **options)
+        except triton.OutOfResources:
+            pass
+    return run(*arguments, num_stages=1, **options)
+
+
+def _groups(rows, num_warps, num_stages, columns, shared, *tensors):
+    """How many warpgroups compute where loads are apart, 0 where they are not: by the chip, tiles and types, and by the
+    bytes of shared memory that they take."""
+    groups = num_warps // 4 if num_warps % 4 == 0 else 0
+    fits = 1 <= groups <= 3 and rows % (64 * groups) == 0 and num_stages > 1 and shared <= 232448
     fits = fits and all(16 <= n <= 256 for n in columns) and gluon is not None
     fits = fits and triton.__version__.split(".")[:2] == ["3", "6"]  # Gluon differs from one version to the next
     fits = fits and not triton.knobs.runtime.interpret  # Gluon has no interpreter
