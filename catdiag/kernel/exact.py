@@ -37,23 +37,41 @@ class Unknown(Exception):
     """The enclosures do not tell, or it takes too much work."""
 
 
+def told(
+    obligations: Sequence[Obligation],
+    sizes: Mapping[str, int],
+    arrays: Mapping[str, Any],
+    functions: Mapping[str, Sequence[Fraction]],
+) -> bool | None:
+    """Whether all obligations are certainly met, or one certainly is not; None where the enclosures do not tell.
+
+    `arrays` are nested lists of rationals, None for −∞, truth values.
+    """
+    at = _At(sizes, arrays, functions)
+    found: bool | None = True
+    try:
+        for owed in obligations:
+            for _ in at.places(owed.ranges):
+                guards = [at.truth(guard, ()) for guard in owed.guards]
+                if False in guards:
+                    continue
+                met = at.truth(owed.condition, ())
+                if met is False and None not in guards:
+                    return False
+                found = found if met else None
+    except (Unknown, KeyError, ArithmeticError):
+        return None
+    return found
+
+
 def satisfied(
     obligations: Sequence[Obligation],
     sizes: Mapping[str, int],
     arrays: Mapping[str, Any],
     functions: Mapping[str, Sequence[Fraction]],
 ) -> bool:
-    """Whether all obligations are certainly met. `arrays` are nested lists of rationals, None for −∞, truth values."""
-    at = _At(sizes, arrays, functions)
-    try:
-        return all(
-            at.truth(owed.condition, ()) is True
-            for owed in obligations
-            for _ in at.places(owed.ranges)
-            if all(at.truth(guard, ()) is not False for guard in owed.guards)
-        )
-    except (Unknown, KeyError, ArithmeticError):
-        return False
+    """Whether all obligations are certainly met (see `told`)."""
+    return told(obligations, sizes, arrays, functions) is True
 
 
 def met(obligations: Sequence[Obligation], inputs: Sequence[Mapping[str, Any]], witness: Any) -> bool:
@@ -256,4 +274,4 @@ def _floor(args: Sequence[Number]) -> Number:
 
 _OPERATIONS = {"add": _plus, "sum": _plus, "mul": _times, "prod": _times, "max": _max, "div": _floor}
 
-__all__ = ["met", "satisfied"]
+__all__ = ["met", "satisfied", "told"]

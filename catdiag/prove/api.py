@@ -424,13 +424,16 @@ def decide(
             goal = str(error)
         last = large or tries == _MANY
         found = refute(statement, tries=_MANY if large else tries, goal=where, partial=last) if statement else None
-        if found is not None and found.undefined:
-            raise Refuted(f"{title} does not hold wherever its left side is defined", found)
         if found is not None:
-            raise Refuted(f"{title} is false", found)
+            raise Refuted(how_false(title, found), found)
         if large:
             break
     raise Undecided(f"{title} is undecided", goal)
+
+
+def how_false(title: str, found: Counterexample) -> str:
+    """What a counterexample shows of an equation, in words."""
+    return f"{title} does not hold wherever its left side is defined" if found.undefined else f"{title} is false"
 
 
 def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> bool | None:
@@ -455,5 +458,6 @@ def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float 
 
 __all__ = [
     "AssumptionError", "Interrupted", "Refuted", "Theorem", "Undecided", "certify", "certify_equation", "decide",
-    "equivalent", "in_time", "parse_assumption", "prove", "prove_with", "refutable", "statement_of", "title_of",
+    "equivalent", "how_false", "in_time", "parse_assumption", "prove", "prove_with", "refutable", "statement_of",
+    "title_of",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ from catdiag.boxes import (
     Box,
     Const,
     Generic,
+    Map,
     bodies,
     index_box,
     map_box,
@@ -385,6 +386,10 @@ def _stand_in(name: str, ty: ArrayType, wires: Sequence[int], types: list[ArrayT
     if ty.element == "bool":
         none = constant(0)
         made = put(map_box("lt", [types[none], types[made]]), none, made)
+    elif ty.element == "int":
+        # ⌊t/1⌋: what stands for a function into the integers is one.
+        given = Ty(types[made], types[one])
+        made = put(Box(Map("floordiv"), given, Ty(ArrayType(types[made].axes, "int"))), made, one)
     if types[made].names != ty.names:
         made = put(rename_box(types[made], {}, ty.axes), made)
     return made

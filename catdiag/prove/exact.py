@@ -47,6 +47,10 @@ class Exhausted(Exception):
     """The work allowed is used up."""
 
 
+class IllTyped(Exception):
+    """Arrays whose extents are not those that a program says, or not the same along one axis."""
+
+
 class Budget:
     """A number of scalar operations that may still be carried out, and how narrow enclosures are."""
 
@@ -172,9 +176,19 @@ def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int,
     return Array(tuple(axes), tuple(shape), {i: value(i) for i in product(*map(range, shape))})
 
 
+def _extents(args: Sequence[Array]) -> dict[str, int]:
+    """The extent of every axis of arrays. Raises IllTyped where two of them disagree."""
+    found: dict[str, int] = {}
+    for array in args:
+        for name, n in zip(array.axes, array.shape, strict=True):
+            if found.setdefault(name, n) != n:
+                raise IllTyped(f"axis {name} has {found[name]} indices and {n}")
+    return found
+
+
 def pointwise(args: Sequence[Array], work: Callable[[Sequence[Value]], Value]) -> Array:
     """A function of the elements of arrays at every index of all their axes."""
-    extent = {name: n for a in args for name, n in zip(a.axes, a.shape, strict=True)}
+    extent = _extents(args)
     names = tuple(extent)
     places = [(a.values, tuple(names.index(axis) for axis in a.axes)) for a in args]
 
@@ -190,7 +204,7 @@ def pointwise(args: Sequence[Array], work: Callable[[Sequence[Value]], Value]) -
 
 def _where(args: Sequence[Array]) -> Array:
     """`where`, which needs the branch that it takes and no other."""
-    extent = {name: n for a in args for name, n in zip(a.axes, a.shape, strict=True)}
+    extent = _extents(args)
     names = tuple(extent)
 
     def element(i: tuple[int, ...]) -> Element:
@@ -226,6 +240,10 @@ def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], ar
 def _view(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
     """Reads of arrays at index expressions: at each index the first read whose conditions hold."""
     extent = {str(name): size_value(s, sizes) for name, s in node["axes"]}
+    for array, read in zip(args, node["reads"], strict=False):
+        for axis, n in zip(array.axes, array.shape, strict=True):
+            if axis not in read["at"] and extent.get(axis) != n:
+                raise IllTyped(f"axis {axis} has {n} indices and {extent.get(axis)} in what is read of it")
     compared: dict[str, Callable[[int, int], bool]] = {
         "lt": lambda a, b: a < b,
         "le": lambda a, b: a <= b,
@@ -310,9 +328,13 @@ def run(
     """The outputs of a core program. `blocks` gives the sizes of blocks and tiles by their local names (default 1).
 
     Elements without a value are `NoValue`: −∞ too, in an output of reals. Raises Exhausted where the budget does not
-    suffice.
+    suffice, IllTyped where the arrays are not of the sizes that the program says.
     """
     budget = budget or Budget(10**9)
+    for array, declared in zip(inputs, program["inputs"], strict=True):
+        wanted = {str(name): size_value(s, sizes) for name, s in declared["axes"]}
+        if dict(zip(array.axes, array.shape, strict=True)) != wanted:
+            raise IllTyped(f"input {declared['name']} is of {array.axes} with {array.shape} indices, not {wanted}")
     wires = list(inputs)
     for node in program["nodes"]:
         wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, budget))
@@ -341,7 +363,7 @@ def _node(
     budget: Budget,
 ) -> list[Array]:
     op = node["op"]
-    extent = {name: n for a in args for name, n in zip(a.axes, a.shape, strict=True)}
+    extent = {} if op == "view" else _extents(args)
     if op == "map":
         budget.spend(prod(extent.values()) * (_HARD if node["fn"] in _TRANSCENDENTAL else 1))
         if node["fn"] == "where":
@@ -404,8 +426,8 @@ def _node(
 
 
 __all__ = [
-    "BITS", "BOTTOM", "EMPTY", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "Interval",
-    "MinusInfinity", "NoValue", "Powers", "Unclear", "Undefined", "Value", "add", "bounds", "build", "compare",
-    "different", "exp", "index_value", "inv", "locals_of", "log", "maximum", "mul", "neg", "reduction", "run",
-    "scalar", "size_value", "sqrt",
+    "BITS", "BOTTOM", "EMPTY", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "IllTyped",
+    "Interval", "MinusInfinity", "NoValue", "Powers", "Unclear", "Undefined", "Value", "add", "bounds", "build",
+    "compare", "different", "exp", "index_value", "inv", "locals_of", "log", "maximum", "mul", "neg", "reduction",
+    "run", "scalar", "size_value", "sqrt",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from catdiag.prove.api import (
     Undecided,
     check_given,
     decide,
+    how_false,
     in_time,
     prove_with,
     statement_of,
@@ -155,7 +156,7 @@ class _Goal:
             counterexample = replay(self.statement, of_data(found.get("counterexample")))
         except NotACounterexample as error:
             raise NotAProof(f"what came back as a counterexample to {self.title} is none: {error.message}") from error
-        return Refuted(f"{self.title} is false", counterexample)
+        return Refuted(how_false(self.title, counterexample), counterexample)
 
 
 def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] = ()) -> Theorem:

@@ -40,6 +40,7 @@ class Pool:
         self.small = self.of(range(-2, 4))
         self.bits = self.of((0, 1))
         self.signs = self.of((0, 1, -1))
+        self.natural = self.of((1, 2, 3))
         self.positive = self.of((1, 2, 3, Fraction(1, 2), Fraction(3, 2)))
         self.squares = self.of((0, 1, 4, 9, Fraction(1, 4)))
         self.mixed = self.of(Fraction(p, q) for p in range(-6, 7) for q in (1, 2, 3))
@@ -198,17 +199,17 @@ class Drawer:
             inside = self._choice(pool.of(range(max(1, min(limits)))), full)
             return np.where(_rows(family < 10, full), inside, self._choice(pool.whole, full))
         if element == "int":
-            made = self._choice(pool.whole, full)
+            made, single = self._choice(pool.whole, full), pool.natural
             choices = [pool.bits, pool.counting[3:7], pool.small]
         else:
-            made = self._choice(pool.small, full)
+            made, single = self._choice(pool.small, full), pool.positive
             choices = [pool.bits, pool.positive, pool.mixed, pool.given, pool.squares, pool.large, pool.signs]
         for k, places in enumerate(choices):
             rows = family == k
             if rows.any():
                 made[rows] = self._choice(places, (int(rows.sum()), *shape))
         if shape and made[0].size:
-            self._structured(made, family, shape)
+            self._structured(made, family, shape, single)
         if element == "extended" and shape:
             holes = (self.rng.random(full) < 0.4) & _rows(self.rng.random(count) < 0.5, full)
             made = np.where(holes, pool.bottom, made)
@@ -216,12 +217,13 @@ class Drawer:
             made = np.where(self.rng.random(full) < 0.3, pool.bottom, made)
         return made
 
-    def _structured(self, made: Indices, family: Indices, shape: tuple[int, ...]) -> None:
+    def _structured(self, made: Indices, family: Indices, shape: tuple[int, ...], single: Indices) -> None:
+        """Puts structured arrays in place of some; `single` are the numbers for an element that alone is not 0."""
         pool, cells = self.pool, made[0].size
         rows = np.flatnonzero(family == 8)  # one element only is not 0
         spots = self.rng.integers(0, cells, size=len(rows))
         made[rows] = pool.bits[0]
-        made.reshape(len(made), cells)[rows, spots] = self._choice(pool.positive, (len(rows),))
+        made.reshape(len(made), cells)[rows, spots] = self._choice(single, (len(rows),))
         rows = np.flatnonzero(family == 9)  # all different
         order = np.argsort(self.rng.random((len(rows), cells)), axis=1) + self.rng.integers(0, 4, size=(len(rows), 1))
         made[rows] = pool.counting[np.minimum(order, len(pool.counting) - 1)].reshape(len(rows), *shape)

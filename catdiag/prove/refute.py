@@ -9,7 +9,7 @@ of work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import cycle
@@ -24,6 +24,7 @@ from catdiag.prove.points import Batch, Drawer, Point, Pool
 from catdiag.prove.shrink import shrink
 from catdiag.prove.solve import solved
 from catdiag.prove.vacuity import meeting, symbols_of
+from catdiag.prove.validate import NotACounterexample, replay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,15 +129,27 @@ def refute(
 ) -> Counterexample | None:
     """A counterexample to a statement (two core programs and assumptions), or None if none was found.
 
+    What the search finds is looked at again by `prove.validate`; what does not stand there is passed over.
+
     Both programs are defined on it, unless `partial`: then one on which only the left one is will do, where there is
     no other. `goal` are terms at which a proof stopped; their numbers are tried. The search is bounded by `tries`
     (batches of inputs) and by a number of scalar `operations`, so that it ends in about a second.
     """
     search = Search(statement, tries, operations, seed, goal)
-    found = search.find()
+    found = _standing(statement, search.find())
     if found is None and partial and search.half is not None:
-        found = shrink(search, search.half, half=True)
+        found = _standing(statement, search.shrunk(search.half, half=True))
     return found
+
+
+def _standing(statement: Mapping[str, Any], candidates: Iterable[Counterexample]) -> Counterexample | None:
+    """The first candidate that is a counterexample."""
+    for found in candidates:
+        try:
+            return replay(statement, found)
+        except NotACounterexample:
+            continue
+    return None
 
 
 MOST_CELLS, _MOST_AXES = 100_000, 31
@@ -178,8 +191,8 @@ class Search:
 
     # -- the walk over sizes ---------------------------------------------------------------------------------
 
-    def find(self) -> Counterexample | None:
-        """A counterexample, shrunk."""
+    def find(self) -> Iterator[Counterexample]:
+        """What look like counterexamples, shrunk; each that is passed over counts as a miss."""
         shapes = self.shapes()
         try:
             for k, sizes in enumerate(cycle(shapes)):
@@ -187,7 +200,8 @@ class Search:
                     break
                 point = self._tried(sizes, k)
                 if point is not None:
-                    return shrink(self, point)
+                    yield from self.shrunk(point)
+                    self.misses += 1
             # What is less apart than floats are rounded is looked at last, and seldom: it mostly is rounding.
             self.tolerance, self.misses = _FAINT, _MISSES - _SUSPECTS
             for sizes in shapes[:_FREE]:
@@ -195,10 +209,17 @@ class Search:
                     self.suspect(self.drawer.draw(sizes, self._blocks(0), BATCH)) if self.misses <= _MISSES else None
                 )
                 if point is not None:
-                    return shrink(self, point)
+                    yield from self.shrunk(point)
+                    self.misses += 1
         except exact.Exhausted:
             pass
-        return self._free(shapes)
+        yield from self._free(shapes)
+
+    def shrunk(self, point: Point, half: bool = False) -> Iterator[Counterexample]:
+        """The smallest counterexample that is found from one, and that one as it is."""
+        for found in (shrink(self, point, half), self.check(point, half)):
+            if found is not None:
+                yield found
 
     def _tried(self, sizes: dict[str, int], k: int) -> Point | None:
         """An input of given sizes on which the programs differ: the k-th attempt, of many inputs or of a few."""
@@ -237,18 +258,20 @@ class Search:
                 points = [batch.point(row, self.declared, self.pool) for row in range(min(count, _LOOKED_AT))]
         return Examined(None, tuple(points))
 
-    def _free(self, shapes: Sequence[dict[str, int]]) -> Counterexample | None:
-        """A counterexample with functions that obey no law: what holds of all polynomials need not hold."""
+    def _free(self, shapes: Sequence[dict[str, int]]) -> Iterator[Counterexample]:
+        """Counterexamples with functions that obey no law: what holds of all polynomials need not hold."""
         if not self.names:
-            return None
+            return
         for k, sizes in enumerate(shapes[:_FREE]):
             batch = self.drawer.draw(sizes, self._blocks(k), 8)
             for row in range(8):
                 point = batch.point(row, self.declared, self.pool)
                 free = {name: Free(f"{k} {row} {name}") for name in self.names}
-                if self.check(replace(point, functions=free)) is not None:
-                    return self.check(replace(point, functions={n: f.function() for n, f in free.items()}))
-        return None
+                if self.check(replace(point, functions=free)) is None:
+                    continue
+                found = self.check(replace(point, functions={n: f.function() for n, f in free.items()}))
+                if found is not None:
+                    yield found
 
     def shapes(self) -> list[dict[str, int]]:
         """Sizes that meet the assumptions, the smallest first, and some larger ones."""
@@ -333,7 +356,7 @@ class Search:
                 if any(isinstance(v, exact.NoValue) and v.undefined for a in left for v in a.values.values()):
                     return None
                 right = self._run(self.right, point, budget)
-            except exact.Exhausted:
+            except (exact.Exhausted, exact.IllTyped):
                 return None
             missing = [v for a in (*left, *right) for v in a.values.values() if isinstance(v, exact.NoValue)]
             if half and any(v.undefined for v in missing) and len(missing) == sum(v.undefined for v in missing):

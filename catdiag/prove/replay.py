@@ -1,25 +1,15 @@
-"""Counterexamples as plain data, and run again: the two programs on the numbers, and whether they differ there.
-
-Whoever hands in a counterexample need not be believed: sizes, assumptions and shapes are looked at again, and both
-programs are run on the exact numbers.
-"""
+"""Counterexamples as plain data; `replay` says whether what was read is one (see `prove.validate`)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.errors import CatdiagError
+from catdiag.prove.validate import NotACounterexample, replay
 
 if TYPE_CHECKING:
-    from catdiag.prove.exact import Array, Element, Value
     from catdiag.prove.refute import Counterexample
-
-
-class NotACounterexample(CatdiagError):
-    """Numbers that do not show two programs to differ."""
 
 
 def as_data(found: Counterexample) -> dict[str, Any]:
@@ -113,77 +103,4 @@ def of_data(data: Any) -> Counterexample:
         raise NotACounterexample(f"what was given is no counterexample: {type(error).__name__}: {error}") from error
 
 
-def replay(statement: Mapping[str, Any], found: Counterexample) -> Counterexample:
-    """A counterexample with the two values that the programs of a statement really give.
-
-    Raises NotACounterexample, saying why, where sizes or shapes do not fit, an assumption is not met, the left program
-    is not defined, or the values do not certainly differ (or, where the right one is said not to be defined, it is).
-    """
-    from dataclasses import replace
-
-    from catdiag.prove import exact
-
-    left, right = statement["left"], statement["right"]
-    try:
-        for op, a, b in statement["assume"]:
-            x, y = exact.size_value(a, found.sizes), exact.size_value(b, found.sizes)
-            if not {"lt": x < y, "le": x <= y, "eq": x == y}[op]:
-                raise NotACounterexample(f"the sizes {found.sizes} do not meet an assumption: {x} and {y} for {op}")
-        inputs = [_input(d, found) for d in left["inputs"]]
-        blocks = {name: max(1, n) for name, n in found.blocks.items()}
-        values = []
-        for program in (left, right):
-            run = exact.run(program, inputs, found.sizes, blocks, found.functions)
-            values.append(run[found.output].at(found.index))
-            if program is left and any(isinstance(v, exact.NoValue) for a in run for v in a.values.values()):
-                raise NotACounterexample("on these numbers the left program is not defined")
-    except (KeyError, IndexError) as error:
-        raise NotACounterexample(f"the numbers lack {error}") from error
-    if found.undefined:
-        missing = values[1]
-        if not isinstance(missing, exact.NoValue) or not missing.undefined:
-            raise NotACounterexample(f"on these numbers the right program is defined: {missing}")
-        return replace(found, lhs=_certain(values[0]), rhs=None, reason=str(missing))
-    lhs, rhs = (_certain(value) for value in values)
-    if not exact.different(lhs, rhs):
-        raise NotACounterexample(f"on these numbers the two do not certainly differ: {lhs} and {rhs}")
-    return replace(found, lhs=lhs, rhs=rhs)
-
-
-def _certain(value: Element) -> Value:
-    from catdiag.prove.exact import NoValue
-
-    if isinstance(value, NoValue):
-        raise NotACounterexample(f"one of the two has no value there: {value}")
-    return value
-
-
-def _input(declared: Mapping[str, Any], found: Counterexample) -> Array:
-    """An input's elements, of the shape that the sizes say and of its element type."""
-    from catdiag.prove import exact
-
-    name = str(declared["name"])
-    names = [str(axis) for axis, _ in declared["axes"]]
-    shape = [exact.size_value(size, found.sizes) for _, size in declared["axes"]]
-    nested = found.arrays[name]
-
-    def fits(x: Any, lengths: Sequence[int]) -> bool:
-        if not lengths:
-            return not isinstance(x, list)
-        return isinstance(x, list) and len(x) == lengths[0] and all(fits(v, lengths[1:]) for v in x)
-
-    if not fits(nested, shape):
-        raise NotACounterexample(f"array {name} does not have the shape {shape}")
-
-    def value(at: tuple[int, ...]) -> Value:
-        x = nested
-        for k in at:
-            x = x[k]
-        element = declared["element"]
-        if (element == "bool") != isinstance(x, bool) or (isinstance(x, exact.MinusInfinity) and element != "extended"):
-            raise NotACounterexample(f"array {name} holds {x}, which is not {element}")
-        if element == "int" and Fraction(x).denominator != 1:
-            raise NotACounterexample(f"array {name} holds {x}, which is no integer")
-        return x  # type: ignore[no-any-return]
-
-    return exact.build(names, shape, value)
+__all__ = ["NotACounterexample", "as_data", "of_data", "replay"]

@@ -15,6 +15,7 @@ from catdiag.kernel.exact import met, satisfied
 from catdiag.kernel.terms import Term, leaves
 from catdiag.prove.refute import MOST_CELLS, Search, nested
 from catdiag.prove.vacuity import holds, meeting
+from catdiag.prove.validate import NotACounterexample, replay
 
 if TYPE_CHECKING:
     from catdiag.kernel.defined import Obligation
@@ -49,9 +50,12 @@ def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> 
     witness = next(meeting_all, None)
     # What does not certainly meet the hypotheses says nothing of the theorem.
     if found.counterexample is not None and witness is not None:
+        try:
+            counterexample = replay(statement, found.counterexample)
+        except NotACounterexample:
+            return witness
         raise SoundnessError(
-            "what was proved is false on these numbers: this is an error of catdiag, please report it",
-            found.counterexample,
+            "what was proved is false on these numbers: this is an error of catdiag, please report it", counterexample
         )
     return witness
 

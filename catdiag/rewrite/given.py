@@ -13,13 +13,27 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag import boxes
-from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, SizeOf, const_box, index_box, size_box
+from catdiag.boxes import (
+    Box,
+    Const,
+    Einsum,
+    Index,
+    Map,
+    Reduce,
+    Rename,
+    SizeOf,
+    View,
+    const_box,
+    index_box,
+    size_box,
+)
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
-from catdiag.errors import TypeMismatch, user_line
+from catdiag.errors import AxisError, TypeMismatch, user_line
 from catdiag.rewrite.emitter import Emitter, localised
 from catdiag.rewrite.group import resize
+from catdiag.rewrite.lists import resized
 from catdiag.rewrite.terms import Terms
-from catdiag.types import ArrayType, Axis, Size, Ty
+from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
 
 Part = Callable[..., Any] | Diagram
 
@@ -177,7 +191,7 @@ def use(emitter: Emitter, diagram: Diagram, wires: Sequence[int]) -> list[int]:
 
 
 def of_length(diagram: Diagram, axis: str, block: Size, length: Size) -> Diagram:
-    """A diagram of lists, their axis being of size `block`, with another size for it.
+    """A diagram of lists, their axis being of size `block`, with another size for it and for its copies.
 
     >>> from catdiag.build import mean, program
     >>> average = program([ArrayType((Axis("x", "s_x"),))], lambda X: mean(X, "x"))
@@ -185,11 +199,40 @@ def of_length(diagram: Diagram, axis: str, block: Size, length: Size) -> Diagram
     ['sum[x]', 'sizeof[3]', 'div']
     """
     flat = inline(diagram)
-    sized = {SizeOf(block): size_box(length)}
-    nodes = tuple(
-        Node(sized.get(n.box.op, n.box), n.inputs) if isinstance(n.box.op, SizeOf) else n for n in flat.graph.nodes
-    )
-    return resize(of_graph(Graph(flat.dom, nodes, flat.graph.outputs), flat.cod, flat.names), axis, length)
+    others = {s for ty in flat.dom for a in ty.axes if a.name != axis for s in size_symbols(a.size)}
+    if isinstance(block, str) and block not in others:
+        # Whatever has this size is a copy of the axis, or made of it.
+        return resized(flat, {block: length})
+    nodes = tuple(Node(size_box(length) if n.box.op == SizeOf(block) else n.box, n.inputs) for n in flat.graph.nodes)
+    made = of_graph(Graph(flat.dom, nodes, flat.graph.outputs), flat.cod, flat.names)
+    copies = _copies(flat, axis)
+    _require_apart(flat, copies)
+    for name in copies:
+        made = resize(made, name, length)
+    return made
+
+
+def _copies(flat: Diagram, axis: str) -> list[str]:
+    """The names of an axis of the inputs, and of what it is renamed to."""
+    found = [axis]
+    for node in flat.graph.nodes:
+        if isinstance(node.box.op, Rename):
+            found += [new for old, new in node.box.op.pairs if old in found and new not in found]
+    return found
+
+
+def _require_apart(flat: Diagram, copies: Sequence[str]) -> None:
+    """Raises AxisError where copies of an axis are not told by their names, or not read index by index."""
+    axis, *others = copies
+    inputs = next((name for name in others if any(ty.axis(name) is not None for ty in flat.dom)), None)
+    reads = [n.box for n in flat.graph.nodes if isinstance(n.box.op, View) and any(map(n.box.op.touches, copies))]
+    if inputs is not None or reads:
+        what = f"joins it with {inputs!r}, an axis of an input" if inputs is not None else "reads parts of it"
+        raise AxisError(
+            f"what is said of a list along {axis!r} {what}, whose size is the same: of a shorter list that has no "
+            "meaning; say it by a function of the list, or give the two axes sizes of their own",
+            reads[0].line if reads else None,
+        )
 
 
 def _partial(state: Diagram, axis: str, length: Size) -> bool:
@@ -222,21 +265,44 @@ def _ends(state: Diagram, axis: str) -> bool:
 
 
 def with_positions(diagram: Diagram, axis: str) -> Diagram:
-    """A diagram whose last input holds the positions along an axis, with that in place of the axis's own indices."""
+    """A diagram whose last input holds the positions along an axis, in place of its own indices and its copies'.
+
+    Two positions that are compared or subtracted may count from anywhere, and do so from where the list begins: what
+    is said of them then holds of a list wherever it stands.
+    """
     flat = inline(diagram)
     last = len(flat.dom) - 1
     names = list(range(len(flat.dom)))
     nodes: list[Node] = []
+    copies = _copies(flat, axis)
+    here: dict[int, int] = {}
+    """The wires that are positions, and for each the same counted from where the list begins."""
+
     count = len(flat.dom)
+
+    def put(box: Box, *wires: int) -> int:
+        nonlocal count
+        nodes.append(Node(box, wires))
+        count += len(box.cod)
+        return count - len(box.cod)
+
     for node in flat.graph.nodes:
-        if isinstance(node.box.op, Index) and node.box.op.axis == axis:
-            names.append(last)
+        box, wire = node.box, len(names)
+        if isinstance(box.op, Index) and box.op.axis in copies:
+            here[wire] = put(box)
+            renamed = Box(Rename(((axis, box.op.axis),)), Ty(flat.dom[last]), box.cod, box.line)
+            names.append(last if box.op.axis == axis else put(renamed, last))
             continue
-        nodes.append(Node(node.box, tuple(names[w] for w in node.inputs)))
-        names.extend(range(count, count + len(node.box.cod)))
-        count += len(node.box.cod)
+        if isinstance(box.op, Rename) and node.inputs[0] in here:
+            here[wire] = put(box, here[node.inputs[0]])
+        relative = isinstance(box.op, Map) and box.op.fn in _RELATIVE and all(w in here for w in node.inputs)
+        first = put(box, *((here if relative else names)[w] for w in node.inputs))
+        names.extend(range(first, first + len(box.cod)))
     graph = live(Graph(flat.dom, tuple(nodes), tuple(names[w] for w in flat.graph.outputs)))
     return of_graph(graph, flat.cod, flat.names)
+
+
+_RELATIVE = frozenset(("sub", "lt", "le", "eq", "ne"))
 
 
 def _only(diagram: Diagram, used: Sequence[int]) -> Diagram:

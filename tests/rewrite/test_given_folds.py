@@ -93,6 +93,25 @@ def below() -> Any:
     return cd.index("x") <= cd.index("q")
 
 
+def recurrence(G: Any, V: Any) -> Any:
+    """h ↦ e^g·h + v from 0 on: what is added decays by all that comes later, looked up along a copy of the axis."""
+    later = G.rename(x="y")
+    decay = cd.sum(cd.where(cd.index("y") > cd.index("x"), later, 0), "y")
+    return cd.sum(cd.exp(decay) * V, "x")
+
+
+def decayed(a: Any, b: Any) -> Any:
+    return a[0] + b[0], cd.exp(b[0]) * a[1] + b[1]
+
+
+gated = diagram("x, x ->", recurrence, "gated")
+GATED = cd.Fold(
+    (0, 0),
+    lambda g, v: (g, v),
+    decayed,
+    lambda g, h: h,
+    state=lambda G, V: (cd.sum(G, "x"), recurrence(G, V)),
+)
 CHAN = cd.Fold((0, 0, 0), lambda x: (1, x, 0), chan, lambda n, mean, m2: m2 / n, state=moments)
 ONLINE = cd.Fold(
     (LOW, 0, 0),
@@ -118,6 +137,12 @@ PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
         ),
     ),
     "online, its states to be found": (lookup, replace(ONLINE, state=None)),
+    "a recurrence along a copy of the axis": (gated, GATED),
+    "the same, its states to be found": (gated, replace(GATED, state=None)),
+    "the same, its states by diagrams": (
+        gated,
+        replace(GATED, state=(diagram("x, x ->", lambda G, V: cd.sum(G, "x"), "gates"), gated)),
+    ),
     "mean, flat": (
         average,
         replace(
@@ -226,6 +251,11 @@ FALSE: dict[str, tuple[cd.Diagram, cd.Fold]] = {
         replace(ONLINE, merge=lambda a, b: (cd.maximum(a[0], b[0]), rescaled(a, b)[1], rescaled(a, b)[2] + b[2])),
     ),
     "the squared difference for the product of differences": (variance, replace(CHAN, merge=worse)),
+    "a recurrence that decays what is new": (
+        gated,
+        replace(GATED, merge=lambda a, b: (a[0] + b[0], a[1] + cd.exp(b[0]) * b[1])),
+    ),
+    "a recurrence that begins at one": (gated, replace(GATED, unit=(0, 1))),
     "a unit that is not neutral": (highest, cd.Fold(0, lambda x: x, cd.maximum)),
     "division by n - 1": (variance, replace(CHAN, finish=lambda n, mean, m2: m2 / (n - 1))),
     "the wrong sign": (dot, cd.Fold(0, lambda a, b: -a * b, lambda a, b: a + b)),

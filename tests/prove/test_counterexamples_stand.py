@@ -1,0 +1,186 @@
+"""No false refutation: what is drawn is of its sort, what is found is looked at again, what is true is not refuted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import catdiag as cd
+from catdiag.prove.api import statement_of
+from catdiag.prove.exact import BOTTOM
+from catdiag.prove.points import Drawer, Pool
+from catdiag.prove.refute import Search, refute
+from catdiag.prove.validate import NotACounterexample, replay
+from catdiag.types import ArrayType, Axis
+
+HALF = Fraction(1, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["int", "bool", "real", "extended"]), st.integers(0, 2)), min_size=1, max_size=3
+    ),
+    st.integers(0, 3),
+    st.integers(0, 10_000),
+    st.lists(st.fractions(max_denominator=5), max_size=3),
+)
+def test_all_that_is_drawn_is_of_its_sort(kinds, n, seed, constants) -> None:
+    declared = [
+        {"name": f"A{k}", "element": element, "axes": [["x", "n"], ["y", "n"]][:rank]}
+        for k, (element, rank) in enumerate(kinds)
+    ]
+    pool = Pool(constants)
+    batch = Drawer(declared, {}, (), pool, seed).draw({"n": n}, {}, 40)
+    for row in range(40):
+        for array, d in zip(batch.point(row, declared, pool).arrays, declared, strict=True):
+            assert array.shape == (n,) * len(d["axes"])
+            for v in array.values.values():
+                assert (type(v) is bool) == (d["element"] == "bool")
+                assert d["element"] != "int" or v.denominator == 1
+                assert d["element"] == "extended" or v != BOTTOM
+
+
+def test_what_is_solved_for_and_what_is_shrunk_is_of_its_sort() -> None:
+    f = cd.algorithm("int[x], bool[x] -> x")(lambda a, b: cd.where(b & (3 * a == 7), 1, cd.where(2 * a > 41, 2, 0)))
+    g = cd.algorithm("int[x], bool[x] -> x")(lambda a, b: 0 * a / 1)
+    found = refute(statement_of(f, g))
+    assert found is not None
+    assert all(v.denominator == 1 for v in found.arrays["a"])
+    assert all(type(v) is bool for v in found.arrays["b"])
+
+
+# -- what is true -----------------------------------------------------------------------------------------------
+
+TRUE = {
+    "a quotient by one": ("int[x] -> x", lambda a: a // 1, lambda a: a),
+    "twice, halved": ("int[x] -> x", lambda a: (2 * a) // 2, lambda a: a),
+    "a remainder by one": ("int[x] -> x", lambda a: a % 1, lambda a: 0 * a),
+    "a quotient and its remainder": ("int[x] -> x", lambda a: 3 * (a // 3) + a % 3, lambda a: a),
+    "a remainder is small": ("int[x] -> x", lambda a: cd.where((a % 4 >= 0) & (a % 4 <= 3), 1, 0), lambda a: 0 * a + 1),
+    "no integer is a half": ("int[x] -> x", lambda a: cd.where(2 * a == 1, 1, 0), lambda a: 0 * a / 1),
+    "below is one less": ("int[x], int[x] -> x", lambda a, b: cd.where(a < b, 1, 0),
+                          lambda a, b: cd.where(a + 1 <= b, 1, 0)),
+    "a truth value squared": ("bool[x] -> x", lambda m: cd.where(m, 1, 0) ** 2, lambda m: cd.where(m, 1, 0)),
+    "a copy of an axis": ("int[x] -> x", lambda a: a.rename(x="y").rename(y="x") // 1, lambda a: a),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_what_is_true_of_integers_is_not_refuted(name: str) -> None:
+    signature, left, right = TRUE[name]
+    f, g = cd.algorithm(signature)(left), cd.algorithm(signature)(right)
+    assert refute(statement_of(f, g), tries=60, partial=True) is None
+
+
+def test_a_box_that_gives_integers_is_not_refuted_by_fractions() -> None:
+    h = cd.box("h", ArrayType((Axis("x"),)), ArrayType((Axis("x"),), "int"))
+    f = cd.algorithm("x -> x")(lambda a: cd.where(2 * h(a) == 1, 1, 0))
+    g = cd.algorithm("x -> x")(lambda a: 0 * a)
+    with pytest.raises(cd.Undecided):
+        cd.prove(f, g)
+    wrong = cd.algorithm("x -> x")(lambda a: cd.where(h(a) == 1, 1, 0))
+    with pytest.raises(cd.Refuted):
+        cd.prove(wrong, g)
+
+
+# -- what does not stand ------------------------------------------------------------------------------------------
+
+
+def test_numbers_of_another_sort_are_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that goes wrong says nothing: the answer is that it is not decided."""
+    f, g = (cd.algorithm("int[x] -> x")(function) for function in TRUE["twice, halved"][1:])
+    plain = Drawer._array
+
+    def halves(self, element, shape, family, limits):
+        made = plain(self, element, shape, family, limits)
+        return np.full_like(made, self.pool.of([HALF])[0])
+
+    monkeypatch.setattr(Drawer, "_array", halves)
+    assert any(True for _ in Search(statement_of(f, g), 20, 10**7, 0, ()).find())
+    assert refute(statement_of(f, g), partial=True) is None
+    with pytest.raises(cd.Undecided):
+        cd.prove(f, g)
+    (outcome,) = cd.prove_all([(f, g)])
+    assert isinstance(outcome, cd.Undecided)
+    assert cd.equivalent(f, g) is None
+
+
+def test_the_search_goes_on_after_what_does_not_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    from catdiag.prove import refute as module
+
+    f = cd.algorithm("x")(lambda A: A + 1)
+    g = cd.algorithm("x")(lambda A: A)
+    asked = []
+
+    def stubborn(statement, found):
+        asked.append(found)
+        if len(asked) < 3:
+            raise NotACounterexample("not this one")
+        return replay(statement, found)
+
+    monkeypatch.setattr(module, "replay", stubborn)
+    assert module.refute(statement_of(f, g)) is not None
+    assert len(asked) == 3
+
+
+OF_ALL_SORTS = cd.algorithm("int[x], bool[x], extended[x], y -> x")
+STATEMENT = statement_of(
+    OF_ALL_SORTS(lambda i, b, e, r: cd.where(b, i, 0) + cd.sum(r, "y") + cd.exp(e)),
+    OF_ALL_SORTS(lambda i, b, e, r: cd.where(b, i, 0) + cd.exp(e)),
+    ["x <= y"],
+)
+
+WRONG = {
+    "half an integer": (lambda a: {**a, "i": [HALF]}, {}, "holds 1/2, which is not int"),
+    "a number for a truth value": (lambda a: {**a, "b": [Fraction(1)]}, {}, "holds 1, which is not bool"),
+    "a truth value for a number": (lambda a: {**a, "i": [True]}, {}, "holds True, which is not int"),
+    "minus infinity in the reals": (lambda a: {**a, "r": [BOTTOM, Fraction(0)]}, {}, "holds -inf, which is not real"),
+    "an array that is too long": (lambda a: {**a, "i": [Fraction(0)] * 2}, {}, "does not have the shape"),
+    "an array without its axis": (lambda a: {**a, "i": Fraction(0)}, {}, "does not have the shape"),
+    "an assumption that is not met": (
+        lambda a: {**a, "i": [Fraction(0)] * 3, "b": [True] * 3, "e": [BOTTOM] * 3}, {"sizes": {"x": 3, "y": 2}},
+        "do not meet an assumption"),
+    "a size that is not natural": (lambda a: a, {"sizes": {"x": 1, "y": -2}}, "size y is -2"),
+    "a size that is missing": (lambda a: a, {"sizes": {"x": 1}}, "the numbers lack 'y'"),
+    "an empty block": (lambda a: a, {"blocks": {"s_x": 0}}, "size s_x is 0"),
+    "equal values": (lambda a: {**a, "r": [Fraction(-1), Fraction(1)]}, {}, "do not certainly differ"),
+    "an index out of range": (lambda a: a, {"index": {"x": 4}}, "the numbers lack"),
+    "a right side that is defined": (lambda a: a, {"undefined": "rhs"}, "the right program is defined"),
+}  # fmt: skip
+
+
+def _found():
+    found = refute(STATEMENT)
+    assert found is not None
+    arrays = {"i": [Fraction(0)], "b": [True], "e": [BOTTOM], "r": [Fraction(1), Fraction(0)]}
+    return replace(found, sizes={"x": 1, "y": 2}, arrays=arrays, index={"x": 0})
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_counterexample_is_told(name: str) -> None:
+    change, further, reason = WRONG[name]
+    found = _found()
+    assert replay(STATEMENT, found).lhs == 1
+    with pytest.raises(NotACounterexample, match=reason):
+        replay(STATEMENT, replace(found, arrays=change(found.arrays), **further))
+
+
+def test_what_the_kernel_reads_otherwise_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter that confirms what a search finds is not believed against the kernel's own reading."""
+    from catdiag.prove import exact
+
+    f = cd.algorithm("x")(lambda A: cd.maximum(A, 0))
+    g = cd.algorithm("x")(lambda A: cd.where(A > 0, A, 0))
+    monkeypatch.setattr(exact, "maximum", lambda x, y: x)
+    found = refute(statement_of(f, cd.algorithm("x")(lambda A: A + 1)))
+    assert found is not None
+    found = replace(found, sizes={"x": 1}, arrays={"A": [Fraction(-1)]}, index={"x": 0})
+    with pytest.raises(NotACounterexample, match="by the kernel's reading the two programs are equal"):
+        replay(statement_of(f, g), found)
+    assert refute(statement_of(f, g), tries=20) is None
