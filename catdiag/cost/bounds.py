@@ -1,9 +1,9 @@
 """Lower bounds on transfers: of all schedules of a diagram's own scalar operations, at any tiles and in any order.
 
 What a schedule is, the theorems and their proofs are in `docs/lower_bounds.md`. In short: a fast memory of M values, a
-slow one without limit in which the inputs are and the results have to be; values are loaded, saved and computed; each
-scalar operation of the diagram is done at least once, with its operands in fast memory; sums go in any order, and
-partial sums may be saved.
+slow one without limit in which the inputs are and the results have to be, each in an array of its own; values are
+loaded, saved and computed; each scalar operation of the diagram is done at least once, with its operands in fast
+memory; sums go in any order, and partial sums may be saved.
 
 It is no bound on what an equal diagram may cost: another diagram that gives the same may have fewer operations.
 """
@@ -210,7 +210,9 @@ def assumptions(recompute: bool, masks: bool = False, left_out: bool = False) ->
     again = "anything may be computed again" if recompute else "nothing is computed twice"
     found = [
         "a schedule: a fast memory of M, a slow one without limit; values are loaded, saved, computed and dropped",
+        "each result ends in an array of its own in the slow one, equal ones too; an input that is returned is there",
         "each scalar operation of this diagram is done at each index of its box, with its operands in fast memory",
+        "a product's operand may be summed before over indices that it alone has and the result lacks",
         "sums go in any order and partial sums may be saved; other boxes use a sum when it is complete, or add to it",
         f"products of the same elements may be shared, and their sums; {again}",
         "every size is at least 1, and reads at index arithmetic are in range",

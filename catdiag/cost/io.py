@@ -24,7 +24,9 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
 - **Looked up.** A view of inputs before the groups, which groups alone read (in blocks of their loops, as a rule), is
   no array: they load the elements of their tile of it from where these lie, once for each time that it names one. The
   integers that say where are counted only where other boxes read them. See `catdiag.lookups`.
-- **Saves.** An output is saved once, as soon as it is made. An output that is an input is not moved.
+- **Saves.** Each result is an array of its own in slow memory, as wide as it is said to be: it is saved once, as soon
+  as it is made, also where it is equal to another result, or another form of it. A result that is an input is there
+  already and is not moved; what a group gives is saved, be it an input or not.
 - **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
   needs its inputs and its output at once, but: a renaming or transposition is the same array, and so is one with a

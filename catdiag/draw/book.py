@@ -30,7 +30,9 @@ class Book:
         graph = flat.graph
         free = spots(graph, [False] * len(graph.dom))
         root = lives(graph, free, 0, False).root
-        self.ends = {root[w]: name for w, name in zip(graph.outputs, output_names(flat), strict=True)}
+        self.ends: dict[int, list[str]] = {}
+        for w, name in zip(graph.outputs, output_names(flat), strict=True):
+            self.ends.setdefault(root[w], []).append(name)
         self.texts: list[Text] = [(name, ATOM) for name in flat.input_names]
         for node in graph.nodes:
             first = len(self.texts)

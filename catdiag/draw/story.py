@@ -63,10 +63,12 @@ def _phases(book: Book, walks: Sequence[Watched], told: Told) -> None:
         for line in told.lines[walk.first : end]:
             line.held = (*line.held, *more)
     saved = {name for line in told.lines if line.kind == "save" for name in line.names}
-    left = [name for _, w in told.kernel.leaves if (name := book.texts[w][0] or book.ends.get(w, "")) not in saved]
-    for walk, name in zip(walks[walks.index(above) + 1 :], left, strict=False):
+    leaving = [book.ends.get(w) or [book.texts[w][0]] for _, w in told.kernel.leaves]
+    left = [names for names in leaving if names[0] not in saved]
+    for walk, names in zip(walks[walks.index(above) + 1 :], left, strict=False):
         for held in walk.notes[:1]:
             variable = held[0][0]
             source = told.variables[variable].name
             told.lines.append(Line("load", f"load {source}", (), (), (variable,), held, (source,)))
-            told.lines.append(Line("save", f"save {name} = {source}", (), (variable,), (), held, (name,)))
+            for name in names:
+                told.lines.append(Line("save", f"save {name} = {source}", (), (variable,), (), held, (name,)))

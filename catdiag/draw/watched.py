@@ -350,7 +350,7 @@ class Watched(Walk):
 
     def _called(self, frame: Frame, wire: int, variable: int) -> str:
         """What an array that is made is called: as a result, as a state of the loop, or t1, t2, …"""
-        ends = [self.book.ends[w] for w in self._flat(frame, wire) if w in self.book.ends]
+        ends = [name for w in self._flat(frame, wire) for name in self.book.ends.get(w, ())]
         if ends:
             return ends[0]
         loop = self.turning[-1] if self.turning else None
@@ -467,9 +467,10 @@ class Watched(Walk):
         """What is made is to be saved, once its box is done."""
         text = frame.texts[wire]
         for w in self._flat(frame, wire):
-            name = self.book.ends.get(w) or (text[0] if text[1] == ATOM else self.book.name())
-            self.book.texts[w] = (name, ATOM)
-            self.due.append((name, frame.behind[wire][0] if frame.behind[wire] else -1, text, buffer))
+            names = self.book.ends.get(w) or [text[0] if text[1] == ATOM else self.book.name()]
+            self.book.texts[w] = (names[0], ATOM)
+            behind = frame.behind[wire][0] if frame.behind[wire] else -1
+            self.due += [(name, behind, text, buffer) for name in names]
 
     def _saves(self) -> None:
         """Saves what is due."""

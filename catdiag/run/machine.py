@@ -162,9 +162,12 @@ class Machine:
             self.kept[w] = rule(graph.nodes[p].box, w - whole.first[p])
         names.update(self.names)
         several = len(graph.outputs) > 1
-        for k, w in reversed(list(enumerate(graph.outputs))):
-            names[whole.base[w]] = f"out{k}" if several else "out"
-            self.kept[whole.base[w]] = widths.outputs[k]
+        self.results: dict[int, list[tuple[str, int]]] = {}
+        for k, w in enumerate(graph.outputs):
+            result = (f"out{k}" if several else "out", widths.outputs[k])
+            self.results.setdefault(whole.base[w], []).append(result)
+        for w, ends in self.results.items():
+            names[w], self.kept[w] = ends[0]
         run_now: list[int] = []
         seen, late, shown = looked_up(graph), list[int](), set[int]()
         for place, node in enumerate(graph.nodes):
@@ -184,18 +187,21 @@ class Machine:
                 for w, (value, amount, level) in zip(made, results, strict=True):
                     wires[w] = Wire(slow(names[w], self.kept[w]), value)
                     if w in needed:
-                        chip.save(names[w], amount * self.kept[w], level)
+                        self.save(w, names[w], amount, level)
                 continue
             run_now.append(place)
             if not fused and not is_view(node.box) and not all(whole.spot[w] for w in whole.made(place)):
                 self.kernel(graph, run_now, wires, sizes, names)
                 run_now = []
         self.kernel(graph, run_now, wires, sizes, names)
-        for w in sorted({w for w in graph.outputs if whole.spot[w]}):
-            base = whole.base[w]
-            amount = extent(whole.types[w], wires[w].value, sizes)
-            chip.save(names[base], amount * self.kept[base], chip.chain.last)
+        for base in dict.fromkeys(whole.base[w] for w in graph.outputs if whole.spot[w]):
+            self.save(base, names[base], extent(whole.types[base], wires[base].value, sizes), chip.chain.last)
         return [wires[w].value for w in graph.outputs]
+
+    def save(self, w: int, name: str, amount: int, level: int) -> None:
+        """So many values leave a level: as each result that array `w` is, or as an array between kernels."""
+        for end, width in self.results.get(w, [(name, self.kept[w])]):
+            self.chip.save(end, amount * width, level)
 
     def look_up(self, node: Node, made: int, wires: dict[int, Wire], sizes: dict[str, int]) -> None:
         """A view that groups read an array through: no array of its own, and counted as that one."""
@@ -237,7 +243,7 @@ class Machine:
                 if w in outline.leaving and not cell.spot and outline.base[w] == w:
                     moved[cell] = slow(names[w], self.kept[w])
                     amount = extent(outline.types[w], lane.wires[w].value, sizes)
-                    chip.save(names[w], amount * self.kept[w], chip.leaves_from(outline, w))
+                    self.save(w, names[w], amount, chip.leaves_from(outline, w))
         for w, wire in lane.wires.items():
             if w not in wires:
                 wires[w] = Wire(moved.get(wire.cell) or whole_of(wire.cell), wire.value)

@@ -223,13 +223,12 @@ def measure(
         made.transfers[:0] = loads
         made.order = describe(body)
         kernels.append(made)
-    spot_ends = {w for w in graph.outputs if free[w]}
-    if spot_ends:
+    inlined = [(name, types[w]) for name, w in zip(output_names(flat), graph.outputs, strict=True) if free[w]]
+    if inlined:
         kernels = kernels or [Kernel({}, moments={name: [] for name in held.names})]
-        for w in sorted(spot_ends):
-            name = outer.names[root[w]]
-            amount = Amount.elements(types[w].axes).times(widths.outputs.get(name, 1))
-            kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.way_up("spot")))
+    for name, ty in inlined:
+        amount = Amount.elements(ty.axes).times(widths.outputs.get(name, 1))
+        kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.way_up("spot")))
     sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
     if parted is not None:
         sizes = [s for s in sizes if s not in (parted.parts, parted.length)]
@@ -259,7 +258,7 @@ class _Outer:
                 self.names[count + k] = array_name(node.box, k)
                 self.between[count + k] = self.widths.saved(node.box, k)
             count += len(node.box.cod)
-        self.ends: dict[int, str] = {}
+        self.ends: dict[int, list[str]] = {}
         self.looked_up = looked_up(self.graph)
         for place in sorted(self.looked_up):
             # Its elements are those of the array that it is a view of, and as wide.
@@ -269,8 +268,8 @@ class _Outer:
             self.names[w], self.between[w] = self.names[source], self.width(source)
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
             if self.root[w] >= len(self.graph.dom):
-                self.ends.setdefault(self.root[w], name)
-        self.names.update(self.ends)
+                self.ends.setdefault(self.root[w], []).append(name)
+        self.names.update((w, names[0]) for w, names in self.ends.items())
         self.incoming: list[tuple[Amount, tuple[str, ...]]] = []
         self.leaving: list[int] = []
         self.given: list[Bound | None] = []
@@ -285,6 +284,17 @@ class _Outer:
         if w < len(self.graph.dom):
             return self.widths.inputs.get(name, 1)
         return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
+
+    def saved(self, kernel: Kernel, k: int, w: int, again: tuple[str, ...]) -> None:
+        """Output `k` of a kernel's body goes to slow memory: as each result that it is, or between kernels.
+
+        The first result's array is the one that other kernels read."""
+        kernel.leaves = (*kernel.leaves, (k, w))
+        elements = Amount.elements(self.types[w].axes)
+        for name in self.ends.get(w, [self.names[w]]):
+            width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
+            kernel.transfers.append(Transfer(name, "save", elements.times(width), again))
+            self.leaving.append(k)
 
     def segments(self, fused: bool) -> list[list[int]]:
         """The places of the boxes of each kernel; views, what is looked up and values computed on the spot belong to
@@ -339,20 +349,16 @@ class _Outer:
         for k, local in enumerate(op.body.cod):
             w = self.first[place] + k
             if w in self.crossing:
-                amount = Amount.elements(self.types[w].axes).times(self.width(w))
-                kernel.transfers.append(Transfer(self.names[w], "save", amount, _lacking(tiles, local)))
-                self.leaving.append(k)
-                kernel.leaves = (*kernel.leaves, (k, w))
+                self.saved(kernel, k, w, _lacking(tiles, local))
         return body, wires, self.widths, kernel
 
     def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
         """Consecutive boxes as a kernel: one group of everything."""
         body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
-        kernel = Kernel({}, reads=tuple(outside), leaves=tuple(enumerate(ends)))
-        for w in ends:
-            amount = Amount.elements(self.types[w].axes).times(self.width(w))
-            kernel.transfers.append(Transfer(self.names[w], "save", amount, ()))
-        self.leaving, self.given = list(range(len(ends))), [self.known[w] for w in outside]
+        kernel = Kernel({}, reads=tuple(outside))
+        self.leaving, self.given = [], [self.known[w] for w in outside]
+        for k, w in enumerate(ends):
+            self.saved(kernel, k, w, ())
         self.incoming = [(Amount.elements(ty.axes), ()) for ty in body.dom]
         wires = [self._operand(w, self.types[w]) for w in outside]
         return body, wires, self.widths, kernel

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, Reindex, Rename, View
+from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce, Reindex, Rename, View, einsum_box
 from catdiag.cost.count.live import is_view
 from catdiag.diagram import Diagram, Graph, inline
 from catdiag.types import Axis, Size, Ty
@@ -167,14 +167,7 @@ def flow_of(diagram: Diagram) -> Flow:
                 frames.append(_turn(flow, node.box, op, reads, frame))
                 opened = True
                 break
-            made = _made(flow, node.box, reads, frame)
-            place = len(flow.acts)
-            makes = tuple(range(len(flow.arrays), len(flow.arrays) + len(made)))
-            for axes in made:
-                varies, tangled = _varies(flow, node.box, reads, axes)
-                flow.arrays.append(Array(axes, place, frame.loops, node.box.name, varies, tangled))
-            flow.acts.append(Act(place, node.box, reads, makes, frame.loops, frame.sure))
-            frame.wires.extend(makes)
+            frame.wires.extend(_act(flow, *_summed_first(flow, node.box, reads, frame), frame))
         if opened:
             continue
         frames.pop()
@@ -186,6 +179,36 @@ def flow_of(diagram: Diagram) -> Flow:
             flow.outputs = tuple(outputs)
             return flow
         frames[-1].wires.extend(outputs)
+
+
+def _act(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[int, ...]:
+    """Adds a box at work, and gives what it makes."""
+    made = _made(flow, box, reads, frame)
+    place = len(flow.acts)
+    makes = tuple(range(len(flow.arrays), len(flow.arrays) + len(made)))
+    for axes in made:
+        varies, tangled = _varies(flow, box, reads, axes)
+        flow.arrays.append(Array(axes, place, frame.loops, box.name, varies, tangled))
+    flow.acts.append(Act(place, box, reads, makes, frame.loops, frame.sure))
+    return makes
+
+
+def _summed_first(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[Box, tuple[int, ...]]:
+    """A product of several arrays with each summed before over the axes that it alone has and the result lacks.
+
+    Schedules may do that: it takes fewer products than all of the arrays' at once.
+    """
+    if not isinstance(box.op, Einsum) or len(reads) < 2:
+        return box, reads
+    left, types = list(reads), list(box.dom)
+    for k, ty in enumerate(box.dom):
+        elsewhere = {*box.cod[0].names, *(n for j, other in enumerate(box.dom) if j != k for n in other.names)}
+        kept = [n for n in ty.names if n in elsewhere]
+        if len(kept) < len(ty.names):
+            total = einsum_box([ty], kept, box.line)
+            (left[k],) = _act(flow, total, (reads[k],), frame)
+            types[k] = total.cod[0]
+    return Box(box.op, Ty(*types), box.cod, box.line), tuple(left)
 
 
 def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame) -> _Frame:

@@ -32,7 +32,7 @@ def needed(
 ) -> tuple[Needed, ...]:
     """What every schedule loads and saves at least once; widths by name (1 where they are not given)."""
     given = {flow.root(w) for w in flow.inputs}
-    # What is given and returned need not be moved for that.
+    # An input that is returned is there already.
     counts = {w: _whole(flow, w) for w in flow.outputs if flow.root(w) not in given}
     for act in reversed(flow.acts):
         have = [counts[w] for w in act.makes if w in counts]
@@ -50,11 +50,9 @@ def needed(
         if w in counts:
             name = flow.arrays[w].name
             result.append(Needed(name, "load", _total(counts[w]), inputs.get(name, 1)))
-    seen: set[int] = set()
+    # Each result is an array of its own, also where it is equal to another.
     for w, name in zip(flow.outputs, names, strict=True):
-        root = flow.root(w)
-        if root not in given and root not in seen:
-            seen.add(root)
+        if flow.root(w) not in given:
             result.append(Needed(name, "save", _total(_whole(flow, w)), outputs.get(name, 1)))
     return tuple(result)
 

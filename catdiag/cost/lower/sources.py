@@ -74,7 +74,10 @@ class Reader:
         self.paths: list[frozenset[int]] = []
         self.twins: dict[int, tuple[int, ...]] = {}
         self.fixed: dict[int, int] = {w: widths.inputs.get(flow.arrays[w].name, 1) for w in flow.inputs}
-        self.saved = {w: widths.outputs.get(n, 1) for w, n in zip(flow.outputs, outputs, strict=True)}
+        self.saved: dict[int, int] = {}
+        for w, n in zip(flow.outputs, outputs, strict=True):
+            width = widths.outputs.get(n, 1)
+            self.saved[w] = min(width, self.saved.get(w, width))
         self.named: dict[int, int] = {}
         for turn in flow.turns:
             for name, *wires in zip(turn.components, turn.starts, turn.ends, strict=False):
