@@ -98,10 +98,12 @@ class Solvers:
     def ask(self) -> tuple[Ask, Both | None]:
         """A function from goals to answers for one certificate, and what counts the second opinions."""
         from catdiag.solvers.both import Both
+        from catdiag.solvers.process import Allowance
 
+        allowed = Allowance(self.first, self.first.rlimit)
         if self.second is None:
-            return self.first, None
-        both = Both(self.first, self.second)
+            return allowed, None
+        both = Both(allowed, self.second)
         return both, both
 
 

@@ -228,10 +228,11 @@ def certify(
     from catdiag.kernel.check import Checker
     from catdiag.prove.find import find
     from catdiag.prove.witness import examined
+    from catdiag.solvers.process import checking, searching
 
     start = time.perf_counter()
-    certificate = find(ask, statement, further, earlier)
-    checker = Checker(ask)
+    certificate = find(searching(ask), statement, further, earlier)
+    checker = Checker(checking(ask))
     checked = checker.check(certificate)
     witness = examined(statement, checker.hypotheses)
     if witness is not None:

@@ -28,6 +28,7 @@ from catdiag.prove.api import (
     title_of,
 )
 from catdiag.prove.cut import has_generators
+from catdiag.solvers.process import checking
 from catdiag.tasks import Failed, Progress, each
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class _Goal:
         if json.dumps(certificate.get("statement"), sort_keys=True) != json.dumps(self.statement, sort_keys=True):
             raise NotAProof(f"what came back as a proof of {self.title} is a certificate of something else")
         try:
-            checked = Checker(ask).check(certificate)
+            checked = Checker(checking(ask)).check(certificate)
         except KernelError as error:
             raise NotAProof(f"what came back as a proof of {self.title} was refused: {error}") from error
         seconds = found.get("seconds")
@@ -169,7 +170,7 @@ def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] =
     plain = _plain(certificate)
     try:
         with Z3() as ask:
-            return Theorem(Checker(ask).check(plain), plain, float(seconds), tuple(map(str, taken)))
+            return Theorem(Checker(checking(ask)).check(plain), plain, float(seconds), tuple(map(str, taken)))
     except KernelError as error:
         raise NotAProof(f"what came from another process as a proof was refused: {error}") from error
     except SolverInterrupted as error:

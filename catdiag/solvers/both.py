@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.kernel.terms import Term, show
-from catdiag.solvers.process import Solver, SolverInterrupted
+from catdiag.solvers.process import Allowance, Solver, SolverInterrupted
 
 
 class Disagreement(Exception):
@@ -26,7 +26,7 @@ class Both:
     (True, 1, 0)
     """
 
-    def __init__(self, first: Solver, second: Solver) -> None:
+    def __init__(self, first: Solver | Allowance, second: Solver) -> None:
         self.first, self.second = first, second
         self.agreed = self.undecided = 0
         self._seen: set[tuple[tuple[Term, ...], Term]] = set()

@@ -10,8 +10,6 @@ from catdiag.solvers.process import Solver
 class Cvc5(Solver):
     """cvc5 behind a pipe, as `Z3` is: put the same goals, written in its own terms.
 
-    It does not always keep to its own limit, so that its process is ended by the clock too.
-
     >>> Cvc5().name
     'cvc5'
     """
@@ -19,5 +17,5 @@ class Cvc5(Solver):
     name: ClassVar[str] = "cvc5"
     package: ClassVar[str] = "cvc5"
 
-    def __init__(self, rlimit: int = 200_000, seconds: float = 5.0) -> None:
+    def __init__(self, rlimit: int = 200_000, seconds: float | None = None) -> None:
         super().__init__(rlimit, seconds)

@@ -1,7 +1,10 @@
 """A solver as a function from goals to answers, in a child process that can be killed.
 
-Work is bounded by a resource count, so that answers do not depend on the speed of the machine; a wall-clock
-stop is kept as well, and raises `SolverInterrupted`, since running out of time is no answer.
+An answer depends on the goal, the solver's version and the work that it may take, and on nothing else: not on the
+machine, its load, or what was asked before. Work is counted by the solver itself, in units of its own. Whoever searches
+for a proof has a quarter of the work that whoever checks it has (`searching`, `checking`), so that what was found is
+never refused for want of work. A clock runs only where the caller gave seconds; it raises `SolverInterrupted`, which is
+no answer.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
+from catdiag.kernel.context import Ask
+from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import Term, term_data
 from catdiag.solvers.models import countermodel
 
@@ -25,28 +30,38 @@ from catdiag.solvers.models import countermodel
 _SLICE = 0.05
 
 
+# How much more work a check may take than the search for what is checked.
+_MARGIN = 4
+# How many goals that take all the work they may a search or a check may put; of others accordingly more.
+_GOALS = 8
+
+
 class SolverInterrupted(Exception):
-    """The solver was stopped by the clock, or died: there is no answer."""
+    """The solver was stopped by a clock that the caller set, or died: there is no answer."""
+
+
+Place: TypeAlias = "tuple[tuple[Term, ...], Term]"
 
 
 class Solver:
     """A solver behind a pipe. Call it with hypotheses and a goal; started at the first call, `close` ends it.
 
-    `rlimit` bounds the work on a goal in the solver's own units, `seconds` the time. Answers are kept, so that one
-    goal is put once; `goals` counts them.
+    `rlimit` bounds the work on a goal in the solver's own units; `seconds`, if given, the time. Answers are kept, so
+    that one goal is put once; `goals` counts those that were put, `work` what they took, where the solver says it.
     """
 
     name: ClassVar[str]
     package: ClassVar[str]
 
-    def __init__(self, rlimit: int = 20_000_000, seconds: float = 20.0) -> None:
+    def __init__(self, rlimit: int = 20_000_000, seconds: float | None = None) -> None:
         self.rlimit, self.seconds = rlimit, seconds
-        self.goals = 0
+        self._allowed = rlimit  # of the goal that is being put
+        self.goals = self.work = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._answers: dict[tuple[tuple[Term, ...], Term], str] = {}
+        self._answers: dict[tuple[Place, int], tuple[str, int]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -89,16 +104,29 @@ class Solver:
 
     def answer(self, hypotheses: Sequence[Term], goal: Term) -> str:
         """`yes` where the hypotheses entail the goal, `no` where something refutes it, `unknown` elsewhere."""
+        return self.worked_out(hypotheses, goal, self.rlimit)[0]
+
+    def worked_out(self, hypotheses: Sequence[Term], goal: Term, rlimit: int) -> tuple[str, int]:
+        """The answer that is found with so much work, and the work: the same whether it was known before or not."""
         if self._owner != os.getpid():
             # A fork of the process that started it: the pipe is the other one's.
             self._process, self._finalizer, self._owner, self._lock = None, None, os.getpid(), threading.Lock()
         place = (tuple(hypotheses), goal)
         with self._lock:
-            if place not in self._answers and countermodel(hypotheses, goal) is not None:
-                self._answers[place] = "no"
-            if place not in self._answers:
-                self._answers[place] = self._put([term_data(h) for h in hypotheses], term_data(goal))
-            return self._answers[place]
+            known = self._known(place, rlimit)
+            if known is None:
+                before, self._allowed = self.work, rlimit
+                refuted = countermodel(hypotheses, goal) is not None
+                found = "no" if refuted else self._put([term_data(h) for h in hypotheses], term_data(goal))
+                known = self._answers[place, rlimit] = found, self.work - before
+            return known
+
+    def _known(self, place: Place, rlimit: int) -> tuple[str, int] | None:
+        """What was answered before, if it would be answered now: what was found with less is found with more."""
+        if (place, rlimit) in self._answers:
+            return self._answers[place, rlimit]
+        found = self._answers.get((place, rlimit // _MARGIN))
+        return None if found is None or found[0] == "unknown" else found
 
     def __call__(self, hypotheses: Sequence[Term], goal: Term) -> bool:
         """Whether the hypotheses entail the goal; False also where the solver cannot tell."""
@@ -111,7 +139,7 @@ class Solver:
             "number": number,
             "hypotheses": hypotheses,
             "goal": goal,
-            "rlimit": self.rlimit,
+            "rlimit": self._allowed,
             "seconds": self.seconds,
         }
         try:
@@ -129,6 +157,7 @@ class Solver:
             # An answer to anything but this goal would be the worst of answers.
             if found.get("number") != number or found.get("answer") not in ("yes", "no", "unknown"):
                 raise SolverInterrupted(f"{self.name} said {str(found)[:200]}")
+            self.work += int(found.get("work") or 0)
             return str(found["answer"])
         except BrokenPipeError as error:
             self.close()
@@ -142,12 +171,37 @@ class Solver:
             raise
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        until = time.monotonic() + self.seconds
+        until = None if self.seconds is None else time.monotonic() + self.seconds
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
-            while not selector.select(min(_SLICE, self.seconds)):
-                if time.monotonic() > until:
+            while not selector.select(_SLICE if self.seconds is None else min(_SLICE, self.seconds)):
+                if until is not None and time.monotonic() > until:
                     raise SolverInterrupted(f"no answer from {self.name} within {self.seconds:g} s")
+
+
+class Allowance:
+    """A solver for one search or one check, with so much work for each goal, and for all of them together."""
+
+    def __init__(self, solver: Solver, each: int) -> None:
+        self.name, self.solver, self.each, self.left = solver.name, solver, each, _GOALS * each
+
+    def __call__(self, hypotheses: Sequence[Term], goal: Term) -> bool:
+        """Whether the hypotheses entail the goal. Raises TooLarge where the work is used up."""
+        if self.left <= 0:
+            raise TooLarge(f"the goals take {self.name} too much work")
+        answer, work = self.solver.worked_out(hypotheses, goal, self.each)
+        self.left -= work
+        return answer == "yes"
+
+
+def searching(ask: Ask) -> Ask:
+    """A solver for the search for one proof; what is none that counts its work stays as it is."""
+    return Allowance(ask, ask.rlimit // _MARGIN) if isinstance(ask, Solver) else ask
+
+
+def checking(ask: Ask) -> Ask:
+    """A solver for one check."""
+    return Allowance(ask, ask.rlimit) if isinstance(ask, Solver) else ask
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:

@@ -6,35 +6,35 @@ import json
 from typing import Any
 
 
-def _build(z3: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
-    """A z3 expression; `also` gets what defines the symbols made for floors of quotients."""
+def _build(z3: Any, context: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
+    """A z3 expression in a context; `also` gets what defines the symbols made for floors of quotients."""
     op, data, args = t
     if op == "num":
-        return z3.Q(*map(int, data.split("/"))) if "/" in data else z3.IntVal(int(data))
+        return z3.Q(*map(int, data.split("/")), context) if "/" in data else z3.IntVal(int(data), context)
     if op == "atom":
-        return names.setdefault(f"atom {data}", z3.Real(f"atom {data}"))
+        return names.setdefault(f"atom {data}", z3.Real(f"atom {data}", context))
     if op == "prop":
-        return names.setdefault(f"prop {data}", z3.Bool(f"prop {data}"))
+        return names.setdefault(f"prop {data}", z3.Bool(f"prop {data}", context))
     if op in ("size", "idx"):
-        return names.setdefault(f"{op} {data}", z3.Int(f"{op} {data}"))
+        return names.setdefault(f"{op} {data}", z3.Int(f"{op} {data}", context))
     if op in ("true", "false"):
-        return z3.BoolVal(op == "true")
-    parts = [_build(z3, a, names, also) for a in args]
+        return z3.BoolVal(op == "true", context)
+    parts = [_build(z3, context, a, names, also) for a in args]
     if op == "add":
-        return z3.Sum(parts)
+        return z3.Sum(parts) if parts else z3.IntVal(0, context)
     if op == "mul":
-        return z3.Product(parts)
+        return z3.Product(parts) if parts else z3.IntVal(1, context)
     if op == "and":
-        return z3.And(parts)
+        return z3.And(*parts, context)
     if op == "or":
-        return z3.Or(parts)
+        return z3.Or(*parts, context)
     if op == "not":
         return z3.Not(parts[0])
     left, right = parts
     if op == "div":
         # By what it is between: z3's own division by a symbol says less to it.
         name = f"floor {json.dumps(args)}"
-        floor = names.setdefault(name, z3.Int(name))
+        floor = names.setdefault(name, z3.Int(name, context))
         also.append(z3.If(right > 0, z3.And(right * floor <= left, left < right * floor + right), floor == 0))
         return floor
     if op == "lt":
@@ -46,8 +46,9 @@ def _build(z3: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
     raise ValueError(f"no condition: {op}")
 
 
-_OF_REALS = 2_000_000
-"""The most work on a question about reals: products of them can take any time, and what is not soon found rarely is."""
+_OF_REALS = 5
+"""The part of the work that a question about reals may take: products of them can take any, and what is not soon found
+rarely is."""
 
 
 def _speaks_of(t: Any, op: str) -> bool:
@@ -56,20 +57,35 @@ def _speaks_of(t: Any, op: str) -> bool:
 
 def answer(request: dict[str, Any]) -> str:
     """Whether the hypotheses entail the goal over naturals (sizes), integers (indices), reals (atoms), truth values."""
+    return worked_out(request)[0]
+
+
+def worked_out(request: dict[str, Any]) -> tuple[str, int]:
+    """The answer, and the work that it took.
+
+    Each goal has a context of its own: in one that has seen others, the same goal takes other paths, and more or less
+    work.
+    """
     import z3
 
     names: dict[str, Any] = {}
     also: list[Any] = []
-    solver = z3.Solver()
+    context = z3.Context()
+    solver = z3.Solver(ctx=context)
     reals = any(_speaks_of(t, "atom") for t in (*request["hypotheses"], request["goal"]))
-    solver.set("rlimit", min(int(request["rlimit"]), _OF_REALS) if reals else int(request["rlimit"]))
+    solver.set("rlimit", int(request["rlimit"]) // _OF_REALS if reals else int(request["rlimit"]))
     solver.set("random_seed", 0)
     for h in request["hypotheses"]:
-        solver.add(_build(z3, h, names, also))
-    solver.add(z3.Not(_build(z3, request["goal"], names, also)))
+        solver.add(_build(z3, context, h, names, also))
+    solver.add(z3.Not(_build(z3, context, request["goal"], names, also), context))
     solver.add(*also)
     for name, symbol in names.items():
         if name.startswith("size "):
             solver.add(symbol >= 0)
     result = solver.check()
-    return "yes" if result == z3.unsat else "no" if result == z3.sat else "unknown"
+    return "yes" if result == z3.unsat else "no" if result == z3.sat else "unknown", _work(solver)
+
+
+def _work(solver: Any) -> int:
+    said = solver.statistics()
+    return int(said.get_key_value("rlimit count")) if "rlimit count" in said.keys() else 0  # noqa: SIM118
