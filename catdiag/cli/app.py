@@ -150,7 +150,7 @@ def prove(
     counterexample: Annotated[
         Path | None, typer.Option(help="Write sizes, arrays and values to this .npz file, if refuted.")
     ] = None,
-    limit: Annotated[float, typer.Option(help="Seconds after which it is given up.")] = 10.0,
+    limit: Annotated[float | None, typer.Option(help="Seconds after which it is given up [none].")] = None,
 ) -> None:
     """Prove that two operators mean the same for all sizes, or refute it with exact numbers."""
     with guarded():
@@ -162,7 +162,9 @@ def prove(
 @app.command()
 def check(
     files: Annotated[list[Path], typer.Argument(help="Certificates, or folders of them (*.json).", metavar="FILE...")],
-    limit: Annotated[float, typer.Option(help="Seconds after which the check of a file is given up.")] = 60.0,
+    limit: Annotated[
+        float | None, typer.Option(help="Seconds after which the check of a file is given up [none].")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Files checked at a time [one a processor].")] = None,
     long: Annotated[bool, typer.Option("--long", help="Print in full what each of several files proves.")] = False,
 ) -> None:

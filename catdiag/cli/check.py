@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cli.outcome import DONE, INTERRUPTED, REFUTED, WRONG_USE, UsageError, shown
+from catdiag.cli.outcome import DONE, INTERRUPTED, REFUTED, WRONG_USE, UsageError, require_limit, shown
 from catdiag.files import read_whole
 from catdiag.kernel.check import Checker
 from catdiag.kernel.meaning import Wire, evaluate, inputs_of
@@ -36,9 +36,6 @@ LARGEST = 16 * 2**20
 
 MOST_LINES = 20
 """Lines of the reason for which a certificate is refused."""
-
-LIMIT = 60.0
-"""Seconds after which a check is given up, unless told otherwise."""
 
 Program = Mapping[str, Any]
 
@@ -107,10 +104,9 @@ class Solvers:
         return both, both
 
 
-def run_check(paths: Sequence[Path], limit: float, workers: int | None, long: bool) -> int:
+def run_check(paths: Sequence[Path], limit: float | None, workers: int | None, long: bool) -> int:
     """`catdiag check`: 0 if every certificate is accepted, 1 if one is refused, 2 if one cannot be read."""
-    if not limit > 0:
-        raise UsageError(f"the limit is {limit}: expected a number of seconds above 0")
+    require_limit(limit)
     if workers is not None and workers < 1:
         raise UsageError(f"{workers} workers: expected 1 or more")
     files = list(_files(paths))
@@ -145,7 +141,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def check_file(file: Path, limit: float = LIMIT) -> int:
+def check_file(file: Path, limit: float | None = None) -> int:
     """Checks one certificate here, and prints what it proves or why it is refused. Gives the exit status."""
     with Solvers() as solvers:
         verdict = verdict_on(file, solvers, limit)
@@ -166,7 +162,7 @@ def tell(verdict: Verdict, long: bool) -> None:
 def check_all(
     files: Sequence[Path],
     *,
-    limit: float = LIMIT,
+    limit: float | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[Verdict]:
@@ -175,7 +171,7 @@ def check_all(
     Workers are sent what is in the files, and need no files of their own; without an executor they are checked here.
     A certificate is accepted by whoever checked it: a verdict is not checked again. Where a worker died there is none,
     and the verdict says so, with the status of what was interrupted. `progress` is called with how many files are done,
-    and how many there are.
+    and how many there are. `limit` is the time in seconds that the check of each may take, None for any.
     """
     from catdiag.tasks import Failed, each
 
@@ -196,7 +192,7 @@ def check_all(
     return verdicts
 
 
-def _checked(name: str, content: bytes, limit: float) -> dict[str, Any]:
+def _checked(name: str, content: bytes, limit: float | None) -> dict[str, Any]:
     """What a worker does: a verdict as plain data."""
     with Solvers() as solvers:
         return verdict_on(Path(name), solvers, limit, content).as_dict()
@@ -209,7 +205,7 @@ def _unread(name: str, error: Exception) -> Verdict:
     return Verdict(REFUTED, f"{name}: REFUSED\n  {reason}")
 
 
-def verdict_on(file: Path, solvers: Solvers, limit: float = LIMIT, content: bytes | None = None) -> Verdict:
+def verdict_on(file: Path, solvers: Solvers, limit: float | None = None, content: bytes | None = None) -> Verdict:
     """Checks one certificate here; its content, where that is given, else what is in the file."""
     from catdiag.solvers.both import Disagreement
     from catdiag.solvers.limit import OutOfTime, within

@@ -27,7 +27,7 @@ _PARTING = 2.0
 class _Checker:
     """A process that checks, which is started when it gets its first file, and again after it has died."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float | None) -> None:
         self.limit = limit
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
@@ -39,7 +39,13 @@ class _Checker:
         if self._process is None:
             self._process = subprocess.Popen(
                 # -P: the folder that one stands in is not imported from. A process group of its own: Ctrl-C is for us.
-                [sys.executable, "-P", "-m", "catdiag.cli.checkers", str(self.limit)],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "catdiag.cli.checkers",
+                    *([] if self.limit is None else [str(self.limit)]),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -82,7 +88,7 @@ class _Checker:
             process.wait()
 
 
-def verdicts(files: Sequence[Path], limit: float, workers: int | None = None) -> Generator[Verdict, None, None]:
+def verdicts(files: Sequence[Path], limit: float | None, workers: int | None = None) -> Generator[Verdict, None, None]:
     """The verdicts on files, in their order, with a progress bar on a terminal.
 
     `workers` processes check at a time; without it as many as there are processors.
@@ -168,7 +174,7 @@ def _end(*_: object) -> None:
     raise _Ended
 
 
-def main(limit: float) -> None:
+def main(limit: float | None) -> None:
     """Checks the files whose names come on the standard input, until it ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -181,4 +187,4 @@ def main(limit: float) -> None:
 if __name__ == "__main__":
     with suppress(_Ended, BrokenPipeError):
         signal.signal(signal.SIGTERM, _end)
-        main(float(sys.argv[1]))
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else None)

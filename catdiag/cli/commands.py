@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.cli.arguments import check_sizes, check_writable, count_of, cuts_of, integers_of, parse_sizes
 from catdiag.cli.load import operator
-from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError
+from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError, require_limit
 from catdiag.files import write_whole
 from catdiag.signature import axis_names
 
@@ -131,14 +131,13 @@ def run_prove(
     assume: Sequence[str],
     certificate: Path | None,
     counterexample: Path | None,
-    limit: float,
+    limit: float | None,
 ) -> int:
     """`catdiag prove`: prints the verdict and gives its exit status; raises CatdiagError for wrong use."""
     from catdiag.solvers.z3 import Z3
 
     check_writable(certificate, counterexample)
-    if not limit > 0:
-        raise UsageError(f"the limit is {limit:g}: expected a number of seconds above 0")
+    require_limit(limit)
     with Z3() as ask:
         ask.start()
         f, g = operator(left), operator(right)

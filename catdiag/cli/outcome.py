@@ -38,6 +38,12 @@ class UsageError(CatdiagError):
         super().__init__(message, line="")
 
 
+def require_limit(limit: float | None) -> None:
+    """Raises UsageError for a limit on time that is not above 0; None is no limit."""
+    if limit is not None and not limit > 0:
+        raise UsageError(f"the limit is {limit:g}: expected a number of seconds above 0")
+
+
 class NothingDerived(UsageError):
     """No axis could be streamed or grouped, so that there is no theorem."""
 

@@ -276,11 +276,12 @@ def certify_equation(
     return replace(certify(ask, statement_of(cut.left, cut.right, assume)), taken=cut.taken)
 
 
-def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> Theorem:
+def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
     """The theorem that two diagrams of one type mean the same, for all sizes and all arrays.
 
-    Every axis is taken to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`. `limit` is
-    the time in seconds that all of it may take, None for any.
+    Every axis is taken to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`. The search
+    ends by work, which is the same on every machine; `limit` is the time in seconds that all of it may take, if it is
+    to end by the clock as well.
 
     Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, Interrupted when the time is up
     (which is no verdict), TypeMismatch for different types, AssumptionError for assumptions that do not parse or that
@@ -298,7 +299,7 @@ def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | Non
         return prove_with(ask, f, g, assume, limit)
 
 
-def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> Theorem:
+def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
     """`prove` with a solver that is running already."""
     from catdiag.prove.cut import has_generators
 
@@ -437,7 +438,7 @@ def how_false(title: str, found: Counterexample) -> str:
     return f"{title} does not hold wherever its left side is defined" if found.undefined else f"{title} is false"
 
 
-def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = 10.0) -> bool | None:
+def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = None) -> bool | None:
     """True where `f = g` is proved without new conditions, False where it is refuted, None where neither was found.
 
     The arguments are those of `prove`, and so are the errors for what is wrong use.

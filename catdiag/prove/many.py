@@ -48,7 +48,7 @@ class NotAProof(CatdiagError):
 def prove_all(
     pairs: Iterable[Pair],
     *,
-    limit: float | None = 10.0,
+    limit: float | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:

@@ -26,7 +26,7 @@ class Claim:
     function: Callable[..., Any]
     signature: str | None = None
     assume: tuple[str, ...] = ()
-    limit: float | None = 10.0
+    limit: float | None = None
 
     @property
     def name(self) -> str:
@@ -104,17 +104,17 @@ def _kind(value: Any) -> str:
 
 
 @overload
-def theorem(said: Callable[..., Any], *, assume: Sequence[str] = (), limit: float | None = 10.0) -> Claim: ...
+def theorem(said: Callable[..., Any], *, assume: Sequence[str] = (), limit: float | None = None) -> Claim: ...
 
 
 @overload
 def theorem(
-    said: str | None = None, *, assume: Sequence[str] = (), limit: float | None = 10.0
+    said: str | None = None, *, assume: Sequence[str] = (), limit: float | None = None
 ) -> Callable[[Callable[..., Any]], Claim]: ...
 
 
 def theorem(
-    said: Callable[..., Any] | str | None = None, *, assume: Sequence[str] = (), limit: float | None = 10.0
+    said: Callable[..., Any] | str | None = None, *, assume: Sequence[str] = (), limit: float | None = None
 ) -> Claim | Callable[[Callable[..., Any]], Claim]:
     """Claims an equation, as a decorator: `@cd.theorem` or `@cd.theorem("q x, q")`, with assumptions about sizes.
 

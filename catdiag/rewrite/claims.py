@@ -62,7 +62,7 @@ class Form:
 class Claims:
     """Claims put to the kernel, one after the other, with one solver."""
 
-    def __init__(self, ask: Z3, assume: Sequence[str] = (), limit: float | None = 10.0) -> None:
+    def __init__(self, ask: Z3, assume: Sequence[str] = (), limit: float | None = None) -> None:
         self.ask, self.assume, self.limit = ask, tuple(assume), limit
         self._lemmas: list[tuple[tuple[Diagram, Diagram], Theorem | None]] = []
 

@@ -42,10 +42,6 @@ class Divisor:
         return f"{self.formula} ≠ 0: a hypothesis"
 
 
-SHORT = 3.0
-"""The most seconds for the sign of a divisor: one that is not found to be positive is a hypothesis anyway."""
-
-
 def loops(diagram: Diagram) -> tuple[Diagram, list[int]]:
     """A diagram with its groups and named boxes opened, and the places of its loops."""
     flat = opened(diagram)
@@ -174,10 +170,9 @@ def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
 def _positive(flat: Diagram, wire: int, claims: Claims) -> Verdict:
     from catdiag.prove.api import Interrupted, in_time
 
-    limit = SHORT if claims.limit is None else min(SHORT, claims.limit)
     within = Claims(claims.ask, claims.assume, None)
     try:
-        return in_time(limit, "a divisor", partial(_positive_where_defined, flat, wire, within))
+        return in_time(claims.limit, "a divisor", partial(_positive_where_defined, flat, wire, within))
     except Interrupted as error:
         return Verdict("interrupted", goal=error.message)
 

@@ -209,7 +209,7 @@ class Derivation:
         step = Step(f"split {axis}", split, self.theorem if same else self._prove(split))
         return replace(self, diagram=split, ungrouped=ungrouped, steps=(*self.steps, step), stayed=None)
 
-    def stabilise(self, limit: float | None = 10.0) -> Derivation:
+    def stabilise(self, limit: float | None = None) -> Derivation:
         """With a maximum subtracted in the exponentials that the source runs without one, streamed and grouped as it
         was; itself where the argument of every exponential is proved to be at most 0. `limit` is the time in seconds
         for each exponential.
@@ -452,7 +452,7 @@ class Derivation:
             raise CatdiagError("nothing was derived yet: use .stream(axis) or .group(axes)")
         return self.steps[-1].theorem
 
-    def stability(self, limit: float | None = 10.0) -> Stability:
+    def stability(self, limit: float | None = None) -> Stability:
         """What is proved of each exponential that the derived diagram runs: that its argument is at most 0, on every
         state that is reached and every block. `limit` is the time in seconds for each of them.
 
@@ -482,7 +482,7 @@ class Derivation:
         """Whether the argument of every exponential is proved to be at most 0, so that none overflows."""
         return self.stability().proved
 
-    def normalisers(self, limit: float | None = 10.0) -> list[Divisor]:
+    def normalisers(self, limit: float | None = None) -> list[Divisor]:
         """The divisors and arguments of logarithms of the results of loops: proved positive, or hypotheses."""
         from catdiag.rewrite.corollaries import divisors
 
@@ -503,7 +503,7 @@ class Derivation:
         found = [commutativity(flat, place, self._claims(10.0)) for place in places]
         return found[0].theorem if found and all(v.proved for v in found) else None
 
-    def verdicts(self, limit: float | None = 10.0) -> dict[str, Verdict]:
+    def verdicts(self, limit: float | None = None) -> dict[str, Verdict]:
         """All that is claimed of the loops beside the equation, by name, with how each claim ended.
 
         Of each loop that its merge is associative, and commutative, on states that are reached; that empty lists,
@@ -514,7 +514,7 @@ class Derivation:
 
         return verdicts(self.diagram, self._claims(limit))
 
-    def theorems(self, limit: float | None = 10.0) -> dict[str, Theorem]:
+    def theorems(self, limit: float | None = None) -> dict[str, Theorem]:
         """The theorems of the derivation by name: the equation, and what of `verdicts` is proved without conditions.
 
         >>> import catdiag as cd

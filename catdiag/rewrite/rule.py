@@ -95,7 +95,7 @@ class Rule:
         everywhere: bool = False,
         assume: Sequence[str] = (),
         most: int = 1000,
-        limit: float | None = 10.0,
+        limit: float | None = None,
     ) -> Derivation:
         """The diagram with the right side in the place of one match: the first, or number `at` of `matches`.
 
@@ -172,7 +172,7 @@ def rule(
     assume: Sequence[str] = (),
     name: str = "",
     variables: Sequence[str] = (),
-    limit: float | None = 10.0,
+    limit: float | None = None,
 ) -> Rule:
     """The rule that rewrites `lhs` to `rhs`, once it is proved that they are equal, for all sizes.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @concise
 def assert_equivalent(
-    f: Diagram, g: Diagram, assume: Sequence[str] = (), *, limit: float | None = 10.0, conditional: bool = False
+    f: Diagram, g: Diagram, assume: Sequence[str] = (), *, limit: float | None = None, conditional: bool = False
 ) -> Theorem:
     """Proves that two diagrams mean the same, for all sizes and arrays, and returns the theorem.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -182,6 +184,28 @@ def test_a_solver_that_hangs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_limit_is_positive(limit: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         cd.prove(F, G, limit=limit)
+
+
+def test_no_time_is_limited_unless_somebody_asks_for_it() -> None:
+    """No parameter has a number of seconds by default, but where it is time itself that is measured, on a GPU."""
+    package = Path(cd.__file__).parent
+    texts = {path: path.read_text() for path in package.rglob("*.py") if package / "gpu" not in path.parents}
+    named, found = 0, []
+    for path, text in texts.items():
+        if not re.search(r"\b(limit|timeout|seconds): ", text):
+            continue
+        for function in ast.walk(ast.parse(text)):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            given = function.args
+            places = [*given.posonlyargs, *given.args]
+            pairs = [*zip(places[::-1], given.defaults[::-1]), *zip(given.kwonlyargs, given.kw_defaults)]
+            for parameter, default in pairs:
+                if parameter.arg in ("limit", "timeout", "seconds") and parameter.annotation is not None:
+                    named += 1
+                    if isinstance(default, ast.Constant) and default.value not in (None, 0.0):
+                        found.append(f"{path.name}:{function.lineno} {parameter.arg}={default.value}")
+    assert named > 10 and not found, found
 
 
 def outcomes() -> list[tuple[cd.Diagram, cd.Diagram, list[str]]]:
