@@ -206,6 +206,7 @@ def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
         body.append(node)
     namespace: dict[str, Any] = {
         "functools": functools,
+        "math": math,
         "torch": _Torch(),
         "triton": _triton(),
         "TensorDescriptor": Boxed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 import re
 
 import pytest
@@ -16,6 +17,8 @@ from catdiag.emit.triton.checks import BOXED
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.gpu.binary import Array
 from catdiag.gpu.dry import dry_launches
+from catdiag.gpu.tile_values import Pointer
+from catdiag.types import BYTES
 
 
 def body(made: Module, n: int = 0) -> str:
@@ -42,6 +45,7 @@ def test_it_is_python_that_stands_alone(flash: Module) -> None:
     imports = {line for line in flash.text.splitlines() if re.match(r"(import|from) ", line)}
     assert imports == {
         "import functools",
+        "import math",
         "import torch",
         "import triton",
         "import triton.language as tl",
@@ -272,20 +276,38 @@ def test_arrays_that_are_read_often_are_copied_so_that_boxes_can_be_read() -> No
     made = module(attention().diagram, TILES)
     for d, row in ((100, 104), (99, 104), (104, 104)):
         (launch,) = dry_launches(made, {"b": 2, "h": 3, "q": 300, "x": 200, "d": d})
-        assert launch.arguments["tma"] is True
+        assert all(launch.arguments[f"{name}_blocks"] is not None for name in "QKV")
         assert [launch.arguments[name] for name in ("Q_q", "K_x", "V_x", "out_q")] == [row, row, row, d]
     # Each key is read once: it would be copied for nothing.
     once = module(library.get("decoding_attention").stream("x").split("x").group("b k r").diagram,
                   {"g_b": 1, "g_k": 1, "g_r": 16, "s_x": 64, "p_x": 2})  # fmt: skip
     launch, _ = dry_launches(once, {"b": 2, "k": 3, "r": 4, "x": 200, "d": 100})
-    assert launch.arguments["tma"] is False
+    assert all(launch.arguments[f"{name}_blocks"] is None for name in ("K", "V"))
     assert launch.arguments["K_x"] == 100
+
+
+@cd.algorithm("q d, x d, x -> q d")
+def weighted(Q, K, L):
+    return cd.einsum("q x, x d -> q d", cd.exp(cd.einsum("q d, x d -> q x", Q, K) - L), K)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "fp16", "fp32"])
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+def test_each_buffer_of_boxes_begins_at_a_multiple_of_128_bytes(block: int, stages: int, kind: str) -> None:
+    made = module(weighted.stream("x").group("q").diagram, {"g_q": 64, "s_x": block},
+                  {"Q": "bf16", "K": "bf16", "L": kind}, stages=stages)  # fmt: skip
+    (launch,) = dry_launches(made, {"q": 64, "x": 1024, "d": 64})
+    boxes = {n: v for n, v in launch.arguments.items() if isinstance(v, Pointer)}
+    assert all(math.prod(b.block) * BYTES[kind if n == "L_blocks" else "bf16"] % 128 == 0 for n, b in boxes.items())
+    # What is too short is read by addresses, and nothing beside it.
+    assert ("L_blocks" in boxes) == (block * BYTES[kind] >= 128) and "K_blocks" in boxes
 
 
 @pytest.mark.triton
 def test_copies_are_of_the_same_entries() -> None:
     torch = pytest.importorskip("torch")
-    names = {"torch": torch, "functools": functools, "TensorDescriptor": object}
+    names = {"torch": torch, "functools": functools, "math": math, "TensorDescriptor": object}
     exec(BOXED, names)
     names["_copies"] = lambda device: True  # as on a GPU
     aligned = names["_aligned"]

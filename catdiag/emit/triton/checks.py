@@ -128,12 +128,20 @@ def _aligned(*given):
 
 
 def _boxed(tensor, shape):
-    """Whether boxes of a shape can be read of a tensor by the copy engine of its chip."""
+    """Whether boxes of a shape can be read of a tensor by the copy engine of its chip. In shared memory a box begins
+    at a multiple of 128 bytes, and so does the next of a loop's buffers, which lie one after the other."""
     *strides, last = tensor.stride()
     size = tensor.element_size()
     if last != 1 or max(shape) > 256 or shape[-1] * size < 16 or not _copies(tensor.device):
         return False
-    if 0 in tensor.shape or any(stride <= 0 or stride * size % 16 for stride in strides):
+    if math.prod(shape) * size % 128 or 0 in tensor.shape:
         return False
-    return tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0'''
-"""How arrays are read in boxes, with the import of `functools`."""
+    if any(stride <= 0 or stride * size % 16 for stride in strides):
+        return False
+    return tensor.device.type == "meta" or tensor.data_ptr() % 16 == 0
+
+
+def _copied(tensor, shape):
+    """A tensor as its chip's copy engine reads boxes of it, or None where it cannot."""
+    return _Checked(tensor, tensor.shape, tensor.stride(), shape) if _boxed(tensor, shape) else None'''
+"""How arrays are read in boxes, with the imports of `functools` and `math`."""

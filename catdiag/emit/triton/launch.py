@@ -16,7 +16,7 @@ from catdiag.views import read_off
 if TYPE_CHECKING:
     from catdiag.emit.triton.apart import Apart
 
-_OWN = {"num_warps", "num_stages", "held", "specialized", "device", "chunk", "tma", "groups", "out", "_",
+_OWN = {"num_warps", "num_stages", "held", "specialized", "device", "chunk", "groups", "out", "_",
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
@@ -265,8 +265,6 @@ class Launch:
         arguments += self._numbers(kernel)
         for name, text in self._constants(kernel):
             arguments.append(f"{name}={text}")
-        if kernel.boxes:
-            arguments.append("tma=tma")
         if "_held" in kernel.helpers:
             arguments.append("held=held")
         if "_tanh" in kernel.helpers:
@@ -356,14 +354,9 @@ class Launch:
         return f'{first}.device.type != "cpu" and {first}.element_size() < 4' if first else "False"
 
     def _boxes(self, kernel: Kernel) -> None:
-        """Descriptors of the boxes that are loaded, where the tensors and the chip allow them."""
-        shapes = {b.name: self._shape_of(kernel, b) for b in kernel.boxes}
-        fits = " and ".join(f"_boxed({b.array.name}, {shapes[b.name]})" for b in kernel.boxes)
-        self.write(f"tma = {fits}")
+        """Descriptors of the boxes that are loaded, None where the tensor, the box or the chip allows none."""
         for box in kernel.boxes:
-            array = box.array.name
-            made = f"_Checked({array}, {array}.shape, {array}.stride(), {shapes[box.name]})"
-            self.write(f"{box.name} = {made} if tma else {box.array.name}")
+            self.write(f"{box.name} = _copied({box.array.name}, {self._shape_of(kernel, box)})")
 
     def _shape_of(self, kernel: Kernel, boxes: Boxes) -> str:
         known = dict(self._constants(kernel))
@@ -409,7 +402,7 @@ def head_of(kernel: Kernel) -> list[str]:
     names += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
     if kernel.chunk is not None:
         names.append("chunk")
-    constants = [*constants_of(kernel), *(("tma",) if kernel.boxes else ())]
+    constants = constants_of(kernel)
     constants += ["held"] if "_held" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     return [*names, *(f"{c}: tl.constexpr" for c in constants)]

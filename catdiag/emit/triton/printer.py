@@ -182,7 +182,7 @@ class Printer:
         name = self.fresh(wanted or node.wanted)
         places = [self.plain(a)[0] for a in starts]
         shape = "" if len(node.dims) == len(starts) else f".reshape({_shape(node.dims)})"
-        self.write(node.scope, "if tma:")
+        self.write(node.scope, f"if {boxes.name} is not None:")
         text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
         if node.data[5] == "held":
             self.helpers.add("_held")
