@@ -4,7 +4,7 @@
 
 - an integer, or a size (a symbol, or `("+", s, t)`, `("*", s, t)` of sizes);
 - `("i", axis)`, the index of an axis that is made; `("w", k)`, the value of input k, an array of integers;
-- `("+", e, f)`, `("*", e, f)`, `("//", e, f)`: the last rounds down, and is 0 for a divisor that is not positive.
+- `("+", e, f)`, `("*", e, f)`, `("//", e, f)`: the last rounds down, and has no value unless f is positive.
 
 A condition is `("lt", e, f)`, `("le", e, f)` or `("eq", e, f)`.
 """

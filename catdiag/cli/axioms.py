@@ -38,7 +38,7 @@ def run_axioms() -> None:
 
 def lines() -> Iterator[str]:
     """What must be believed, line by line."""
-    from catdiag.kernel import axioms, check
+    from catdiag.kernel import axioms, check, defined
     from catdiag.solvers.cvc5 import Cvc5
     from catdiag.solvers.z3 import Z3
 
@@ -50,6 +50,10 @@ def lines() -> Iterator[str]:
     yield "Theorems, list induction (A10) and groups (A1), as the checker states them"
     yield ""
     yield from (f"  {line}".rstrip() for line in (check.__doc__ or "").strip().splitlines())
+    yield ""
+    yield "What a program owes to be defined, as the checker works it out"
+    yield ""
+    yield from (f"  {line}".rstrip() for line in (defined.__doc__ or "").strip().splitlines())
     yield ""
     yield "Rules: each gives an equal term, under A2 inside a reduction"
     yield ""

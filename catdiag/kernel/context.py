@@ -152,6 +152,13 @@ class Context:
             self._inner["", condition] = self if condition in self._conditions() else self._where(condition)
         return self._inner["", condition]
 
+    def where(self, conditions: Sequence[Term]) -> Context:
+        """The context where these conditions hold."""
+        ctx = self
+        for condition in conditions:
+            ctx = ctx.with_condition(condition)
+        return ctx
+
     def _where(self, condition: Term) -> Context:
         found: list[Fact] = []
         stack = [condition]

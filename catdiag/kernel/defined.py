@@ -7,6 +7,7 @@ the binders around. What is owed:
     a·b         a and b real (so `a − b` owes b ≠ −∞)
     Π_i a(i)    every a(i) real
     inv a       a real and not 0
+    div a n     a real and n > 0
     log a       a > 0
     sqrt a      a ≥ 0
     an output   real, unless its element type is `extended`
@@ -37,6 +38,10 @@ class Obligation:
         """The same as a fact, for where the obligation is known to be met."""
         return Fact(self.ranges, self.guards, self.condition)
 
+    def where(self, guards: tuple[Term, ...]) -> Obligation:
+        """The same, owed only where these hold too."""
+        return Obligation(self.ranges, (*guards, *self.guards), self.condition)
+
     def saying(self, condition: Term) -> list[Fact]:
         """Facts for where a condition is known in the same ranges: of a conjunction, each part.
 
@@ -58,9 +63,7 @@ class Obligation:
                 ctx = ctx.with_index(name, n)
             elif ctx.ranges[name] != n:
                 raise KernelError(f"index {name} has two ranges")
-        for guard in self.guards:
-            ctx = ctx.with_condition(guard)
-        return ctx
+        return ctx.where(self.guards)
 
     def __str__(self) -> str:
         spoken = set().union(*(leaves(c, "idx") for c in (self.condition, *self.guards)))
@@ -116,6 +119,9 @@ def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) 
         elif t.op == "inv":
             demand(ctx, guards, real(t.args[0]))
             demand(ctx, guards, nonzero(t.args[0]))
+        elif t.op == "div":
+            demand(ctx, guards, real(t.args[0]))
+            demand(ctx, guards, fn("lt", ZERO, t.args[1]))
         elif t.op == "log":
             demand(ctx, guards, fn("lt", ZERO, t.args[0]))
         elif t.op == "sqrt":

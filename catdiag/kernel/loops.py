@@ -118,10 +118,12 @@ class Loops(Judge):
                 for table in args[len(node["reads"]) :]:
                     if not integer(Context(self.ask, dict(table.axes), facts, elements), numeric(table.term)):
                         raise KernelError(f"a view reads at {table.term}, which is no integer by its form")
+                ctx = Context(self.ask, dict(made.axes), facts, elements)
                 for guards, index, n in duties:
-                    result.owed += [
-                        Obligation(made.axes, guards, c) for c in (fn("le", ZERO, index), fn("lt", index, n))
-                    ]
+                    bounds = (fn("le", ZERO, index), fn("lt", index, n))
+                    result.owed += [Obligation(made.axes, guards, c) for c in bounds]
+                    # What an index owes is owed where it is read at, be the array the same at every index.
+                    result.owed += [o.where(guards) for o in owes(ctx.where(guards), index, "extended")]
                 return
             # Local sizes are those of tiles around the fold, and no tile is empty.
             inside = symbols_of_node(node) - scope

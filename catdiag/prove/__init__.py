@@ -8,7 +8,7 @@
 - `refute`: the search for counterexamples, with `points` (inputs to try), `sieve` (many at once, in floats), `solve`
   (inputs at which a program turns) and `shrink`;
 - `vacuity`, `witness`: assumptions that say too much, and inputs that meet what a theorem assumes;
-- `replay`: counterexamples as data, and run again;
+- `validate`: whether numbers are a counterexample, asked before any is said; `replay`: counterexamples as data;
 - `alike`: whether two diagrams have one type;
 - `cut`: equations cut into pieces, at uninterpreted boxes and in large diagrams;
 - `api`: `prove` and `equivalent`; `many`: `prove_all`.

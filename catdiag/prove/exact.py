@@ -113,10 +113,15 @@ def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = B
 
 
 def _quotient(a: Value, b: Value) -> Value:
-    """⌊a/b⌋ of integers; 0 for a divisor that is not positive."""
-    if not isinstance(a, Fraction) or not isinstance(b, Fraction):
-        raise Unclear("a quotient rounded down of numbers that are not rational")
-    return Fraction(a // b) if b > 0 else Fraction(0)
+    """⌊a/b⌋. Raises Undefined for −∞, and for a divisor that is not positive."""
+    if isinstance(a, MinusInfinity):
+        raise Undefined(f"{a.why} is divided and rounded down")
+    if isinstance(b, MinusInfinity) or not compare("lt", Fraction(0), b):
+        raise Undefined(f"a quotient rounded down by {b}, which is not positive")
+    low, high = (end // 1 for end in bounds(mul(a, inv(b))))
+    if low != high:
+        raise Unclear("a quotient too close to an integer to round down")
+    return Fraction(low)
 
 
 def reduction(monoid: str, values: Sequence[Value]) -> Value:
@@ -234,7 +239,9 @@ def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], ar
             raise Undefined(f"an array is read at {found}, which is no integer")
         return int(found)
     a, b = (index_value(e, sizes, here, args) for e in expr[1:])
-    return a + b if expr[0] == "+" else a * b if expr[0] == "*" else a // b if b > 0 else 0
+    if expr[0] == "//" and b <= 0:
+        raise Undefined(f"an index is divided by {b}, which is not positive")
+    return a + b if expr[0] == "+" else a * b if expr[0] == "*" else a // b
 
 
 def _view(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
@@ -256,12 +263,12 @@ def _view(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, in
         def number(expr: Any) -> int:
             return index_value(expr, sizes, here, args)
 
+        def holds(read: Mapping[str, Any]) -> bool:
+            asked = [compared[c[0]](number(c[1]), number(c[2])) for c in read["where"]]
+            return all(asked)
+
         try:
-            chosen = next(
-                k
-                for k, read in enumerate(node["reads"])
-                if all(compared[c[0]](number(c[1]), number(c[2])) for c in read["where"])
-            )
+            chosen = next(k for k, read in enumerate(node["reads"]) if holds(read))
             array, at = args[chosen], {**here, **{a: number(e) for a, e in node["reads"][chosen]["at"].items()}}
         except (Undefined, Unclear) as error:
             return NoValue(str(error), tuple(here.items()), isinstance(error, Undefined))

@@ -127,7 +127,7 @@ _SCALARS: dict[str, Callable[..., Floats]] = {
     "sub": lambda a, b: a - _real(b),
     "mul": lambda *args: reduce(lambda a, b: _real(a) * _real(b), args),
     "div": lambda a, b: np.where(b == 0, _NAN, _real(a) / _real(b)),
-    "floordiv": lambda a, b: _said(np.where(b > 0, np.floor(a / b), 0), a, b),
+    "floordiv": lambda a, b: np.where(b > 0, np.floor(_real(a) / b), _NAN),
     "neg": lambda a: -_real(a),
     "exp": np.exp,
     "log": lambda a: np.where(a <= 0, _NAN, np.log(a)),
@@ -299,7 +299,7 @@ def _view(node: Mapping[str, Any], args: Sequence[Wire], sizes: Mapping[str, int
             x = x.transpose(0, *(axes.index(n) + 1 for n in names))
             return np.where(x == np.floor(x), x, _NAN)
         a, b = number(expr[1]), number(expr[2])
-        return a + b if expr[0] == "+" else a * b if expr[0] == "*" else np.where(b > 0, np.floor(a / b), 0)
+        return a + b if expr[0] == "+" else a * b if expr[0] == "*" else np.where(b > 0, np.floor(a / b), _NAN)
 
     rows = np.arange(count).reshape((count, *(1 for _ in shape)))
     for (x, axes), read in zip(args, node["reads"], strict=False):

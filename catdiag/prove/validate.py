@@ -184,9 +184,11 @@ def _read(program: Mapping[str, Any], inputs: Sequence[Wire], sizes: Sizes) -> t
         if node["op"] != "view":
             raise _Loop
         made, duties = view(node, args, sizes)
+        ctx = Context(_unasked, dict(made.axes))
         for guards, index, n in duties:
             bounds = (fn("le", num(0), index), fn("lt", index, n))
             owed.extend(Obligation(made.axes, guards, c) for c in bounds)
+            owed.extend(o.where(guards) for o in owes(ctx.where(guards), index, "extended", all_of_it=True))
 
     outputs = evaluate(program, inputs, sizes, accept)
     if any(w.term.weight > _HEAVY for w in outputs):

@@ -9,13 +9,14 @@ length. That is a guess, which the proof that follows either confirms or not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Const, Fold, Map, Rename, SizeOf, const_box, reduce_box, size_box
 from catdiag.diagram import Diagram, Graph, inline, live, of_graph
-from catdiag.errors import NotStreamable
+from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.given import Given, of_length, use, with_positions, writer
 from catdiag.rewrite.stream import candidates
 from catdiag.types import ArrayType, Axis, Ty, size_symbols, size_value
@@ -120,7 +121,7 @@ def _statistics(given: Given) -> Iterator[Diagram]:
     """What the diagram and its cascade compute of a list, of the length `given.block`: each free of the axis."""
     seen: list[Diagram] = []
     name = given.axis.name
-    for whole in (_of_list(given.source, given), *_cascades(given)):
+    for whole in (*_of_source(given), *_cascades(given)):
         flat = inline(whole).graph
         types = flat.wire_types()
         late = [ty.axis(name) is not None for ty in flat.dom]
@@ -144,6 +145,12 @@ def _of_list(diagram: Diagram, given: Given) -> Diagram:
     return of_length(made, given.axis.name, given.axis.size, given.block)
 
 
+def _of_source(given: Given) -> Iterator[Diagram]:
+    """The diagram itself, of a list; none where it joins the axis with another, so that it is of no shorter list."""
+    with suppress(AxisError):
+        yield _of_list(given.source, given)
+
+
 def _cascades(given: Given) -> Iterator[Diagram]:
     """The components that streaming finds for the diagram itself, of a list."""
     try:
@@ -159,7 +166,7 @@ def _cascades(given: Given) -> Iterator[Diagram]:
                 inputs = use(emitter, before, range(len(before.dom)))
                 state = of_length(op.state, given.axis.name, op.block, given.block)
                 yield emitter.diagram(use(emitter, state, inputs), ())
-    except NotStreamable:
+    except (NotStreamable, AxisError):
         return
 
 

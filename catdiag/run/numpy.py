@@ -38,7 +38,7 @@ from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.interpret import interpret
 from catdiag.run.named import Named, contract
 from catdiag.run.sizes import local_sizes, solve, tile_lengths
-from catdiag.run.views import view
+from catdiag.run.views import quotient, view
 from catdiag.types import ArrayType, Size, show_size, size_symbols, size_value
 
 Array = NDArray[Any]
@@ -187,7 +187,7 @@ def length(size: Size, sizes: Mapping[str, int]) -> int:
 
 _UFUNCS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative,
-    "floordiv": np.floor_divide, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
+    "floordiv": quotient, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
     "max": np.maximum, "min": np.minimum,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,

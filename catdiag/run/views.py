@@ -28,7 +28,7 @@ def view(op: View, box: Box, args: Sequence[Named], length: Length) -> Named:
     for k, read in enumerate(op.reads):
         holds = left
         for condition in read.where:
-            holds = holds & place.condition(condition)
+            holds = holds & place.condition(condition, left)
         found.append((holds, place.read(k, read, holds)))
         left = left & ~np.asarray(holds)
     result = found[-1][1]
@@ -65,9 +65,13 @@ class _Place:
 
         return read_off(e, leaf, _join)
 
-    def condition(self, condition: Cond) -> Any:
-        """Where a condition holds."""
-        return _COMPARE[condition[0]](self.value(condition[1]), self.value(condition[2]))
+    def condition(self, condition: Cond, asked: Any) -> Any:
+        """Where a condition holds. Raises SizeError where it has no answer though it is asked."""
+        sides = [self.value(e) for e in condition[1:]]
+        for e, value in zip(condition[1:], sides, strict=True):
+            if np.any(np.isnan(value) & asked):
+                raise SizeError(f"{show(e)} divides by what is not positive: expected at least 1", self.line)
+        return _COMPARE[condition[0]](*sides)
 
     def lifted(self, data: Any) -> Any:
         """What is known at all indices, at all elements."""
@@ -85,10 +89,11 @@ class _Place:
         indices = []
         for name in own:
             position = np.asarray(self.value(at.get(name, ("i", name))))
-            wrong = ((position < 0) | (position >= lengths[name])) & holds
+            inside = (position >= 0) & (position < lengths[name])
+            wrong = ~inside & holds
             if np.any(wrong):
                 self.refuse(name, at[name], lengths[name], position, wrong)
-            indices.append(np.clip(position, 0, lengths[name] - 1))
+            indices.append(np.where(inside, position, 0).astype(np.intp))
         data = np.asarray(array.over((*own, *rest)))[tuple(np.broadcast_arrays(*indices))]
         if data.ndim == len(rest):  # positions that are the same at all indices
             data = data.reshape((*[1] * len(self.places), *data.shape))
@@ -98,17 +103,33 @@ class _Place:
         """Raises SizeError for a position that is out of range, at the first index where it is."""
         shape = np.shape(wrong)
         first = np.unravel_index(int(np.argmax(wrong)), shape)
-        found = int(np.broadcast_to(position, shape)[first])
+        found = float(np.broadcast_to(position, shape)[first])
         where = ", ".join(f"{n} = {v}" for n, v in zip(self.places, first, strict=False))
+        if np.isnan(found):
+            raise SizeError(
+                f"axis {axis!r} is read at {show(e)}{f' at {where}' if where else ''}, which divides by what is not "
+                "positive: expected at least 1",
+                self.line,
+            )
         raise SizeError(
-            f"axis {axis!r} is read at {show(e)}, which is {found}{f' at {where}' if where else ''}: expected 0 to "
+            f"axis {axis!r} is read at {show(e)}, which is {found:.0f}{f' at {where}' if where else ''}: expected 0 to "
             f"{length - 1}; with fill= what is outside is that number",
             self.line,
         )
 
 
+def quotient(a: Any, b: Any) -> Any:
+    """⌊a/b⌋; NaN for a divisor that is not positive, where it has no value.
+
+    >>> quotient(np.array([-1, 5]), 2)
+    array([-1,  2])
+    >>> quotient(np.array([-1, 5]), 0)
+    array([nan, nan])
+    """
+    positive = np.greater(b, 0)
+    whole = np.floor_divide(a, np.where(positive, b, 1))
+    return whole if np.all(positive) else np.where(positive, whole, np.nan)
+
+
 def _join(op: str, a: Any, b: Any) -> Any:
-    if op == "//":
-        positive = np.greater(b, 0)
-        return np.where(positive, np.floor_divide(a, np.where(positive, b, 1)), 0)
-    return a + b if op == "+" else a * b
+    return quotient(a, b) if op == "//" else a + b if op == "+" else a * b

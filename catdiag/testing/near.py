@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from catdiag.run.named import Named, contract
+from catdiag.run.views import quotient
 from catdiag.testing.formats import Format
 
 _TURNS = 5
@@ -149,7 +150,7 @@ class Rounding:
             rounding = u * np.maximum(a.scale * _size(b.v), _size(a.v) * b.scale) + least
             return self.result(a.v * b.v, e, np.where(exact, 0, rounding), order)
         if fn == "floordiv":
-            v = np.floor_divide(a.v, b.v)
+            v = quotient(a.v, b.v)
             return self.result(v, np.where((a.e == 0) & (b.e == 0), 0, np.inf), 0, order)
         room = np.abs(b.v) - b.e
         v = np.where(b.v == 0, np.nan, a.v / b.v)

@@ -19,6 +19,8 @@ def test_everything_is_said(run):
         assert re.search(rf"^ +{name}  ", said, re.MULTILINE), name
     assert list(AXIOMS) == [f"A{k}" for k in range(1, 11)]
     assert set(rules.AXIOMS.values()) <= set(AXIOMS)
+    for owed in ("inv a       a real and not 0", "div a n     a real and n > 0"):
+        assert owed in said
     for name in rules.RULES:
         assert re.search(rf"^  {name} +A\d+  \S", said, re.MULTILINE), name
     found = {name: int(n) for n, name in re.findall(r"^ +(\d+)  catdiag/kernel/(\w+\.py)$", said, re.MULTILINE)}

@@ -86,8 +86,10 @@ def _total(operation: Callable[[Value], Value], x: Value) -> Value:
         return ZERO
 
 
-def _floor(x: Value, n: Value) -> Value:
+def _floor(x: Value, n: Value, strict: bool) -> Value:
     if isinstance(x, MinusInfinity) or isinstance(n, MinusInfinity) or exact.compare("le", n, ZERO):
+        if strict:
+            raise Undefined("a quotient rounded down by what is not positive")
         return ZERO
     low, high = (b // 1 for b in exact.bounds(exact.mul(x, exact.inv(n))))
     if low != high:
@@ -140,7 +142,7 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
     if op in ("lt", "le", "eq"):
         return exact.compare(op, parts[0], parts[1])
     if op == "div":
-        return _floor(*parts)
+        return _floor(*parts, strict)
     if op == "real":
         return not isinstance(parts[0], MinusInfinity)
     if op == "add":

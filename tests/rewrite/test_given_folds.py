@@ -143,6 +143,14 @@ PROVED: dict[str, tuple[cd.Diagram, cd.Fold]] = {
         gated,
         replace(GATED, state=(diagram("x, x ->", lambda G, V: cd.sum(G, "x"), "gates"), gated)),
     ),
+    "the same along an axis of a fixed size": (
+        diagram("x=7, x=7 ->", recurrence, "fixed and gated"),
+        replace(GATED, state=(diagram("x=7, x=7 ->", lambda G, V: cd.sum(G, "x"), "gates"), None)),
+    ),
+    "the same beside an axis of the same size": (
+        diagram("x, x, z=x -> z=x", lambda G, V, W: recurrence(G, V) * W, "gated and scaled"),
+        cd.Fold((0, 0), lambda g, v, w: (g, v), decayed, lambda g, h, W: h * W),
+    ),
     "mean, flat": (
         average,
         replace(
@@ -215,7 +223,7 @@ def test_a_true_fold_is_proved_and_run_in_blocks(name: str) -> None:
     (step,) = derived.steps
     assert len(step.premises) == 1
     rng = np.random.default_rng(1)
-    sizes = {"q": 3, "x": 7, "7": 7, "d": 2, "v": 4}
+    sizes = {"q": 3, "x": 7, "7": 7, "z": 7, "d": 2, "v": 4}
     arrays: list[Any] = [rng.normal(size=[sizes[a.name] for a in ty.axes]) for ty in source.dom]
     arrays = [a > 0 if ty.element == "bool" else a for a, ty in zip(arrays, source.dom, strict=True)]
     for block in (1, 2, 3, 7):
