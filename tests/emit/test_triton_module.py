@@ -190,7 +190,7 @@ def test_an_axis_of_a_fixed_size_is_as_long_as_it_is() -> None:
     )
     text = body(module(pairs.group("q x").diagram, {"g_q": 32, "g_x": 32}, "bf16"))
     assert "tl.arange(0, 2)" in text and "tl.arange(0, 16)" not in text
-    assert "tl.trans(tl.reshape(" in text and "(g_x, 2 * r_block))" in text, "a matrix is turned when it is one"
+    assert "_turned(tl.reshape(" in text and "(g_x, 2 * r_block))" in text, "a matrix is turned when it is one"
 
 
 def test_only_sides_of_products_have_a_least_length() -> None:

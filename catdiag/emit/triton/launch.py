@@ -16,7 +16,7 @@ from catdiag.views import read_off
 if TYPE_CHECKING:
     from catdiag.emit.triton.apart import Apart
 
-_OWN = {"num_warps", "num_stages", "held", "specialized", "device", "chunk", "groups", "out", "_",
+_OWN = {"num_warps", "num_stages", "held", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
 
@@ -269,6 +269,8 @@ class Launch:
             arguments.append("held=held")
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
+        if "_turned" in kernel.helpers:
+            arguments.append(f"compiled={self._compiled()}")
         several = len(self.kernels) > 1
         warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
         warps = f"_power({warps})" if fallback else warps
@@ -353,6 +355,11 @@ class Launch:
         first = next((a.name for a in self.inputs if a.ty.axes and a.ty.element in ("real", "extended")), "")
         return f'{first}.device.type != "cpu" and {first}.element_size() < 4' if first else "False"
 
+    def _compiled(self) -> str:
+        """Whether the kernel is compiled, and not interpreted on a processor."""
+        first = next((a.name for a in self.inputs if a.ty.axes), "")
+        return f'{first}.device.type != "cpu"' if first else 'str(device) != "cpu"'
+
     def _boxes(self, kernel: Kernel) -> None:
         """Descriptors of the boxes that are loaded, None where the tensor, the box or the chip allows none."""
         for box in kernel.boxes:
@@ -405,6 +412,7 @@ def head_of(kernel: Kernel) -> list[str]:
     constants = constants_of(kernel)
     constants += ["held"] if "_held" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
+    constants += ["compiled"] if "_turned" in kernel.helpers else []
     return [*names, *(f"{c}: tl.constexpr" for c in constants)]
 
 

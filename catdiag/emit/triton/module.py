@@ -28,9 +28,9 @@ from catdiag.types import ArrayType, Axis, size_symbols
 _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
           "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
           "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
-          "barrier", "slot", "w", "held", "math", "fast", "TensorDescriptor", "functools", "_tiles", "_registers",
-          "_power", "_positive", "_runs", "_each", "_fitted", "_room", "_aligned", "_starts", "_chip", "_copies",
-          "_copied", "_Checked"}  # fmt: skip
+          "barrier", "slot", "w", "held", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
+          "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_room", "_aligned", "_starts", "_chip",
+          "_copies", "_copied", "_Checked"}  # fmt: skip
 _PARTITIONS = {"barrier", "slot", "w"}
 """Words of kernels whose warps have parts of their own."""
 

@@ -47,6 +47,23 @@ def _held(x, held: tl.constexpr):
         x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
     return x
 ''',
+    "_turned": '''@triton.jit
+def _turned(x, compiled: tl.constexpr):
+    """A matrix turned, as a factor of a product.
+
+    Shared memory holds it in pieces of 256 rows and 128 bytes. Where there are several both ways, Triton 3.6 reads the
+    pieces of a turned view in another order than they were written in: such a matrix is turned in registers, and the
+    instruction keeps the compiler from undoing that.
+    """
+    found = tl.trans(x)
+    bits: tl.constexpr = x.dtype.primitive_bitwidth
+    down: tl.constexpr = x.shape[0] > 256 and x.shape[1] * bits > 1024
+    across: tl.constexpr = x.shape[1] > 256 and x.shape[0] * bits > 1024
+    if compiled and bits <= 32 and (down or across):
+        pack: tl.constexpr = 32 // bits
+        found = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [found], x.dtype, is_pure=True, pack=pack)
+    return found
+''',
     "_tanh": '''@triton.jit
 def _tanh(x, fast: tl.constexpr):
     """The hyperbolic tangent; if `fast` by the chip's own instruction, within 1.1e-5 of it (relative)."""
@@ -363,13 +380,18 @@ class Printer:
         self, node: Node, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
     ) -> str:
         order, turned = (*batch, *first, *second), (*batch, *second, *first)
-        if node.dims == turned and len(first) + len(second) > 2:
+        flat = _flat(batch, first, second)
+        if node.dims == turned and len(flat) == 2:
             # Turned after it is a matrix: Triton 3.6 does not compile all that are turned before.
+            self.helpers.add("_turned")
+            text = self._reshaped(self.plain(node), turned, _flat(second, first))
+            text = f"_turned({text[0]}, compiled)", ATOM
+        elif node.dims == turned and len(first) + len(second) > 2:
             text = self._reshaped(self.plain(node), turned, _flat(batch, second, first))
-            text = (f"tl.permute({text[0]}, (0, 2, 1))" if batch else f"tl.trans({text[0]})"), ATOM
+            text = f"tl.permute({text[0]}, (0, 2, 1))", ATOM
         else:
             text = self.permuted(self.plain(node), node.dims, order)
-            text = self._reshaped(text, order, _flat(batch, first, second))
+            text = self._reshaped(text, order, flat)
         if kind is not None:
             text = f"{bracketed(text, CALL)}.to({kind})", ATOM
         return text[0]
