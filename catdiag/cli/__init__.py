@@ -4,7 +4,7 @@ Each command imports what it needs when it runs: `check` uses the kernel and the
 where the prover, the rewrites and the builder are missing.
 
 Exit status: 0 done or proved (a conditional theorem says so), 1 refuted or a certificate refused, 2 wrong use,
-3 undecided or not derivable, 4 nothing fits, 130 interrupted.
+3 undecided or not derivable, 4 nothing fits, 5 vacuous: a theorem about nothing, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -12,15 +12,16 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cli.outcome import DONE, INTERRUPTED, REFUTED, WRONG_USE, UsageError, require_limit, shown
+from catdiag.cli.outcome import DONE, INTERRUPTED, REFUTED, VACUOUS, WRONG_USE, UsageError, require_limit, shown
 from catdiag.files import read_whole
 from catdiag.kernel.check import Checker
 from catdiag.kernel.meaning import Wire, evaluate, inputs_of
-from catdiag.kernel.terms import KernelError, show
+from catdiag.kernel.scope import printer_of
+from catdiag.kernel.terms import KernelError, Printer
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -105,7 +106,7 @@ class Solvers:
 
 
 def run_check(paths: Sequence[Path], limit: float | None, workers: int | None, long: bool) -> int:
-    """`catdiag check`: 0 if every certificate is accepted, 1 if one is refused, 2 if one cannot be read."""
+    """`catdiag check`: 0 if all are accepted, 1 if one is refused, 2 if one cannot be read, 5 if one is vacuous."""
     require_limit(limit)
     if workers is not None and workers < 1:
         raise UsageError(f"{workers} workers: expected 1 or more")
@@ -126,7 +127,7 @@ def run_check(paths: Sequence[Path], limit: float | None, workers: int | None, l
 def worst(statuses: Iterable[int]) -> int:
     """The exit status of several checks."""
     found = set(statuses)
-    return next((s for s in (REFUTED, INTERRUPTED, WRONG_USE) if s in found), DONE)
+    return next((s for s in (REFUTED, INTERRUPTED, WRONG_USE, VACUOUS) if s in found), DONE)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -225,11 +226,12 @@ def verdict_on(file: Path, solvers: Solvers, limit: float | None = None, content
     except (OutOfTime, SolverInterrupted) as error:
         return Verdict(INTERRUPTED, f"interrupted: {name}: {error}")
     opinion = str(both) if both is not None else "no second opinion: cvc5 is not installed"
+    accepted = "accepted" + (", on a condition" if theorem.conditional else "")
     return Verdict(
-        DONE,
-        f"{name}: accepted" + (", on a condition" if theorem.conditional else ""),
+        VACUOUS if theorem.vacuous else DONE,
+        f"{name}: {'VACUOUS: it follows, but of nothing' if theorem.vacuous else accepted}",
         (*map(shown, (*str(theorem).split("\n"), *statement(certificate))), f"  solver: {solver()}; {opinion}"),
-        theorem.conditional,
+        theorem.conditional and not theorem.vacuous,
         both.agreed if both is not None else 0,
         both.undecided if both is not None else 0,
     )
@@ -239,6 +241,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """Several verdicts in one line."""
     counts = {
         "accepted": sum(v.status == DONE for v in verdicts),
+        "vacuous": sum(v.status == VACUOUS for v in verdicts),
         "refused": sum(v.status == REFUTED for v in verdicts),
         "interrupted": sum(v.status == INTERRUPTED for v in verdicts),
         "not readable": sum(v.status == WRONG_USE for v in verdicts),
@@ -303,16 +306,17 @@ def statement(certificate: Mapping[str, Any]) -> list[str]:
     """Both programs of a certificate that was accepted, as formulas."""
     lines: list[str] = []
     try:
-        for side in ("left", "right"):
-            program = certificate["statement"][side]
+        sides = {side: certificate["statement"][side] for side in ("left", "right")}
+        printer = printer_of(*sides.values())
+        for side, program in sides.items():
             lines.append(f"  {side}: {program.get('title') or 'without a name'}")
-            lines.extend(f"    {line}" for line in formulas(program))
+            lines.extend(f"    {line}" for line in formulas(program, printer))
     except RecursionError:
         lines.append("  (its terms are nested too deeply to be printed)")
     return lines
 
 
-def formulas(program: Program) -> Iterator[str]:
+def formulas(program: Program, printer: Printer | None = None) -> Iterator[str]:
     """What a program computes: each result as a formula of the inputs; its loops and groups with their bodies.
 
     >>> total = {"inputs": [{"name": "A", "axes": [["x", "x"]], "element": "real"}],
@@ -320,45 +324,76 @@ def formulas(program: Program) -> Iterator[str]:
     >>> list(formulas(total))
     ['result = Σ_{i0<x} A[i0]']
     """
+    said = _Formulas(printer or printer_of(program))
     wires = evaluate(program, inputs_of(program, {}), {}, _accepted)
     for k, wire in enumerate(wires):
-        yield f"result{k if len(wires) > 1 else ''}{_indices(wire)} = {show(wire.term)}"
-    for node in program["nodes"]:
-        yield from _loops(node)
+        yield f"result{k if len(wires) > 1 else ''}{said.indices(wire)} = {said.term(wire)}"
+    yield from said.loops(program, inputs_of(program, {}))
 
 
-def _loops(node: Mapping[str, Any]) -> Iterator[str]:
-    if node["op"] == "group":
+class _Formulas:
+    """The loops and groups of programs in lines, each with what its own names stand for."""
+
+    def __init__(self, printer: Printer) -> None:
+        self.printer = printer
+
+    def term(self, wire: Wire) -> str:
+        return self.printer.show(wire.term)
+
+    def indices(self, wire: Wire) -> str:
+        return f"[{','.join(self.printer.index(name) for name, _ in wire.axes)}]" if wire.axes else ""
+
+    def loops(self, program: Program, inputs: Sequence[Wire]) -> Iterator[str]:
+        """The loops and groups that stand in a program."""
+        found: list[tuple[Mapping[str, Any], Sequence[Wire]]] = []
+
+        def met(node: Mapping[str, Any], args: Sequence[Wire], _: object) -> None:
+            # Those inside of loops and groups are met too, and told in their turn.
+            if node["op"] in ("fold", "group") and any(node is own for own in program["nodes"]):
+                found.append((node, args))
+
+        evaluate(program, inputs, {}, met)
+        for node, args in found:
+            yield from self._group(node, args) if node["op"] == "group" else self._fold(node, args)
+
+    def _standing(self, names: Sequence[Wire], args: Sequence[Wire]) -> Iterator[str]:
+        """What inputs of a loop or group stand for, where that is no input of the same name."""
+        for name, arg in zip(names, args, strict=True):
+            if self.term(name) != self.term(arg):
+                yield f"  where {self.term(name)} is {self.term(arg)}"
+
+    def _group(self, node: Mapping[str, Any], args: Sequence[Wire]) -> Iterator[str]:
         yield "in groups: " + ", ".join(f"tiles of {local} along {axis}" for axis, local in node["tiles"])
-        for inner in node["body"]["nodes"]:
-            yield from (f"  {line}" for line in _loops(inner))
-    elif node["op"] == "fold":
+        inputs = inputs_of(node["body"], {})
+        yield from self._standing(inputs, args)
+        yield from (f"  {line}" for line in self.loops(node["body"], inputs))
+
+    def _fold(self, node: Mapping[str, Any], args: Sequence[Wire]) -> Iterator[str]:
         yield f"a loop along {node['axis']} in blocks of {node['block']}, which gives these:"
-        states = [str(d["name"]) for d in node["step"]["inputs"]]
-        starts, turns, means = (
-            evaluate(node[body], inputs_of(node[body], {}), {}, _accepted) for body in ("unit", "step", "state")
+        # The parts of the loop may call their inputs differently: all are printed by the names of the step.
+        starts = evaluate(node["unit"], inputs_of(node["unit"], {}), {}, _accepted)
+        inputs = inputs_of(node["step"], {})
+        states, block = inputs[: len(starts)], inputs[len(starts) :]
+        yield from self._standing(block, args)
+        turns, means = (
+            evaluate(node[body], given, {}, _accepted) for body, given in (("step", inputs), ("state", block))
         )
-        for name, start, turn, mean in zip(states, starts, turns, means):
-            yield f"  {name}{_indices(mean)} of a list: {show(mean.term)}"
-            yield f"    starts as {show(start.term)}"
-            yield f"    after a block is {show(turn.term)}"
-        for inner in node["step"]["nodes"]:
-            yield from (f"  in a turn, {line}" if k == 0 else f"  {line}" for k, line in enumerate(_loops(inner)))
+        for state, start, turn, mean in zip(states, starts, turns, means, strict=True):
+            yield f"  {self.term(replace(state, axes=mean.axes))} of a list: {self.term(mean)}"
+            yield f"    starts as {self.term(start)}"
+            yield f"    after a block is {self.term(turn)}"
+        for k, line in enumerate(self.loops(node["step"], inputs)):
+            yield f"  in a turn, {line}" if k == 0 else f"  {line}"
         if "extent" in node:
-            lo, hi = evaluate(node["extent"], inputs_of(node["extent"], {}), {}, _accepted)
-            yield f"  blocks that end before {show(lo.term)}{_for_all(lo)} may be left out"
-            yield f"  blocks that begin at {show(hi.term)}{_for_all(hi)} or later may be left out"
+            lo, hi = evaluate(node["extent"], block, {}, _accepted)
+            yield f"  blocks that end before {self.term(lo)}{self._for_all(lo)} may be left out"
+            yield f"  blocks that begin at {self.term(hi)}{self._for_all(hi)} or later may be left out"
         if "live" in node:
-            (live,) = evaluate(node["live"], inputs_of(node["live"], {}), {}, _accepted)
-            yield f"  a block may be left out where it is nowhere so that {show(live.term)}"
+            (live,) = evaluate(node["live"], block, {}, _accepted)
+            yield f"  a block may be left out where it is nowhere so that {self.term(live)}"
 
-
-def _indices(wire: Wire) -> str:
-    return f"[{','.join(name for name, _ in wire.axes)}]" if wire.axes else ""
-
-
-def _for_all(wire: Wire) -> str:
-    return f" for every {', '.join(name for name, _ in wire.axes)}" if wire.axes else ""
+    def _for_all(self, wire: Wire) -> str:
+        return f" for every {', '.join(self.printer.index(name) for name, _ in wire.axes)}" if wire.axes else ""
 
 
 def _accepted(*_: object) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.cli.arguments import check_sizes, check_writable, count_of, cuts_of, integers_of, parse_sizes
 from catdiag.cli.load import operator
-from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, NothingDerived, UsageError, require_limit
+from catdiag.cli.outcome import DONE, REFUTED, UNDECIDED, VACUOUS, NothingDerived, UsageError, require_limit
 from catdiag.files import write_whole
 from catdiag.signature import axis_names
 
@@ -122,7 +122,7 @@ def run_derive(
     print("".join(f"{line}\n" for line in said), end="")
     if report.misfit is not None:
         raise report.misfit
-    return DONE
+    return VACUOUS if report.derivation.theorem.vacuous else DONE
 
 
 def run_prove(
@@ -159,11 +159,11 @@ def run_prove(
         except Undecided as error:
             print(f"undecided: {error.message}")
             return UNDECIDED
-    print(f"proved{', on a condition' if theorem.conditional else ''} in {theorem.seconds:.2f} s")
+    print(f"{theorem.surety} in {theorem.seconds:.2f} s")
     print(theorem)
     if certificate is not None:
         _save(theorem, certificate)
-    return DONE
+    return VACUOUS if theorem.vacuous else DONE
 
 
 def run_io(

@@ -12,7 +12,7 @@ import typer
 
 from catdiag.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotFusable, NotGroupable, NotStreamable
 
-DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, VACUOUS, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 UNREAD = 141
 """Nobody reads the output any more: the status that shells give to a program ended by SIGPIPE."""
 

@@ -8,7 +8,7 @@ the theorem is conditional and says what is newly owed. D is computed here, from
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +19,13 @@ from catdiag.kernel.form import bounded, well_formed
 from catdiag.kernel.judge import Json, only
 from catdiag.kernel.loops import Facts, Loops, valued
 from catdiag.kernel.meaning import Program, axes_of, inputs_of, numeric
-from catdiag.kernel.scope import symbols
-from catdiag.kernel.terms import KernelError, Term, fn, leaves, size_term
+from catdiag.kernel.scope import printer_of, symbols
+from catdiag.kernel.terms import KernelError, Printer, Term, fn, leaves, size_term
+from catdiag.kernel.vacuity import contradictory
 
 FORMAT = "catdiag-certificate"
-VERSION = 2
+VERSION = 3
+UNWITNESSED = "not known to be satisfiable: no witness is given of what is taken for granted here"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Theorem:
     trivial: bool
     witness: str = ""
     """An input that meets the hypotheses, the left side's definedness and the conditions; empty where none is given."""
+    vacuous: bool | None = None
+    """Whether nothing meets these: True where a contradiction was derived, False where there is a witness, else None."""
 
     @property
     def conditional(self) -> bool:
@@ -54,7 +58,10 @@ class Theorem:
             lines.append("  CONDITIONAL, the right side newly needs: " + "; ".join(self.conditions))
         if self.trivial:
             lines.append("  (trivial: both sides are one term)")
-        lines.append(f"  witness: {self.witness}" if self.witness else "  no witness")
+        if self.vacuous:
+            lines.append("  VACUOUS: nothing meets what is taken for granted here, so that this says nothing")
+        else:
+            lines.append(f"  witness: {self.witness}" if self.witness else f"  {UNWITNESSED}")
         lines.append(f"  by {', '.join(self.axioms) or 'reflexivity'} in {self.steps} steps, {self.goals} solver goals")
         return "\n".join(lines)
 
@@ -63,9 +70,21 @@ class Checker(Loops):
     """Replays certificates into theorems. `hypotheses` are all that the last one takes for granted."""
 
     hypotheses: tuple[Obligation, ...] = ()
+    printer = Printer()
+    _taken: Facts = ()
+    _elements: Mapping[str, str] = {}
 
     def check(self, certificate: Json) -> Theorem:
         """The theorem of a certificate. Raises KernelError where it does not follow."""
+        theorem = self.proved(certificate)
+        return theorem if theorem.witness else self.examined(theorem)
+
+    def examined(self, theorem: Theorem) -> Theorem:
+        """The last theorem, which has no witness, and whether it is about nothing."""
+        return replace(theorem, vacuous=contradictory(self.ask, self._taken, self._elements) or None)
+
+    def proved(self, certificate: Json) -> Theorem:
+        """`check`, without the question whether the theorem is about nothing."""
         try:
             return self._check(certificate)
         except RecursionError as error:
@@ -129,13 +148,15 @@ class Checker(Loops):
             ctx = Context(self.ask, dict(x.axes), facts, names)
             self.holds(ctx, fn("eq", numeric(x.term), numeric(y.term)), self.item(proof, "outputs", k))
         self.consumed(proof)
+        self._taken, self._elements = facts, names
         self.hypotheses = (*(Obligation((), (), f.condition) for f in assume), *defined, *newly)
         loops = any(node["op"] in ("fold", "group") for node in right["nodes"])
+        self.printer = printer_of(left, right)
         theorem = Theorem(
-            f"{_say(left, 'left')} = {_say(right, 'right')}",
-            tuple(show_condition(f.condition) for f in assume),
-            tuple(dict.fromkeys(map(str, defined))),
-            tuple(dict.fromkeys(map(str, newly))),
+            self.said(left, right),
+            tuple(show_condition(f.condition, self.printer) for f in assume),
+            tuple(dict.fromkeys(o.said(self.printer) for o in defined)),
+            tuple(dict.fromkeys(o.said(self.printer) for o in newly)),
             tuple(sorted(self.axioms, key=lambda name: int(name[1:]))),
             self.steps,
             self.goals,
@@ -150,7 +171,22 @@ class Checker(Loops):
             raise KernelError("the witness does not meet the hypotheses of the theorem")
         sizes = [f"{name}={n}" for name, n in sorted(witness["sizes"].items())]
         arrays = [f"{name} = {str(witness['arrays'][name]).replace(chr(39), '')}" for name in sorted(witness["arrays"])]
-        return replace(theorem, witness="; ".join([*sizes, *(text for text in arrays if len(text) <= 60)]))
+        shown = "; ".join([*sizes, *(text for text in arrays if len(text) <= 60)])
+        return replace(theorem, witness=shown or "the inputs are numbers that are not printed", vacuous=False)
+
+    def said(self, left: Program, right: Program) -> str:
+        """The equation as text; two programs that are called the same are told apart."""
+        names = [str(p.get("title") or side) for p, side in ((left, "left"), (right, "right"))]
+        if names[0] == names[1]:
+            names = [f"{side} {name}" for side, name in zip(("left", "right"), names, strict=True)]
+        inputs = ", ".join(self.declared(d) for d in left["inputs"])
+        return " = ".join(f"{name}({inputs})" for name in names)
+
+    def declared(self, d: Json) -> str:
+        """An input with its axes, their sizes where these are not their names, and its sort where it is not real."""
+        sizes = ((str(axis), self.printer.show(size_term(s))) for axis, s in d["axes"])
+        axes = " ".join(axis if axis == s else f"{axis}={s}" for axis, s in sizes)
+        return f"{d['name']}[{axes}]" if d["element"] == "real" else f"{d['name']}: {d['element']}[{axes}]"
 
 
 def condition(c: Any) -> Term:
@@ -161,21 +197,13 @@ def condition(c: Any) -> Term:
 
 
 def _declared(program: Program) -> dict[str, str]:
-    names = [str(d["name"]) for d in program["inputs"]]
-    if len(set(names)) != len(names):
-        raise KernelError(f"two inputs have one name in {names}")
-    if any(name.startswith("$") for name in names):
-        raise KernelError(f"names may not begin with $: {names}")
+    """The element types of inputs by their names."""
     return {str(d["name"]): str(d["element"]) for d in program["inputs"]}
 
 
 def _interface(program: Program) -> list[Any]:
-    return [(axes_of(d["axes"], {}), d["element"]) for d in program["inputs"]]
-
-
-def _say(program: Program, name: str) -> str:
-    ins = ", ".join(f"{d['name']}[{' '.join(str(a) for a, _ in d['axes'])}]" for d in program["inputs"])
-    return f"{program.get('title') or name}({ins})"
+    """The inputs. Both sides have one list of names: what is printed of either speaks of the same arrays."""
+    return [(d["name"], axes_of(d["axes"], {}), d["element"]) for d in program["inputs"]]
 
 
 __all__ = ["Checker", "Theorem", "condition"]

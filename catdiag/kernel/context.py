@@ -435,7 +435,7 @@ class Context:
         if arithmetic(condition):
             if self._ordered(condition):
                 return True
-            return self.ask([*self._inside(), *(c for c in self._conditions() if arithmetic(c))], condition)
+            return self.ask([*self.inside(), *(c for c in self._conditions() if arithmetic(c))], condition)
         if condition.op == "real":
             return self.real(condition.args[0])
         if condition.op == "le" and fn("lt", *condition.args) in self._conditions():
@@ -472,9 +472,9 @@ class Context:
             spoken = spoken.union(*map(words.spoken, more))
         if not linked or len(words.names) > LIMIT:
             return False
-        return self.ask([*self._inside(), *linked, *(c for c in facts if not words.spoken(c))], goal)
+        return self.ask([*self.inside(), *linked, *(c for c in facts if not words.spoken(c))], goal)
 
-    def _inside(self) -> list[Term]:
+    def inside(self) -> list[Term]:
         """That indices are in their ranges."""
         return [fn("le", ZERO, idx(i)) for i in self.ranges] + [
             fn("lt", idx(i), n) for i, n in self.ranges.items() if arithmetic(n)

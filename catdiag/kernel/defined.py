@@ -19,7 +19,19 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from catdiag.kernel.context import Context, Fact, fresh, negate, nonzero, real
-from catdiag.kernel.terms import ZERO, Data, KernelError, Term, fn, idx, leaves, open_body, show, substitute
+from catdiag.kernel.terms import (
+    ZERO,
+    Data,
+    KernelError,
+    Printer,
+    Term,
+    fn,
+    idx,
+    leaves,
+    open_body,
+    size,
+    substitute,
+)
 
 _SIGNS = {"lt": "<", "le": "≤", "eq": "="}
 LIMIT = 50_000
@@ -66,30 +78,33 @@ class Obligation:
         return ctx.where(self.guards)
 
     def __str__(self) -> str:
+        return self.said(Printer.of(self.condition, *self.guards, *(n for _, n in self.ranges)))
+
+    def said(self, printer: Printer) -> str:
+        """The obligation as text."""
         spoken = set().union(*(leaves(c, "idx") for c in (self.condition, *self.guards)))
-        taken = {name for name, _ in self.ranges}
+        taken = printer.names | {name for name, _ in self.ranges}
         letters = (c for c in "ijklmnopuvwz" if c not in taken)
-        names = {name: next(letters, name) if name.startswith("%") else name for name, _ in self.ranges}
-        put: dict[tuple[str, Data], Term] = {("idx", old): idx(new) for old, new in names.items()}
-        text = show_condition(substitute(self.condition, put))
+        # A letter stands by itself: it is said as the index of an axis that has no name.
+        names = {name: next(letters, name) if name.startswith("%") else printer.index(name) for name, _ in self.ranges}
+        put: dict[tuple[str, Data], Term] = {("idx", old): size(new) for old, new in names.items()}
+        text = show_condition(substitute(self.condition, put), printer)
         if self.guards:
-            text += " where " + " and ".join(show_condition(substitute(guard, put)) for guard in self.guards)
-        over = [(names[name], show(n)) for name, n in self.ranges if name in spoken]
-        if over:
-            # An index is usually named by its axis, and an axis by its size.
-            text += " for all " + ", ".join(i if i == n else f"{i} < {n}" for i, n in over)
-        return text
+            text += " where " + " and ".join(show_condition(substitute(guard, put), printer) for guard in self.guards)
+        over = [f"{names[name]} < {printer.show(substitute(n, put))}" for name, n in self.ranges if name in spoken]
+        return text + " for all " + ", ".join(over) if over else text
 
 
-def show_condition(c: Term) -> str:
+def show_condition(c: Term, printer: Printer | None = None) -> str:
     """A condition as text."""
+    printer = printer or Printer.of(c)
     if c.op == "not" and c.args[0].op == "eq":
-        return f"{show(c.args[0].args[0])} ≠ {show(c.args[0].args[1])}"
+        return f"{printer.show(c.args[0].args[0])} ≠ {printer.show(c.args[0].args[1])}"
     if c.op == "real":
-        return f"{show(c.args[0])} > -∞"
+        return f"{printer.show(c.args[0])} > -∞"
     if c.op in ("lt", "le", "eq"):
-        return f"{show(c.args[0])} {_SIGNS[c.op]} {show(c.args[1])}"
-    return show(c)
+        return f"{printer.show(c.args[0])} {_SIGNS[c.op]} {printer.show(c.args[1])}"
+    return printer.show(c)
 
 
 def owes(ctx: Context, t: Term, element: str = "real", all_of_it: bool = False) -> list[Obligation]:

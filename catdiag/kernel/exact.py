@@ -25,7 +25,7 @@ from itertools import product
 from typing import Any
 
 from catdiag.kernel.defined import Obligation
-from catdiag.kernel.terms import KernelError, Term, size_term
+from catdiag.kernel.terms import KernelError, Term, is_name, size_term
 
 Number = tuple[Fraction, Fraction] | None
 _ZERO = (Fraction(0), Fraction(0))
@@ -81,8 +81,8 @@ def met(obligations: Sequence[Obligation], inputs: Sequence[Mapping[str, Any]], 
     sizes = witness["sizes"]
     if any(type(n) is not int or n < 0 for n in sizes.values()):
         raise KernelError("a size of the witness is no natural number")
-    if not all(type(name) is str and name.isidentifier() for name in sizes):
-        raise KernelError("a size of the witness is not named as sizes are, by an identifier")
+    if not all(map(is_name, (*sizes, *witness["functions"]))):
+        raise KernelError("a size or function of the witness is not named as they are, by an identifier")
     at = _At(sizes, {}, {})
     arrays = {}
     for d in inputs:

@@ -1,7 +1,8 @@
 """Whether data has the form of a core program, before anything is read from it.
 
 The readers of `meaning` take every field at its word: a string where a list of axes belongs would be read letter
-by letter, a name with `%` could be that of an index the kernel makes. So forms are checked first, in one place.
+by letter, a name with `%` could be that of an index the kernel makes, and two names that look or are read alike
+could be taken for one. So forms are checked first, in one place.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from catdiag.kernel.terms import KernelError, size_term
+from catdiag.kernel.terms import KernelError, is_name, size_term
 
 ELEMENTS = ("real", "extended", "int", "bool")
 BODIES = ("unit", "step", "merge", "state", "extent", "live", "body")
@@ -19,6 +20,9 @@ GUIDES = BODIES[4:6]
 MOST, DEEPEST, LONGEST = 1_000_000, 400, 14_000
 """The most items of a certificate, the deepest that one may lie, and the most bits or letters that one may have."""
 _NUMBER = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?|-inf", re.ASCII)
+# f.stream('x', passes=2).group('q'): there is no way to end the quotes or parentheses and go on with an equation.
+_ITEM = r"(?:'[A-Za-z0-9_ +()]{0,500}'|[a-z]{1,40}=[A-Za-z0-9_…]{1,40})"
+_TITLE = re.compile(rf"[A-Za-z0-9_]{{1,500}}(?:\.[a-z]{{1,40}}\((?:{_ITEM}(?:, {_ITEM}){{0,20}})?\)){{0,200}}")
 
 
 def _require(holds: bool, expected: str, found: Any) -> None:
@@ -50,9 +54,26 @@ def _list(data: Any, expected: str) -> list[Any]:
 
 
 def name(data: Any) -> None:
-    """A name: text that is not empty, can be printed, and has no `%`, which marks the kernel's own names."""
-    _require(isinstance(data, str) and data.isprintable(), "printable text", repr(data))
-    _require(data != "" and "%" not in data, "a name without %", data)
+    """A name of an input, an axis, a size or a function, as `terms.is_name` says."""
+    _require(is_name(data), "a name that is an identifier", repr(data))
+
+
+def _function(data: Any) -> None:
+    """A scalar function: one that `meaning` knows, by its word, or `apply:` and a name."""
+    _require(isinstance(data, str) and (data.isidentifier() or data.startswith("apply:")), "a function", repr(data))
+    if data.startswith("apply:"):
+        name(data[6:])
+
+
+def _monoid(data: Any) -> None:
+    _require(isinstance(data, str) and data.isidentifier(), "a monoid", repr(data))
+
+
+def is_title(data: Any) -> bool:
+    """Whether data is a title: the name of a program, and after it the steps that it was derived by; or nothing."""
+    if not isinstance(data, str):
+        return data is None
+    return data == "" or (is_name(data.partition(".")[0]) and _TITLE.fullmatch(data) is not None)
 
 
 def _pair(data: Any) -> None:
@@ -124,8 +145,8 @@ def _program(data: Any) -> None:
 
 
 _FIELDS: dict[str, dict[str, Callable[[Any], object]]] = {
-    "map": {"fn": name, "args": _wires},
-    "reduce": {"monoid": name, "axis": name, "args": _wires},
+    "map": {"fn": _function, "args": _wires},
+    "reduce": {"monoid": _monoid, "axis": name, "args": _wires},
     "view": {"args": _wires, "axes": _axes, "reads": _reads},
     "index": {"axis": _axis},
     "size": {"size": size_term},
@@ -143,14 +164,15 @@ def well_formed(program: Any) -> None:
         _require(isinstance(data, Mapping), "a program", data)
         fields = {"inputs", "nodes", "outputs"}
         _require(fields <= set(data) <= fields | {"title"}, "a program", data)
-        title = "" if data.get("title") is None else data["title"]
-        _require(isinstance(title, str) and title.isprintable(), "a title that can be printed", repr(title))
+        _require(is_title(data.get("title")), "a name as title", repr(data.get("title")))
         for declared in _list(data["inputs"], "inputs"):
             _require(isinstance(declared, Mapping), "an input", declared)
             _require(set(declared) == {"name", "axes", "element"}, "an input", declared)
             name(declared["name"])
             _axes(declared["axes"])
             _require(declared["element"] in ELEMENTS, f"one of {', '.join(ELEMENTS)}", declared["element"])
+        names = [declared["name"] for declared in data["inputs"]]
+        _require(len(set(names)) == len(names), "inputs of different names", names)
         for node in _list(data["nodes"], "nodes"):
             _require(isinstance(node, Mapping) and isinstance(node.get("op"), str), "a node", node)
             checks = _FIELDS.get(node["op"])

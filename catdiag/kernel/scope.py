@@ -8,14 +8,14 @@ from typing import Any
 from catdiag.kernel.form import BODIES
 from catdiag.kernel.judge import Json
 from catdiag.kernel.meaning import Program
-from catdiag.kernel.terms import KernelError, leaves, size_term
+from catdiag.kernel.terms import KernelError, Printer, is_name, leaves, size_term
 
 
 def local_name(name: Any, scope: frozenset[str]) -> str:
     """A size of tiles or blocks. Raises KernelError where the name is taken outside."""
-    if not isinstance(name, str) or not name.isidentifier() or name in scope:
+    if not is_name(name) or name in scope:
         raise KernelError(f"the local size {name!r} is no new name")
-    return name
+    return str(name)
 
 
 def cut_only(program: Program, local: Mapping[str, str]) -> None:
@@ -47,6 +47,23 @@ def symbols_of_node(node: Json) -> set[str]:
     for r in node.get("reads", ()):
         found |= set(_spoken([*r["at"].values(), *(side for c in r["where"] for side in c[1:])]))
     return found
+
+
+def printer_of(*programs: Program) -> Printer:
+    """A printer for all that is spoken of in programs, their loops and groups included."""
+    sizes: set[str] = set()
+    names: set[str] = set()
+    stack = list(programs)
+    while stack:
+        program = stack.pop()
+        sizes |= symbols(program)
+        names |= {str(d["name"]) for d in program["inputs"]}
+        for node in program["nodes"]:
+            if node["op"] == "map" and node["fn"].startswith("apply:"):
+                names.add(node["fn"][6:])
+            sizes |= {node["block"]} if node["op"] == "fold" else {local for _, local in node.get("tiles", ())}
+            stack.extend(node[body] for body in BODIES if body in node)
+    return Printer(names, sizes)
 
 
 def _spoken(expressions: Sequence[Any]) -> Iterator[str]:

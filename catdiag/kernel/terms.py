@@ -16,7 +16,7 @@ Bound variables are de Bruijn indices, so that equality of terms is equality up 
 >>> show(x)
 'Σ_{i0<n} A[i0]'
 >>> show(open_body(x.args[1], idx("k")))
-'A[k]'
+'A[i_k]'
 """
 
 from __future__ import annotations
@@ -265,13 +265,40 @@ def leaves(t: Term, op: str) -> set[str]:
     return found
 
 
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,499}", re.ASCII)
+_OWN = re.compile(r"%([a-z]{1,8}|[a-z]{0,8}[0-9]{1,9}|[nlo] [A-Za-z_][A-Za-z0-9_]{0,499})|\$[0-9]{1,9}", re.ASCII)
+RESERVED = frozenset(("exp", "log", "sqrt", "inv", "max", "min", "ite", "not", "and", "or", "true", "false", "real"))
+"""Words that formulas are printed with. `result`, `result0`, … are the names that they give to outputs."""
+
+
+def is_name(data: object) -> bool:
+    """Whether data may be the name of a size, an axis, an input, a function or a program: an identifier of ASCII.
+
+    So two names are one only if they are the same letters: there are no normal forms, no letters that look alike, no
+    ends of strings inside, and nothing that a formula could be taken for.
+
+    >>> [is_name(text) for text in ("x", "s_x", "x\\0a", "B + C", "\u0445", "exp", "result1", "")]
+    [True, True, False, False, False, False, False, False]
+    """
+    if not isinstance(data, str) or _IDENTIFIER.fullmatch(data) is None or data in RESERVED:
+        return False
+    return not (data.startswith("result") and (data == "result" or data[6:].isdigit()))
+
+
+def is_name_in_proof(data: object) -> bool:
+    """Whether data may be a name in a term of a proof, which may speak of indices and sizes of the kernel's own too."""
+    return is_name(data) or (isinstance(data, str) and _OWN.fullmatch(data) is not None)
+
+
 def size_term(s: object) -> Term:
     """A size of a core program (a natural, a symbol, `["+", s, t]`, `["*", s, t]`) as a term."""
     if isinstance(s, bool):
         raise KernelError(f"not a size: {s!r}")
     if isinstance(s, int) and s >= 0:
         return num(s)
-    if isinstance(s, str) and s and "%" not in s:  # a mark of the kernel's own names
+    if isinstance(s, str):
+        if not is_name(s):
+            raise KernelError(f"not the name of a size: {s[:80]!r}, expected an identifier")
         return size(s)
     if isinstance(s, (list, tuple)) and len(s) == 3 and s[0] in ("+", "*"):
         return (add if s[0] == "+" else mul)(size_term(s[1]), size_term(s[2]))
@@ -320,8 +347,8 @@ def parse_term(data: object) -> Term:
     elif op == "big":
         if datum not in MONOIDS:
             raise KernelError(f"no monoid {str(datum)[:80]}")
-    elif (op in _NAMED) != isinstance(datum, str) or (op not in _NAMED and datum is not None):
-        raise KernelError(f"{op} does not go with {str(datum)[:80]}")
+    elif (op in _NAMED and not is_name_in_proof(datum)) or (op not in _NAMED and datum is not None):
+        raise KernelError(f"{op} does not go with {str(datum)[:80]!r}")
     return Term(op, datum, args)
 
 
@@ -336,35 +363,77 @@ _SIGNS = {"sum": "Σ", "prod": "Π", "max": "max"}
 _INFIX = {"lt": "<", "le": "≤", "eq": "=", "and": "∧", "or": "∨"}
 
 
+class Printer:
+    """Prints terms as text for people, so that two things never have one name.
+
+    `names` are those of all sizes, inputs and functions that are spoken of, `sizes` those of sizes. The index along
+    axis q is `i_q`, which is another thing than the size q; the variables of binders are i0, i1, … outside in. Both
+    begin otherwise where a name begins so. An input without axes that is called as a size is prints as `x[]`.
+    """
+
+    def __init__(self, names: Iterable[str] = (), sizes: Iterable[str] = ()) -> None:
+        self.sizes = frozenset(sizes)
+        self.names = frozenset(names) | self.sizes
+        begun = next(b for b in map("i".__add__, map("_".__mul__, range(1, 600))) if not self._begins(b))
+        self._index, self._variable = begun, begun[:-1]
+        while any(name.startswith(self._variable) and name[len(self._variable) :].isdigit() for name in self.names):
+            self._variable += "i"
+
+    def _begins(self, start: str) -> bool:
+        return any(name.startswith(start) for name in self.names)
+
+    @staticmethod
+    def of(*terms: Term) -> Printer:
+        """A printer for what these terms speak of."""
+        names = (leaves(t, op) for t in terms for op in ("read", "holds", "apply"))
+        return Printer(set().union(*names), set().union(*(leaves(t, "size") for t in terms)))
+
+    def index(self, axis: str) -> str:
+        """The index along an axis; an index of the kernel's own, which begins with %, as it is."""
+        return axis if axis.startswith("%") else self._index + axis
+
+    def array(self, name: str, indices: Iterable[str]) -> str:
+        """An element of an input."""
+        inner = ",".join(indices)
+        return f"{name}[{inner}]" if inner or name in self.sizes or not is_name(name) else name
+
+    def show(self, t: Term, depth: int = 0, tight: int = 0) -> str:
+        """A term under `depth` binders. `tight` is how strongly the surroundings bind (0 sum, 1 product, 2 argument)."""
+        if t.op == "num":
+            text = str(t.data)
+            return f"({text})" if tight and (text.startswith("-") or "/" in text) else text
+        if t.op in ("size", "idx"):
+            return str(t.data) if t.op == "size" else self.index(str(t.data))
+        if t.op == "b":
+            return (
+                f"{self._variable}{depth - 1 - t.data}" if isinstance(t.data, int) and t.data < depth else f"^{t.data}"
+            )
+        if t.op in ("read", "holds"):
+            return self.array(str(t.data), (self.show(a, depth) for a in t.args))
+        if t.op == "apply":
+            return f"{t.data}({','.join(self.show(a, depth) for a in t.args)})"
+        if t.op == "add":
+            text = " + ".join(self.show(a, depth, 1) for a in t.args)
+            return f"({text})" if tight else text
+        if t.op == "mul":
+            text = "·".join(self.show(a, depth, 2) for a in t.args)
+            return f"({text})" if tight > 1 else text
+        if t.op == "big":
+            n, body = self.show(t.args[0], depth), self.show(t.args[1], depth + 1, 1)
+            text = f"{_SIGNS[str(t.data)]}_{{{self._variable}{depth}<{n}}} {body}"
+            return f"({text})" if tight else text
+        if t.op in _INFIX:
+            return "(" + f" {_INFIX[t.op]} ".join(self.show(a, depth, 1) for a in t.args) + ")"
+        if t.op == "inv":
+            return f"1/{self.show(t.args[0], depth, 2)}"
+        if t.op == "div":
+            return f"⌊{self.show(t.args[0], depth)}/{self.show(t.args[1], depth, 2)}⌋"
+        if t.op == "bot":
+            return "-∞"
+        inner = ", ".join(self.show(a, depth) for a in t.args)
+        return f"{t.op}({inner})" if t.args else t.op
+
+
 def show(t: Term, depth: int = 0, tight: int = 0) -> str:
-    """A term as text for people. `tight` is how strongly the surroundings bind (0 sum, 1 product, 2 argument)."""
-    if t.op == "num":
-        text = str(t.data)
-        return f"({text})" if tight and (text.startswith("-") or "/" in text) else text
-    if t.op in ("size", "idx"):
-        return str(t.data)
-    if t.op == "b":
-        return f"i{depth - 1 - t.data}" if isinstance(t.data, int) and t.data < depth else f"^{t.data}"
-    if t.op in ("read", "holds", "apply"):
-        inner = ",".join(show(a, depth) for a in t.args)
-        return f"{t.data}({inner})" if t.op == "apply" else f"{t.data}[{inner}]" if t.args else str(t.data)
-    if t.op == "add":
-        parts = [show(a, depth, 1) for a in t.args]
-        text = " + ".join(parts)
-        return f"({text})" if tight else text
-    if t.op == "mul":
-        text = "·".join(show(a, depth, 2) for a in t.args)
-        return f"({text})" if tight > 1 else text
-    if t.op == "big":
-        text = f"{_SIGNS[str(t.data)]}_{{i{depth}<{show(t.args[0], depth)}}} {show(t.args[1], depth + 1, 1)}"
-        return f"({text})" if tight else text
-    if t.op in _INFIX:
-        return "(" + f" {_INFIX[t.op]} ".join(show(a, depth, 1) for a in t.args) + ")"
-    if t.op == "inv":
-        return f"1/{show(t.args[0], depth, 2)}"
-    if t.op == "div":
-        return f"⌊{show(t.args[0], depth)}/{show(t.args[1], depth, 2)}⌋"
-    if t.op == "bot":
-        return "-∞"
-    inner = ", ".join(show(a, depth) for a in t.args)
-    return f"{t.op}({inner})" if t.args else t.op
+    """A term as text for people, by what it speaks of itself."""
+    return Printer.of(t).show(t, depth, tight)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.errors import CatdiagError, SizeError, require
 from catdiag.prove.alike import require_one_type
+from catdiag.prove.identifiers import identifier, name_of
 from catdiag.prove.vacuity import AssumptionError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Theorem:
     """A checked equation between two diagrams, with the certificate that proves it.
 
     `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
-    side needs beyond that; empty unless `.conditional`), `.witness`, `.axioms`, `.trivial`, `.seconds`, `.certificate`,
+    side needs beyond that; empty unless `.conditional`), `.witness`, `.vacuous`, `.axioms`, `.trivial`, `.seconds`, `.certificate`,
     and `.taken`: in words, the arrays that the certificate takes as further inputs (see `catdiag.prove.cut`).
     """
 
@@ -98,6 +99,19 @@ class Theorem:
     def witness(self) -> str:
         """An input that meets all that the theorem takes for granted, as text; empty where none was found."""
         return self.checked.witness
+
+    @property
+    def vacuous(self) -> bool | None:
+        """True where nothing meets what the theorem takes for granted, False with a witness, None where neither is known."""
+        return self.checked.vacuous
+
+    @property
+    def surety(self) -> str:
+        """ "proved", "proved, on a condition", or "vacuous": of what nothing satisfies, it is said and is no proof.
+
+        Words for people; the fields say the same to programs.
+        """
+        return "vacuous" if self.vacuous else "proved, on a condition" if self.conditional else "proved"
 
     @property
     def axioms(self) -> tuple[str, ...]:
@@ -163,7 +177,7 @@ def parse_assumption(text: str) -> list[Any]:
 
     def size(node: ast.expr) -> Any:
         if isinstance(node, ast.Name):
-            return node.id
+            return identifier(node.id)
         if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= 0:
             return node.value
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
@@ -206,7 +220,8 @@ def statement_of(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> dict[str
     hypotheses = [["le", 1, s] for s in scope if ["le", 0, s] not in assumed] + assumed
     unknown = {s for c in hypotheses for side in c[1:] for s in _mentioned(side)} - set(scope)
     if unknown:
-        raise AssumptionError(f"no axis has size {sorted(unknown)[0]!r}; the sizes are {', '.join(scope) or 'none'}")
+        sizes = ", ".join(map(name_of, scope)) or "none"
+        raise AssumptionError(f"no axis has size {name_of(sorted(unknown)[0])!r}; the sizes are {sizes}")
     return {"left": left, "right": right, "assume": hypotheses}
 
 
@@ -233,9 +248,11 @@ def certify(
     start = time.perf_counter()
     certificate = find(searching(ask), statement, further, earlier)
     checker = Checker(checking(ask))
-    checked = checker.check(certificate)
+    checked = checker.proved(certificate)
     witness = examined(statement, checker.hypotheses)
-    if witness is not None:
+    if witness is None:
+        checked = checker.examined(checked)
+    else:
         certificate["witness"] = witness
         checked = checker.witnessed(checked, statement["left"]["inputs"], witness)
     return Theorem(checked, certificate, time.perf_counter() - start)
@@ -439,7 +456,9 @@ def how_false(title: str, found: Counterexample) -> str:
 
 
 def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = None) -> bool | None:
-    """True where `f = g` is proved without new conditions, False where it is refuted, None where neither was found.
+    """True where `f = g` is proved without new conditions, False where it is refuted, None for neither.
+
+    A theorem about nothing (`Theorem.vacuous`) is no proof: None.
 
     The arguments are those of `prove`, and so are the errors for what is wrong use.
 
@@ -455,7 +474,7 @@ def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float 
         return False
     except (Undecided, Interrupted):
         return None
-    return None if theorem.conditional else True
+    return None if theorem.conditional or theorem.vacuous else True
 
 
 __all__ = [

@@ -25,6 +25,7 @@ from catdiag.boxes import (
 )
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError
+from catdiag.prove.identifiers import identifier, title
 from catdiag.types import Axis, Size
 from catdiag.views import Cond, Expr
 
@@ -35,13 +36,18 @@ class NotExportable(CatdiagError):
     """A diagram with a box that has no meaning as a term."""
 
 
+_EXPRESSIONS = frozenset(("+", "*", "//", "i", "w", "lt", "le", "eq"))
+
+
 def size_data(size: Size | Expr | Cond) -> Any:
     """A size, an index expression or a condition as plain data."""
-    return list(map(size_data, size)) if isinstance(size, tuple) else size
+    if isinstance(size, tuple):
+        return [size[0], *map(size_data, size[1:])]
+    return identifier(size) if isinstance(size, str) else size
 
 
 def _axis(axis: Axis) -> list[Any]:
-    return [axis.name, size_data(axis.size)]
+    return [identifier(axis.name), size_data(axis.size)]
 
 
 def program(diagram: Diagram) -> dict[str, Any]:
@@ -56,7 +62,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
     graph = inline(diagram, kernels=True).graph
     types = graph.wire_types()
     inputs = [
-        {"name": name, "axes": [_axis(a) for a in ty.axes], "element": ty.element}
+        {"name": identifier(name), "axes": [_axis(a) for a in ty.axes], "element": ty.element}
         for name, ty in zip(diagram.input_names, diagram.dom, strict=True)
     ]
     nodes: list[dict[str, Any]] = []
@@ -78,7 +84,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
             nodes.append(_view([wire], types[w].axes, [({}, [])]))
             wire, count = count, count + 1
         outputs.append([wire, types[w].element])
-    return {"title": diagram.title, "inputs": inputs, "nodes": nodes, "outputs": outputs}
+    return {"title": title(diagram.title or ""), "inputs": inputs, "nodes": nodes, "outputs": outputs}
 
 
 def _layouts(box: Box, given: Sequence[Names]) -> list[Names]:
@@ -107,16 +113,21 @@ def _einsum(box: Box, args: list[int], first: int, given: Sequence[Names]) -> li
     nodes: list[dict[str, Any]] = [{"op": "map", "fn": "mul", "args": args}]
     for name in reversed(names):
         if name not in kept:
-            nodes.append({"op": "reduce", "monoid": "sum", "axis": name, "args": [first + len(nodes) - 1]})
+            nodes.append({"op": "reduce", "monoid": "sum", "axis": identifier(name), "args": [first + len(nodes) - 1]})
     if [name for name in names if name in kept] != list(kept):
         nodes.append(_view([first + len(nodes) - 1], box.cod[0].axes, [({}, [])]))
     return nodes
 
 
 def _view(args: list[int], axes: Sequence[Axis], reads: Sequence[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
-    """Arrays read at index expressions, each where its conditions hold."""
+    """Arrays read at index expressions by axis, each where its conditions hold."""
     return {"op": "view", "args": args, "axes": [_axis(a) for a in axes],
-            "reads": [{"at": at, "where": where} for at, where in reads]}  # fmt: skip
+            "reads": [{"at": {identifier(axis): e for axis, e in at.items()}, "where": where}
+                      for at, where in reads]}  # fmt: skip
+
+
+def _index(axis: str) -> list[Any]:
+    return ["i", identifier(axis)]
 
 
 def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
@@ -126,18 +137,18 @@ def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], lis
     slice: at n₁ + … + i; concat: of the arrays the one in whose part i lies.
     """
     sizes = [size_data(p.size) for p in whole.parts]
-    i: Any = ["i", whole.name]
+    i: Any = _index(whole.name)
     before: list[Any] = [0]
     for s in sizes:
         before.append(["+", before[-1], s] if len(before) > 1 else s)
     match kind:
         case "split":
-            i = ["i", whole.parts[0].name]
+            i = _index(whole.parts[0].name)
             for part, s in zip(whole.parts[1:], sizes[1:], strict=True):
-                i = ["+", ["*", i, s], ["i", part.name]]
+                i = ["+", ["*", i, s], _index(part.name)]
             return [({whole.name: i}, [])]
         case "slice":
-            i = ["i", whole.parts[place].name]
+            i = _index(whole.parts[place].name)
             return [({whole.name: ["+", before[place], i] if place else i}, [])]
         case "merge":
             digits: dict[str, Any] = {}
@@ -163,11 +174,13 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
         case Map(fn) if fn.startswith("cast:"):
             return _view(args, box.cod[0].axes, [({}, [])])
         case Map(fn):
+            if fn.startswith("apply:"):
+                fn = "apply:" + identifier(fn[6:])
             return {"op": "map", "fn": fn, "args": args}
         case Reduce(monoid, axis):
-            return {"op": "reduce", "monoid": monoid, "axis": axis, "args": args}
+            return {"op": "reduce", "monoid": monoid, "axis": identifier(axis), "args": args}
         case Rename(pairs):
-            return _view(args, box.cod[0].axes, [({old: ["i", new] for old, new in pairs}, [])])
+            return _view(args, box.cod[0].axes, [({old: _index(new) for old, new in pairs}, [])])
         case Reindex(kind, whole, place):
             return _view(args, box.cod[0].axes, _reads(kind, whole, place))
         case View(_, reads):
@@ -181,11 +194,16 @@ def _node(box: Box, args: list[int]) -> dict[str, Any]:
             return {"op": "const", "value": "-inf" if value is None else str(value)}
         case Fold(axis, block, unit, step, merge, state):
             bodies = {"unit": unit, "step": step, "merge": merge, "state": state, "extent": op.extent, "live": op.live}
-            return {"op": "fold", "axis": axis, "block": block, "args": args} | {
+            return {"op": "fold", "axis": identifier(axis), "block": identifier(block), "args": args} | {
                 name: program(body) for name, body in bodies.items() if body is not None
             }
         case Group(tiles, body):
-            return {"op": "group", "tiles": [list(t) for t in tiles], "args": args, "body": program(body)}
+            return {
+                "op": "group",
+                "tiles": [[identifier(name) for name in t] for t in tiles],
+                "args": args,
+                "body": program(body),
+            }
         case _:
             name = op.name if isinstance(op, Generic) else box.name
             raise NotExportable(

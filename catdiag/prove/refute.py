@@ -20,6 +20,7 @@ import numpy as np
 from catdiag.kernel.terms import Term
 from catdiag.prove import exact, sieve
 from catdiag.prove.functions import Free, Function
+from catdiag.prove.identifiers import name_of
 from catdiag.prove.points import Batch, Drawer, Point, Pool
 from catdiag.prove.shrink import shrink
 from catdiag.prove.solve import solved
@@ -396,22 +397,28 @@ class Search:
     def _made(
         self, point: Point, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
     ) -> Counterexample:
-        names = [str(d["name"]) for d in self.declared]
+        # Statements have identifiers; what is said has the names of the user.
+        names = [name_of(str(d["name"])) for d in self.declared]
         return Counterexample(
-            point.sizes,
+            named(point.sizes),
             {name: nested(a) for name, a in zip(names, point.arrays, strict=True)},
             x,
             y,
-            index,
+            named(index),
             number,
-            point.blocks,
-            {n: f.function() if isinstance(f, Free) else f for n, f in point.functions.items()},
+            named(point.blocks),
+            {name_of(n): f.function() if isinstance(f, Free) else f for n, f in point.functions.items()},
             None if reason is None else "rhs",
             reason or "",
             None,
             {name: a.shape for name, a in zip(names, point.arrays, strict=True)},
             {name: str(d["element"]) for name, d in zip(names, self.declared, strict=True)},
         )
+
+
+def named(by_identifier: Mapping[str, int]) -> dict[str, int]:
+    """Numbers by the names that identifiers are for."""
+    return {name_of(name): n for name, n in by_identifier.items()}
 
 
 def nested(array: exact.Array) -> Any:

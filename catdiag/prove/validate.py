@@ -28,6 +28,7 @@ from catdiag.kernel.meaning import Sizes, Wire, evaluate, inputs_of, numeric, vi
 from catdiag.kernel.terms import KernelError, Term, fn, num, substitute
 from catdiag.prove import exact
 from catdiag.prove.exact import Array, MinusInfinity, NoValue, Powers, Value
+from catdiag.prove.identifiers import identifier
 
 if TYPE_CHECKING:
     from catdiag.prove.refute import Counterexample
@@ -40,11 +41,12 @@ class NotACounterexample(CatdiagError):
     """Numbers that do not show two programs to differ."""
 
 
-def replay(statement: Mapping[str, Any], found: Counterexample) -> Counterexample:
+def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexample:
     """A counterexample with the two values that the programs of a statement really give.
 
     Raises NotACounterexample, saying why, where it does not stand.
     """
+    found = _identified(given)
     try:
         sizes = dict(found.sizes)
         _check_sizes(statement, sizes, found.blocks)
@@ -63,15 +65,24 @@ def replay(statement: Mapping[str, Any], found: Counterexample) -> Counterexampl
     if found.undefined:
         if not isinstance(rhs, NoValue) or not rhs.undefined:
             raise NotACounterexample(f"on these numbers the right program is defined: {rhs}")
-        made = replace(found, lhs=lhs, rhs=None, reason=str(rhs))
+        made = replace(given, lhs=lhs, rhs=None, reason=str(rhs))
     else:
         if gone := next(_missing(right), None):
             raise NotACounterexample(f"on these numbers the right program is not defined: {gone}")
         if not exact.different(lhs, rhs):  # type: ignore[arg-type]
             raise NotACounterexample(f"on these numbers the two do not certainly differ: {lhs} and {rhs}")
-        made = replace(found, lhs=lhs, rhs=rhs)
-    _ask_kernel(statement, made)
+        made = replace(given, lhs=lhs, rhs=rhs)
+    _ask_kernel(statement, found)
     return made
+
+
+def _identified(found: Counterexample) -> Counterexample:
+    """A counterexample by the identifiers that a statement has for the names of a user."""
+    sizes, arrays, index, blocks, functions = (
+        {identifier(name): value for name, value in named.items()}
+        for named in (found.sizes, found.arrays, found.index, found.blocks, found.functions)
+    )
+    return replace(found, sizes=sizes, arrays=arrays, index=index, blocks=blocks, functions=functions)
 
 
 # -- sizes and sorts ------------------------------------------------------------------------------------------

@@ -194,6 +194,8 @@ class Claims:
             return Verdict("undecided", goal=error.goal, large=error.large)
         except KernelError as error:
             return Verdict("undecided", goal=str(error))
+        if theorem.vacuous:
+            return Verdict("undecided", goal="nothing meets what it takes for granted: it would be about nothing")
         return Verdict("conditional" if theorem.conditional else "proved", theorem, conditions=theorem.conditions)
 
     @staticmethod

@@ -6,17 +6,24 @@ import json
 from typing import Any
 
 
+def _symbol(sort: Any, context: Any, key: str, names: dict[str, Any]) -> Any:
+    """The symbol for a key, made where there is none. Symbols have numbers: z3 reads a name up to the first zero."""
+    if key not in names:
+        names[key] = sort(f"x{len(names)}", context)
+    return names[key]
+
+
 def _build(z3: Any, context: Any, t: Any, names: dict[str, Any], also: list[Any]) -> Any:
     """A z3 expression in a context; `also` gets what defines the symbols made for floors of quotients."""
     op, data, args = t
     if op == "num":
         return z3.Q(*map(int, data.split("/")), context) if "/" in data else z3.IntVal(int(data), context)
     if op == "atom":
-        return names.setdefault(f"atom {data}", z3.Real(f"atom {data}", context))
+        return _symbol(z3.Real, context, f"atom {data}", names)
     if op == "prop":
-        return names.setdefault(f"prop {data}", z3.Bool(f"prop {data}", context))
+        return _symbol(z3.Bool, context, f"prop {data}", names)
     if op in ("size", "idx"):
-        return names.setdefault(f"{op} {data}", z3.Int(f"{op} {data}", context))
+        return _symbol(z3.Int, context, f"{op} {data}", names)
     if op in ("true", "false"):
         return z3.BoolVal(op == "true", context)
     parts = [_build(z3, context, a, names, also) for a in args]
@@ -33,8 +40,7 @@ def _build(z3: Any, context: Any, t: Any, names: dict[str, Any], also: list[Any]
     left, right = parts
     if op == "div":
         # By what it is between: z3's own division by a symbol says less to it.
-        name = f"floor {json.dumps(args)}"
-        floor = names.setdefault(name, z3.Int(name, context))
+        floor = _symbol(z3.Int, context, f"floor {json.dumps(args)}", names)
         also.append(z3.If(right > 0, z3.And(right * floor <= left, left < right * floor + right), floor == 0))
         return floor
     if op == "lt":

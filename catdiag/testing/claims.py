@@ -45,6 +45,8 @@ def assert_equivalent(
         raise AssertionError(f"{title} is false: {counterexample(error.counterexample)}") from None
     except (Undecided, Interrupted) as error:
         raise AssertionError(error.message) from None
+    if theorem.vacuous:
+        raise AssertionError(f"{title} is about nothing: no arrays meet what it takes for granted\n{theorem}")
     if theorem.conditional and not conditional:
         raise AssertionError(
             f"{title} holds only where {'; '.join(theorem.conditions)}: "
@@ -77,6 +79,8 @@ def assert_streams(diagram: Diagram, axis: str, *, passes: int = 1) -> Derivatio
     except NotStreamable as error:
         reason = error.message + (f"\n  at {error.line}" if error.line else "")
         raise AssertionError(f"{diagram.title or 'the diagram'} does not stream along {axis!r}: {reason}") from None
+    if derived.theorem.vacuous:
+        raise AssertionError(f"{diagram.title or 'the diagram'} is defined nowhere, so that nothing is said of a loop")
     if derived.theorem.conditional:
         conditions = "; ".join(derived.theorem.conditions)
         raise AssertionError(f"{diagram.title or 'the diagram'} streams along {axis!r} only where {conditions}")

@@ -92,6 +92,8 @@ class ClaimItem(pytest.Item):
             if self.config.getoption("--theorems-undecided") == "xfail":
                 pytest.xfail(str(error).split("\n")[0])
             raise
+        if theorem.vacuous:
+            raise Vacuous(theorem)
         if theorem.conditional:
             if self.config.getoption("--theorems-conditional") == "fail":
                 raise Conditional(theorem)
@@ -107,7 +109,7 @@ class ClaimItem(pytest.Item):
             return refutation(self.claim, error)
         if isinstance(error, CatdiagError):
             return f"{self.claim.name}: {error}"
-        if isinstance(error, Conditional):
+        if isinstance(error, (Conditional, Vacuous)):
             return f"{self.claim.name}: {error}"
         return super().repr_failure(excinfo, style)
 
@@ -122,6 +124,13 @@ class Conditional(Exception):
 
     def __init__(self, theorem: Any) -> None:
         super().__init__(f"the theorem is conditional on {'; '.join(theorem.conditions)}\n{theorem}")
+
+
+class Vacuous(Exception):
+    """A theorem about nothing, which is no proof."""
+
+    def __init__(self, theorem: Any) -> None:
+        super().__init__(f"nothing meets what the theorem takes for granted\n{theorem}")
 
 
 def refutation(claim: Claim, error: Any) -> str:

@@ -57,8 +57,8 @@ def test_what_a_loop_leaves_out_and_holds_is_printed(run, tmp_path):
     out = run("check", path).out
     for said in (
         "in a turn, a loop along y in blocks of s_y",
-        "blocks that begin at index_q[q] + 1 for every q or later may be left out",
-        "where it is nowhere so that (index_x[x] ≤ index_q[q])",
+        "blocks that begin at index_q[i_q] + 1 for every i_q or later may be left out",
+        "where it is nowhere so that (index_x[i_x] ≤ index_q[i_q])",
     ):
         assert said in out, out
 
@@ -251,7 +251,7 @@ def test_what_is_refused_cannot_draw_on_the_terminal(run, tmp_path):
     file = tmp_path / "c.json"
     for version in ("2\nother.json: accepted", "\x1b[2K"):
         statement = {"left": {"inputs": version, "nodes": [], "outputs": []}, "right": {}, "assume": []}
-        whole = {"format": "catdiag-certificate", "version": 2, "statement": statement, "proof": {}}
+        whole = {"format": "catdiag-certificate", "version": 3, "statement": statement, "proof": {}}
         file.write_text(json.dumps(whole))
         done = run("check", file)
         assert done.status == 1

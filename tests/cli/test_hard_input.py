@@ -27,7 +27,7 @@ def certificate(nodes: Any = (), out: int = 0, **more: Any) -> str:
     array = {"name": "A", "axes": [["x", "x"]], "element": "real"}
     program = {"inputs": [array], "nodes": list(nodes), "outputs": [[out, "real"]], "title": "p"}
     statement = {"left": program, "right": program, "assume": []}
-    return json.dumps({"format": "catdiag-certificate", "version": 2, "statement": statement, "proof": {}, **more})
+    return json.dumps({"format": "catdiag-certificate", "version": 3, "statement": statement, "proof": {}, **more})
 
 
 def pipe(path: Path) -> Path:

@@ -39,7 +39,7 @@ def rename(wire: int, axes: list[Any], **pairs: str) -> Json:
 
 def certificate(left: Json, right: Json, proof: Json | None = None, assume: tuple[Any, ...] = ()) -> Json:
     statement = {"left": left, "right": right, "assume": [list(c) for c in assume]}
-    return {"format": "catdiag-certificate", "version": 2, "statement": statement, "proof": proof or {}}
+    return {"format": "catdiag-certificate", "version": 3, "statement": statement, "proof": proof or {}}
 
 
 def equal(left: list[Any] | None = None, right: list[Any] | None = None, **more: Any) -> Json:

@@ -175,7 +175,7 @@ def test_damaged_certificates_prove_nothing_false(real_ones: dict[str, Json], as
     total: Counter[str] = Counter()
     for name, made in real_ones.items():
         total += survive(made, random.Random(name), 40, ask)
-    assert total["refused"] >= 100 and total["another theorem"] >= 5, total
+    assert total["refused"] >= 100 and total["another theorem"] >= 3, total
 
 
 @pytest.mark.slow

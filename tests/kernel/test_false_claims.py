@@ -69,10 +69,10 @@ def test_a_constant_is_taken_out_of_a_range_that_is_known_to_be_natural() -> Non
 def test_an_index_counted_from_above_is_no_index_that_a_step_opens() -> None:
     """Were i = n − 1 − j with the j that is summed over, i + j < n would hold of all."""
     inputs = [array("A", "x", x="n")]
-    indices = [{"op": "index", "axis": [name, "n"]} for name in ("1", "x")]
+    indices = [{"op": "index", "axis": [name, "n"]} for name in ("j", "x")]
     summed = [*indices, apply("add", 1, 2), {"op": "size", "size": "n"}, apply("lt", 3, 4), const("0"),
               apply("where", 5, 0, 6), reduce("sum", "x", 7)]  # fmt: skip
-    right = program(inputs, [reduce("sum", "x", 0), rename(1, [["1", "n"]])], 2)
+    right = program(inputs, [reduce("sum", "x", 0), rename(1, [["j", "n"]])], 2)
     with pytest.raises(KernelError, match="not decided"):
         checked(program(inputs, summed, 8), right, by([["decide", [1]]]))
     ctx = Context(ask, {"1": N, "%1": N})

@@ -36,13 +36,13 @@ FORMS = {
     "no program": ([], "a program"),
     "a program with more": ({**SUM, "more": 1}, "a program"),
     "a program without nodes": ({k: v for k, v in SUM.items() if k != "nodes"}, "a program"),
-    "a title that is no text": ({**SUM, "title": 1}, "a title"),
+    "a title that is no text": ({**SUM, "title": 1}, "a name as title"),
     "inputs that are no list": ({**SUM, "inputs": {}}, "a list of inputs"),
     "an input that is a text": ({**SUM, "inputs": ["A"]}, "an input"),
     "an input with more": ({**SUM, "inputs": [{**X, "more": 1}]}, "an input"),
-    "an input without a name": ({**SUM, "inputs": [{**X, "name": ""}]}, "a name without %"),
-    "an input with a name of the kernel's": ({**SUM, "inputs": [{**X, "name": "%A"}]}, "a name without %"),
-    "an input whose name is no text": ({**SUM, "inputs": [{**X, "name": 3}]}, "printable text"),
+    "an input without a name": ({**SUM, "inputs": [{**X, "name": ""}]}, "an identifier"),
+    "an input with a name of the kernel's": ({**SUM, "inputs": [{**X, "name": "%A"}]}, "an identifier"),
+    "an input whose name is no text": ({**SUM, "inputs": [{**X, "name": 3}]}, "an identifier"),
     "axes in a text": ({**SUM, "inputs": [{**X, "axes": "xy"}]}, "a list of axes"),
     "an axis of three": ({**SUM, "inputs": [{**X, "axes": [["x", "x", "x"]]}]}, "a pair"),
     "an axis that is a text of two letters": ({**SUM, "inputs": [{**X, "axes": ["xy"]}]}, "a pair"),
@@ -101,7 +101,7 @@ MEANINGS = {
     "an unknown monoid": (one(reduce("median", "x", 0)), "no monoid 'median'"),
     "an unknown function": (one(apply("sin", 0)), "no scalar function 'sin'"),
     "a function of too many": (one(apply("exp", 0, 0)), "no scalar function 'exp' of 2"),
-    "a name of no function": (one(apply("apply:", 0)), "no scalar function 'apply:'"),
+    "a name of no function": (one(apply("apply:", 0)), "an identifier"),
     "a view with no reads": (one(view([0], [["x", "x"]])), "with 0 reads"),
     "a view with more reads than arrays": (one(view([0], [["x", "x"]], ({}, [["lt", 0, 1]]), ({}, []))), "with 2 reads"),
     "a view that may read nothing": (one(view([0], [["x", "x"]], ({}, [["lt", 0, 1]]))), "not everywhere"),
@@ -181,10 +181,10 @@ CHECKS: dict[str, tuple[Json, str]] = {
     "an assumption of two": (certificate(SAME, SAME, {}, (("lt", 1),)), "not an assumption"),
     "an assumption of no sizes": (certificate(SUM, SUM, {}, (("le", 1, "n"),)), "speak of 'n'"),
     "a size that is no size": (certificate(SUM, SUM, {}, (("le", -1, "x"),)), "not a size"),
-    "a size of the kernel's": (certificate(SUM, SUM, {}, (("le", 1, "%a"),)), "not a size"),
+    "a size of the kernel's": (certificate(SUM, SUM, {}, (("le", 1, "%a"),)), "not the name of a size"),
     "a size that is a truth value": (certificate(SUM, SUM, {}, (("le", True, "x"),)), "not a size"),
-    "two inputs of one name": (certificate(program([A, A], [], 0), program([A, A], [], 0)), "one name"),
-    "an input named as those of loops": (certificate(program([array("$0")], [], 0), SAME), "may not begin"),
+    "two inputs of one name": (certificate(program([A, A], [], 0), program([A, A], [], 0)), "different names"),
+    "an input named as those of loops": (certificate(program([array("$0")], [], 0), SAME), "an identifier"),
     "other inputs": (certificate(program([X], [], 0), program([array("A", "y")], [], 0)), "take different inputs"),
     "other outputs": (certificate(program([X], [], 0), SUM), "give different types"),
     "a proof of an output that is not there": (certificate(SAME, SAME, {"outputs": {"1": {"close": "field"}}}), "more than"),
@@ -232,7 +232,7 @@ CHECKS: dict[str, tuple[Json, str]] = {
     "a block with the name of a size": (
         certificate(SUM, program([X], [renamed(FOLD, "s_x", "x")], 1), {"folds": [PROVED]}), "no new name"),
     "a block with no name of a size": (
-        certificate(SUM, program([X], [renamed(FOLD, "s_x", "s x")], 1), {"folds": [PROVED]}), "no new name"),
+        certificate(SUM, program([X], [renamed(FOLD, "s_x", "s x")], 1), {"folds": [PROVED]}), "an identifier"),
     "a loop in a loop": (
         certificate(SUM, program([X], [with_body(FOLD, "state", nodes=[FOLD])], 1), {"folds": [PROVED, PROVED]}),
         "contains no groups, and folds in its step only"),
@@ -306,7 +306,7 @@ def test_a_term_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("data", [-1, True, "", "a%", ["+", "x"], ["-", "x", 1], 0.5, None])
 def test_a_size_is_refused(data: Any) -> None:
-    with pytest.raises(KernelError, match="not a size"):
+    with pytest.raises(KernelError, match=r"not (a|the name of a) size"):
         size_term(data)
 
 

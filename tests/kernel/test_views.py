@@ -39,7 +39,7 @@ def test_a_read_that_may_be_out_of_range_is_owed() -> None:
     shifted = reads_only(view([0], [["y", "y"]], at(x=["+", ["i", "y"], 1])), array("A", "x"))
     made = certificate(shifted, shifted, {}, ())
     theorem = Checker(tells_nothing).check(made)
-    assert theorem.defined == ("y + 1 < x for all y",)
+    assert theorem.defined == ("i_y + 1 < x for all i_y < y",)
     assert Checker(tells_nothing).check(certificate(shifted, shifted, {}, (("le", ["+", "y", 1], "x"),))).defined == ()
 
 
@@ -65,9 +65,9 @@ def test_later_reads_know_that_the_earlier_conditions_fail() -> None:
 def test_a_read_at_values_of_an_array_owes_that_these_are_indices() -> None:
     gather = reads_only(view([0, 1], [["q", "q"]], at(x=["w", 1])), array("A", "x"), array("I", "q", element="int"))
     wires = evaluate(gather, inputs_of(gather, {}), {}, lambda *_: None)
-    assert str(wires[0].term) == "A[I[q]]"
+    assert str(wires[0].term) == "A[I[i_q]]"
     theorem = Checker(tells_nothing).check(certificate(gather, gather))
-    assert theorem.defined == ("0 ≤ I[q] for all q", "I[q] < x for all q")
+    assert theorem.defined == ("0 ≤ I[i_q] for all i_q < q", "I[i_q] < x for all i_q < q")
 
 
 @pytest.mark.parametrize("side", [0, 1])

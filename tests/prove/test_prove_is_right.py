@@ -20,6 +20,7 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prove import exact
 from catdiag.prove.api import prove_with, statement_of
 from catdiag.prove.export import program
+from catdiag.prove.identifiers import identifier
 from catdiag.prove.refute import refute
 from catdiag.solvers.z3 import Z3
 
@@ -165,7 +166,7 @@ def test_the_three_meanings_of_a_diagram_agree(diagram: Diagram, seed: int) -> N
                 continue
             low, high = exact.bounds(found)
             assert not exact.different(found, expected), f"{wire.term} is {found}, the program gives {expected}"
-            place = array[tuple(index[a] for a in ty.names)]
+            place = array[tuple(index[identifier(a)] for a in ty.names)]
             assert np.isclose(float(place), float((low + high) / 2), rtol=1e-6, atol=1e-6)
 
 

@@ -14,6 +14,7 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prove import exact
 from catdiag.prove.api import statement_of
 from catdiag.prove.export import program
+from catdiag.prove.identifiers import identifier
 from catdiag.prove.refute import refute
 from catdiag.run.machine import count
 from catdiag.run.numpy import run
@@ -156,13 +157,16 @@ def test_numpy_and_the_exact_numbers_agree_with_reshape_and_concatenate():
     t = a.reshape(2, 3, 2)
     wanted = [t.transpose(2, 1, 0).reshape(2, 6), np.concatenate([b, b]), np.broadcast_to(b, (2, 3, 4)), t]
     found = f.run(a, b, sizes=sizes)
-    given = [exact.build(ty.names, v.shape, lambda i, v=v: exact.Fraction(v[i])) for ty, v in zip(f.dom, (a, b))]
+    given = [
+        exact.build(list(map(identifier, ty.names)), v.shape, lambda i, v=v: exact.Fraction(v[i]))
+        for ty, v in zip(f.dom, (a, b))
+    ]
     for ours, numbers, ty, expected in zip(found, exact.run(program(f), given, sizes, {}, {}), f.cod, wanted):
         order = {"b": 0, "g": 1}
         layout = np.argsort([order.get(n, 2) for n in ty.names], kind="stable")
         np.testing.assert_array_equal(np.transpose(ours, layout), expected)
         for i in np.ndindex(*ours.shape):
-            assert numbers.at(dict(zip(ty.names, i))) == ours[i]
+            assert numbers.at(dict(zip(map(identifier, ty.names), i))) == ours[i]
 
 
 def test_a_part_of_an_array_is_a_view_and_a_merge_of_neighbours_too():
@@ -199,12 +203,12 @@ def test_mistakes_are_told_at_the_users_line(make, says):
     assert __file__ in str(caught.value)
 
 
-READ = {"at": {"(b g)": ["+", ["*", ["i", "b"], "g"], ["i", "g"]]}, "where": []}
+READ = {"at": {"b__by__g": ["+", ["*", ["i", "b"], "g"], ["i", "g"]]}, "where": []}
 GOOD = {"op": "view", "args": [0], "axes": [["g", "g"], ["b", "b"], ["d", "d"]], "reads": [READ]}
 
 
 def at(e):
-    return {"reads": [{"at": {"(b g)": e}, "where": []}]}
+    return {"reads": [{"at": {"b__by__g": e}, "where": []}]}
 
 
 @pytest.mark.parametrize(
@@ -225,7 +229,7 @@ def test_a_malformed_node_is_refused(change):
     from catdiag.kernel.form import well_formed
 
     def means(node):
-        inputs = [{"name": "A", "axes": [["(b g)", ["*", "b", "g"]], ["d", "d"]], "element": "real"}]
+        inputs = [{"name": "A", "axes": [["b__by__g", ["*", "b", "g"]], ["d", "d"]], "element": "real"}]
         made = {"inputs": inputs, "nodes": [node], "outputs": [[1, "real"]]}
         well_formed(made)
         return evaluate(made, inputs_of(made, {}), {}, lambda *args: None)

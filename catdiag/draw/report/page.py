@@ -99,9 +99,10 @@ def _in_short(facts: Facts) -> Iterator[Html]:
     """What the page comes to, a line each: a term and what is said of it."""
     derivation, io, optimum, plan = facts.derivation, facts.io, facts.optimum, facts.plan
     steps = ", then ".join(step.name for step in derivation.steps)
-    condition = ", on a condition" if derivation.theorem.conditional else ""
     yield tag("dt", "Derived by")
-    yield tag("dd", f"{steps}: the same results, proved for all sizes and for all blocks and tiles{condition}")
+    yield tag(
+        "dd", f"{steps}: the same results for all sizes and for all blocks and tiles: {derivation.theorem.surety}"
+    )
     if not isinstance(io, str):
         yield tag("dt", "Moves and holds")
         lines = [costs.in_a_line("H", io.transfers), costs.in_a_line("M", io.memory)]
@@ -138,7 +139,7 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
             proofs.certificate(derivation.theorem, derivation.diagram.title),
         ]
     )
-    sure = proofs.surety(derivation.theorem)
+    sure = derivation.theorem.surety
     yield Section("theorem", "Theorem", sure, theorem)
     formulas = derivation.formulas()
     if formulas.loops:

@@ -25,14 +25,9 @@ def mark(word: str, look: str = "soft") -> Html:
     return tag("span", word, class_=f"mark {look}")
 
 
-def surety(theorem: Theorem) -> str:
-    """That it is proved, and whether on a condition."""
-    return "proved on a condition" if theorem.conditional else "proved"
-
-
 def status(theorem: Theorem) -> Html:
-    """The same in a frame."""
-    return mark(surety(theorem), "warn" if theorem.conditional else "good")
+    """That it is proved, or on a condition, or vacuous, in a frame."""
+    return mark(theorem.surety, "bad" if theorem.vacuous else "warn" if theorem.conditional else "good")
 
 
 def statement(theorem: Theorem) -> Html:
@@ -58,8 +53,11 @@ def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool =
         rows.append(("where", _texts(theorem.taken)))
     if theorem.trivial:
         rows.append(("note", escaped("both sides are one term")))
-    witness = plain(theorem.witness) if theorem.witness else escaped("none was found")
-    rows.append(("not empty: a witness", witness))
+    if theorem.vacuous:
+        rows.append(("vacuous", escaped("nothing meets what is taken for granted here, so that this says nothing")))
+    else:
+        found = plain(theorem.witness) if theorem.witness else escaped("none was found: not known to be satisfiable")
+        rows.append(("a witness, so that it is not empty", found))
     rows.append(("by the axioms", escaped(", ".join(theorem.axioms) or "none: reflexivity")))
     rows.append(("checked", _checked(theorem)))
     if times:
