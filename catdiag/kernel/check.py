@@ -43,7 +43,7 @@ class Theorem:
     witness: str = ""
     """An input that meets the hypotheses, the left side's definedness and the conditions; empty where none is given."""
     vacuous: bool | None = None
-    """Whether nothing meets these: True where a contradiction was derived, False where there is a witness, else None."""
+    """Whether nothing meets these: True where a contradiction was derived, False with a witness, else None."""
 
     @property
     def conditional(self) -> bool:

@@ -398,7 +398,7 @@ class Printer:
         return f"{name}[{inner}]" if inner or name in self.sizes or not is_name(name) else name
 
     def show(self, t: Term, depth: int = 0, tight: int = 0) -> str:
-        """A term under `depth` binders. `tight` is how strongly the surroundings bind (0 sum, 1 product, 2 argument)."""
+        """A term under `depth` binders; `tight` is how strongly what is around binds (0 sum, 1 product, 2 argument)."""
         if t.op == "num":
             text = str(t.data)
             return f"({text})" if tight and (text.startswith("-") or "/" in text) else text

@@ -56,8 +56,9 @@ class Theorem:
     """A checked equation between two diagrams, with the certificate that proves it.
 
     `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
-    side needs beyond that; empty unless `.conditional`), `.witness`, `.vacuous`, `.axioms`, `.trivial`, `.seconds`, `.certificate`,
-    and `.taken`: in words, the arrays that the certificate takes as further inputs (see `catdiag.prove.cut`).
+    side needs beyond that; empty unless `.conditional`), `.witness`, `.vacuous`, `.axioms`, `.trivial`, `.seconds`,
+    `.certificate`, and `.taken`: in words, the arrays that the certificate takes as further inputs (see
+    `catdiag.prove.cut`).
     """
 
     checked: Checked
@@ -102,7 +103,7 @@ class Theorem:
 
     @property
     def vacuous(self) -> bool | None:
-        """True where nothing meets what the theorem takes for granted, False with a witness, None where neither is known."""
+        """True where nothing meets what the theorem takes for granted, False with a witness, None if not known."""
         return self.checked.vacuous
 
     @property

@@ -13,11 +13,14 @@ itself has them marked too. A word of formulas gets a mark of its own.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TypeVar
 
 from catdiag.kernel.form import is_title
 from catdiag.kernel.terms import is_name
 
+V = TypeVar("V")
 _WORDS = {"+": "plus", " ": "space", "(": "open", ")": "close", "\u2032": "prime", "_": "under"}
 _LETTERS = {word: letter for letter, word in _WORDS.items()}
 # A single underscore between letters or digits, or at an end, is none of a mark.
@@ -59,6 +62,11 @@ def name_of(text: str) -> str:
     return f"({found})" if group else found
 
 
+def identified(named: Mapping[str, V]) -> dict[str, V]:
+    """What goes by names, by their identifiers."""
+    return {identifier(name): value for name, value in named.items()}
+
+
 def title(text: str) -> str:
     """A title as certificates have it: the name of a program and the steps by which it was derived, or nothing.
 
@@ -71,4 +79,4 @@ def title(text: str) -> str:
     return found if is_title(found) and (found or not text) else identifier(text)
 
 
-__all__ = ["identifier", "name_of", "title"]
+__all__ = ["identified", "identifier", "name_of", "title"]

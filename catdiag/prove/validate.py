@@ -28,7 +28,7 @@ from catdiag.kernel.meaning import Sizes, Wire, evaluate, inputs_of, numeric, vi
 from catdiag.kernel.terms import KernelError, Term, fn, num, substitute
 from catdiag.prove import exact
 from catdiag.prove.exact import Array, MinusInfinity, NoValue, Powers, Value
-from catdiag.prove.identifiers import identifier
+from catdiag.prove.identifiers import identified
 
 if TYPE_CHECKING:
     from catdiag.prove.refute import Counterexample
@@ -78,11 +78,14 @@ def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexampl
 
 def _identified(found: Counterexample) -> Counterexample:
     """A counterexample by the identifiers that a statement has for the names of a user."""
-    sizes, arrays, index, blocks, functions = (
-        {identifier(name): value for name, value in named.items()}
-        for named in (found.sizes, found.arrays, found.index, found.blocks, found.functions)
+    return replace(
+        found,
+        sizes=identified(found.sizes),
+        arrays=identified(found.arrays),
+        index=identified(found.index),
+        blocks=identified(found.blocks),
+        functions=identified(found.functions),
     )
-    return replace(found, sizes=sizes, arrays=arrays, index=index, blocks=blocks, functions=functions)
 
 
 # -- sizes and sorts ------------------------------------------------------------------------------------------

@@ -372,7 +372,7 @@ def test_what_a_state_reads_is_in_range_of_every_list() -> None:
 def test_inputs_have_names_of_their_own() -> None:
     for names in (["$0", "A"], ["A", "$0"], ["A", "A"]):
         made = program([array(name) for name in names], [const("0")], 2)
-        with pytest.raises(KernelError, match="an identifier|different names"):
+        with pytest.raises(KernelError, match=r"an identifier|different names"):
             Checker(ask).check(certificate(made, made))
 
 

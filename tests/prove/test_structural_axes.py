@@ -234,7 +234,7 @@ def test_a_malformed_node_is_refused(change):
         well_formed(made)
         return evaluate(made, inputs_of(made, {}), {}, lambda *args: None)
 
-    assert str(means(GOOD)[0].term) == "A[b·g + g,d]"
+    assert str(means(GOOD)[0].term) == "A[i_b·g + i_g,i_d]"
     with pytest.raises(KernelError):
         means(GOOD | change)
 
