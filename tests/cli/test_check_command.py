@@ -35,7 +35,7 @@ def test_without_what_found_the_proof(apart, theorem):
     for said in (
         "accepted",
         "left: attention",
-        "result[q,d] = Σ_{i0<x}",
+        "result[i_q,i_d] = Σ_{i0<x}",
         "in groups: tiles of g_q along q",
         "a loop along x in blocks of s_x",
         "starts as -∞",

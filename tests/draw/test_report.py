@@ -121,7 +121,7 @@ def test_page_says_what_was_found(page, mean):
     assert ", ".join(mean.theorem.axioms) in said
     for word in ("1. stream x", "2. group q", "sum1[q] = sum1 + Σ_x A"):
         assert word in said
-    assert "proved on a condition" not in said
+    assert "proved, on a condition" not in said
 
 
 def test_a_plan_is_said_as_predicted_and_proved(plan):
@@ -306,7 +306,7 @@ def test_conditions_are_said():
     assert theorem.conditional
     shown = theorem._repr_html_()
     read = Read(shown)
-    assert "proved on a condition" in "".join(read.text)
+    assert "proved, on a condition" in "".join(read.text)
     assert "on the condition" in "".join(read.text)
 
 
@@ -447,12 +447,11 @@ def test_long_sums_break_between_their_terms():
 
 
 def test_a_conditional_theorem_is_headed_as_such(monkeypatch):
-    from catdiag.draw.report.proofs import surety
     from catdiag.prove.api import Theorem
 
     derivation = cd.library.get("sum_of_squares").stream("x")
-    assert surety(derivation.theorem) == "proved"
+    assert derivation.theorem.surety == "proved"
     monkeypatch.setattr(Theorem, "conditional", property(lambda _: True))
     page = derivation.html()
-    assert page.count("proved on a condition</span>") >= 3
+    assert page.count("proved, on a condition</span>") >= 3
     assert page.count(">proved</span>") == page.count("proved</span> is what the kernel accepted")
