@@ -20,14 +20,18 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
   in a block come for each that it asks about. See `catdiag.cost.count.density`.
 - **Read in place.** Of an array that a group reads only at positions of its tile, by one box of index arithmetic, it
   loads the elements between the least and the largest index read along each axis, clipped to the array, and has room
-  for them unclipped; the box takes no room. See `catdiag.cost.count.windows`.
+  for the most that any group of the kernel loads along each axis (one at least): padding takes none, nor does the box.
+  Optima and plans take room for whole windows, as kernels do whose tiles have one shape. See
+  `catdiag.cost.count.windows`.
 - **Looked up.** A view of inputs before the groups, which groups alone read (in blocks of their loops, as a rule), is
   no array: they load the elements of their tile of it from where these lie, once for each time that it names one. The
   integers that say where are counted only where other boxes read them. See `catdiag.lookups`.
 - **Saves.** Each result is an array of its own in slow memory, as wide as it is said to be: it is saved once, as soon
   as it is made, also where it is equal to another result, or another form of it. A result that is an input is there
   already and is not moved; what a group gives is saved, be it an input or not.
-- **On the spot.** Positions, sizes, constants and scalars computed from them take no transfer and no memory.
+- **Inlined.** Positions, sizes, constants and what is computed from these alone, element by element or as a scalar (a
+  difference of positions, a mask), take no transfer and no memory: they are computed where they are read. Their work
+  counts once for each kernel that reads them, but for that of scalars.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
   needs its inputs and its output at once, but: a renaming or transposition is the same array, and so is one with a
   product axis split or merged (slices, concatenations and reads at index arithmetic are copies, whose input is
@@ -118,6 +122,8 @@ class IO:
     stages: int
     accumulators: str
     account: Account = field(repr=False, compare=False)
+    room: Expr = field(repr=False, compare=False)
+    """`memory` with whole windows, also where they reach beyond an array: a polynomial in tiles."""
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -136,7 +142,7 @@ class IO:
         from catdiag.cost.optimum import minimise
 
         limit = self.capacity if capacity is None else capacity
-        found = minimise(self.relaxed, self.memory, list(self.groups), list(self.streams), limit, dict(self.groups))
+        found = minimise(self.relaxed, self.room, list(self.groups), list(self.streams), limit, dict(self.groups))
         return replace(found, unit=self.unit)
 
     def whole_optimum(
@@ -270,7 +276,12 @@ def io(
             work[pipeline] += told(whole_run(amount, kernel, loops, shares))
     load = sympy.Add(*(t.exact for t in traffic if t.direction == "load"))
     save = sympy.Add(*(t.exact for t in traffic if t.direction == "save"))
-    level, registers = (frontier(account, place) for place in (LEVEL, REGISTERS))
+    room = told(peak_of(frontier(account, LEVEL)))
+    there = account
+    if any(not side.whole for kernel in account.kernels for moved in kernel.transfers for side in moved.window):
+        there = measure(diagram, dtype, stages, accumulators == REGISTERS, fused, clip=True)
+    level, registers = (frontier(there, place) for place in (LEVEL, REGISTERS))
+    told = _clipping(there, told)
     fullest = ([*level[:1], *registers[:1]]) if accumulators == REGISTERS else level[:1]
     return IO(
         load=load,
@@ -289,6 +300,7 @@ def io(
         stages=stages,
         accumulators=accumulators,
         account=account,
+        room=room,
         assumptions=() if shares is None else shares.assumptions(),
     )
 
@@ -305,6 +317,17 @@ def told_of(account: Account) -> tuple[tuple[str, ...], Callable[[Expr], Expr]]:
         return formula if formula.free_symbols.isdisjoint(put) else formula.subs(put, simultaneous=True)
 
     return parted.single, told
+
+
+def _clipping(account: Account, told: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    """Formulas in words of how much of each window lies in its array."""
+    sides = [(name, side, kernel) for kernel in account.kernels for name, side in kernel.clipped.items()]
+    if not sides:
+        return told
+    from catdiag.cost.count.windows import most
+
+    put = {symbol(name): most(side, kernel) for name, side, kernel in sides}
+    return lambda formula: told(formula.subs(put, simultaneous=True))
 
 
 def frontier(account: Account, place: str) -> list[Moment]:

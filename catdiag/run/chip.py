@@ -285,7 +285,7 @@ class Chip:
             source = cell.source()
             if source is not None and not (source.loaded and source.alive):
                 raise RuntimeError(f"{cell.name} is loaded from a level that does not hold it")
-            amount = extent(ty, wire.value, piece.sizes, cell.window)
+            amount = extent(ty, wire.value, piece.sizes, cell.reach())
             cell.rooms[piece.level] = [(piece.memory, piece.memory.allocate(amount * cell.width))]
             amount = extent(ty, wire.value, piece.sizes, cell.window, True)
             self.arrive(piece, cell, wire.value, amount * cell.width, False, amount * cell.width)

@@ -35,6 +35,7 @@ from catdiag.run.named import Named
 from catdiag.run.numpy import Functions, Runner, conform, run
 from catdiag.run.outline import Outline, is_view
 from catdiag.run.phases import Phased
+from catdiag.run.reach import rooms
 from catdiag.run.sizes import tile_lengths, within
 from catdiag.run.widths import Widths
 from catdiag.types import ArrayType, size_symbols, size_value
@@ -277,8 +278,12 @@ class Machine:
         outputs: list[Named] = []
         levels = [chip.leaves_from(outline, w) for w in graph.outputs]
         written = [0] * len(body.cod)
-        for tile in chip.tiled(1, bounds, op.tiles):
+        tiles = chip.tiled(1, bounds, op.tiles)
+        most = rooms(outline, (chip.part(first, tile, op.tiles) for tile in tiles))
+        for tile in tiles:
             root = chip.part(first, tile, op.tiles)
+            for w, lengths in most.items():
+                root.wires[w].cell.most = lengths
             self.work(outline, root, True)
             for k, (w, ty) in enumerate(zip(graph.outputs, body.cod, strict=True)):
                 for piece in root.at(levels[k]):

@@ -42,7 +42,8 @@ class Cell:
     cell of the array in the piece that this one is cut from; without `room`, the level of the cell is not on the
     array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers.
     Of an array that is read in place, `window` says from which to which index along some axes: there may be room for
-    more than there is. Of one of which elements are picked it says how many.
+    more than there is, but no more than `most` says of the kernel's groups. Of one of which elements are picked it says
+    how many.
     `kind` is empty unless it is known that the array is resident, or passed from another phase of its kernel.
     """
 
@@ -58,7 +59,12 @@ class Cell:
     above: Cell | None = None
     block: tuple[int, int] | None = None
     window: dict[str, tuple[int, int] | int] = field(default_factory=dict)
+    most: dict[str, int] = field(default_factory=dict)
     kind: str = ""
+
+    def reach(self) -> Reach:
+        """What there is room for along the axes of a window."""
+        return {**self.window, **self.most}
 
     def free(self) -> None:
         """Gives all its room back."""

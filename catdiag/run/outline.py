@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.diagram import Graph, inline
 from catdiag.in_place import Picked, Window
 
@@ -22,6 +22,11 @@ def is_view(box: Box) -> bool:
     if isinstance(box.op, Reduce):
         return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
     return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
+
+
+def _multiplies(box: Box) -> bool:
+    """Whether it multiplies element by element, without sums."""
+    return isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} <= set(box.cod[0].names)
 
 
 class Outline:
@@ -56,7 +61,8 @@ class Outline:
                 if view and (isinstance(node.box.op, Window) or node.inputs[0] in self.placed):
                     self.placed.add(w)
                 if w not in self.spot:
-                    closed = all(self.spot.get(v, False) for v in node.inputs) and (view or not ty.axes)
+                    each = isinstance(node.box.op, (Map, Rename, Reindex, View)) or _multiplies(node.box)
+                    closed = all(self.spot.get(v, False) for v in node.inputs) and (view or each or not ty.axes)
                     loop = isinstance(node.box.op, (Fold, Group))
                     self.spot[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
         self.leaving.update(self.base[w] for w in graph.outputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,19 +19,42 @@ from catdiag.views import read_off
 
 def windows(outline: Outline, piece: Piece) -> None:
     """Finds, of the arrays that are read in place, what is read: by looking at every index."""
-    for place in outline.places:
-        node = outline.graph.nodes[place]
-        op, box, inputs = node.box.op, node.box, node.inputs
-        if isinstance(op, Fold):
-            states = len(box.cod)
-            for inner in inline(op.step).graph.nodes:
-                if isinstance(inner.box.op, Window):
-                    own = [inputs[w - states] if 0 <= w - states < len(inputs) else -1 for w in inner.inputs]
-                    _window(inner.box.op, own, piece)
-        elif isinstance(op, Picked):
+    for box, inputs in _placed(outline):
+        op = box.op
+        if isinstance(op, Picked):
             _picks(op, box, inputs[0], piece)
         elif isinstance(op, Window):
             _window(op, inputs, piece)
+
+
+def _placed(outline: Outline) -> Iterator[tuple[Box, Sequence[int]]]:
+    """The views that are read in place, in loops too, and what they read."""
+    for place in outline.places:
+        node = outline.graph.nodes[place]
+        op, inputs = node.box.op, node.inputs
+        if isinstance(op, Window):
+            yield node.box, inputs
+        elif isinstance(op, Fold):
+            states = len(node.box.cod)
+            for inner in inline(op.step).graph.nodes:
+                if isinstance(inner.box.op, Window):
+                    yield inner.box, [inputs[w - states] if 0 <= w - states < len(inputs) else -1 for w in inner.inputs]
+
+
+def rooms(outline: Outline, pieces: Iterable[Piece]) -> dict[int, dict[str, int]]:
+    """Of each array that is read in place, the most elements along an axis that lie in it, of all pieces of a kernel;
+    one at least."""
+    found: dict[int, dict[str, int]] = {}
+    for piece in pieces if any(_placed(outline)) else ():
+        windows(outline, piece)
+        for w, wire in piece.wires.items():
+            lengths = wire.value.lengths()
+            for axis, reach in wire.cell.window.items():
+                if not isinstance(reach, int):
+                    there = min(reach[1], lengths[axis] - 1) - max(reach[0], 0) + 1
+                    room = found.setdefault(w, {})
+                    room[axis] = max(1, there, room.get(axis, 0))
+    return found
 
 
 def _picks(op: Picked, box: Box, wire: int, piece: Piece) -> None:

@@ -78,7 +78,7 @@ class Loop:
                     continue
                 if w in piece.wires and (cell := piece.wires[w].cell) in streamed and cell not in self.rings:
                     first = piece.wires[w].value.cut(op.axis, 0, longest)
-                    amount = extent(ty, first, local_sizes(piece.sizes, {op.axis: (op.block, longest)}), cell.window)
+                    amount = extent(ty, first, local_sizes(piece.sizes, {op.axis: (op.block, longest)}), cell.reach())
                     held = self.chain.stages[piece.level - 1] * amount * cell.width if cell.room else 0
                     self.rings[cell] = piece.memory.allocate(held)
                     cell.block = None

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.boxes import Box, Fold, Group
 from catdiag.cost.count.amounts import symbol
-from catdiag.cost.count.density import Down, GroupSum, Up
+from catdiag.cost.count.grids import Down, GroupSum, Up
 from catdiag.cost.io import io
 from catdiag.cost.optimum import CAPACITY
 from catdiag.cost.plan import fit

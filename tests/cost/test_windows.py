@@ -84,6 +84,32 @@ def test_loaded_is_what_is_touched(kind, data):
     assert at(found.relaxed, sizes, tiles) <= machine.load + machine.save
 
 
+@settings(max_examples=10, derandomize=True, deadline=None)
+@given(st.sampled_from([(1, 1, 1), (2, 1, 1), (2, 1, 2), (3, 2, 1), (5, 1, 1)]), st.data())
+def test_padding_takes_no_room(kind, data):
+    """What is held of the input is what of any tile's window lies in it, counted element by element."""
+    padding, step, apart = kind
+    sizes = {"c": 1, "o": 1, **{n: data.draw(st.integers(1, 9)) for n in ("x", "y", "k")}}
+    tiles = {"g_y": data.draw(st.integers(1, sizes["y"])), "g_o": 1, "s_c": 1}
+    held = 1
+    for t in range(0, sizes["y"], tiles["g_y"]):
+        last = min(t + tiles["g_y"], sizes["y"]) - 1
+        window = range(t * step - padding, last * step + (sizes["k"] - 1) * apart - padding + 1)
+        held = max(held, sum(0 <= p < sizes["x"] for p in window))
+    diagram = grouped(*kind)
+    machine = count(diagram, sizes, tiles)
+    assert at(io(diagram).memory, sizes, tiles) == machine.peak == held + sizes["k"] + tiles["g_y"]
+    assert at(io(diagram).room, sizes, tiles) >= machine.peak
+
+
+def test_one_tile_of_everything_holds_the_array():
+    diagram = group.find(stream.find(convolution(150), "c").diagram, ["y"])
+    sizes = {"x": 40, "y": 336, "k": 5, "c": 2, "o": 1}
+    peak = 40 + 5 + 336
+    assert count(diagram, sizes, {"g_y": 336, "s_c": 1}).peak == peak
+    assert at(io(diagram).memory, sizes, {"g_y": 336, "s_c": 1}) == peak
+
+
 @pytest.mark.parametrize(
     ("name", "streamed", "axes"),
     [

@@ -30,7 +30,6 @@ The integral is the area of what the mask leaves: that is what transfers are pro
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -41,6 +40,7 @@ import sympy
 from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.extents import Bound, Extent
 from catdiag.cost.count.extents import put as put_leaves
+from catdiag.cost.count.grids import Down, GroupSum, Up
 from catdiag.cost.count.nested import spread
 from catdiag.errors import CatdiagError
 from catdiag.views import read_off
@@ -51,104 +51,6 @@ if TYPE_CHECKING:
     from catdiag.partial import Parted
 
 Expr = Any
-
-
-class _Quotient(sympy.Function):  # type: ignore[misc]
-    """A quotient of integers, rounded; a number as soon as both are. sympy's own roundings of a minimum are not always
-    right: to 1.14 it takes Min(12, 2*k + 2)/10 for an integer."""
-
-    nargs = 2
-    is_integer = True
-
-    @classmethod
-    def eval(cls, a: Expr, b: Expr) -> Expr | None:
-        """The number, for numbers."""
-        if b == 1 or a == 0:
-            return a
-        if a.is_Rational and b.is_Rational:
-            return cls.rounding(a / b)
-        return None
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        a, b = self.args
-        return True if a.is_nonnegative and b.is_positive else None
-
-    def _sympystr(self, printer: Any) -> str:
-        return str(printer._print(self.rounding(self.args[0] / self.args[1], evaluate=False)))
-
-    def _latex(self, printer: Any) -> str:
-        return str(printer._print(self.rounding(self.args[0] / self.args[1], evaluate=False)))
-
-
-class Down(_Quotient):
-    """⌊a/b⌋.
-
-    >>> k = sympy.Symbol("k", integer=True)
-    >>> found = Down(sympy.Min(12, 2 * k + 2), 10)
-    >>> found, found.subs(k, 3)
-    (floor(Min(12, 2*k + 2)/10), 0)
-    """
-
-    rounding = sympy.floor
-
-
-class Up(_Quotient):
-    """⌈a/b⌉."""
-
-    rounding = sympy.ceiling
-
-
-class GroupSum(sympy.Sum):  # type: ignore[misc]
-    """A sum over groups, which becomes a number as soon as it has no symbol left."""
-
-    def __new__(cls, function: Expr, *limits: Any, **options: Any) -> Expr:
-        made = sympy.Sum.__new__(cls, function, *limits, **options)
-        if isinstance(made, GroupSum) and not made.free_symbols:
-            return _added(made.function, [(j, int(first), int(last)) for j, first, last in made.limits])
-        return made
-
-    def doit(self, **hints: Any) -> Expr:
-        """Itself: sympy's own rules for sums with roundings are of no help."""
-        return self
-
-
-def _added(function: Expr, limits: Sequence[tuple[Expr, int, int]]) -> Expr:
-    """The sum of a rational function of integers with roundings, minima and maxima, exactly."""
-    order = list(sympy.postorder_traversal(function))
-    places = {e: k for k, e in reversed(list(enumerate(order)))}
-    code = [(e.func, [places[a] for a in e.args], e) for e in order]
-    kept = [k for k, e in enumerate(order) if places[e] == k]
-    total = Fraction(0)
-    for at in itertools.product(*(range(first, last + 1) for _, first, last in limits)):
-        here = {j: Fraction(value) for (j, _, _), value in zip(limits, at, strict=True)}
-        values: dict[int, Fraction] = {}
-        for k in kept:
-            func, arguments, e = code[k]
-            values[k] = here[e] if e in here else _applied(func, [values[a] for a in arguments], e)
-        total += values[places[function]]
-    return sympy.Rational(total.numerator, total.denominator)
-
-
-def _applied(func: Any, arguments: list[Fraction], e: Expr) -> Fraction:
-    if e.is_Rational:
-        return Fraction(int(e.p), int(e.q))
-    if func is sympy.Add:
-        return sum(arguments, Fraction(0))
-    if func is sympy.Mul:
-        product = Fraction(1)
-        for a in arguments:
-            product *= a
-        return product
-    if func is sympy.Pow and arguments[1].denominator == 1:
-        power: Fraction = arguments[0] ** int(arguments[1])
-        return power
-    if func in (Down, Up):
-        ratio = arguments[0] / arguments[1]
-        return Fraction(ratio.__floor__() if func is Down else ratio.__ceil__())
-    if func in (sympy.Max, sympy.Min):
-        return (max if func is sympy.Max else min)(arguments)
-    raise ValueError(f"{e} in a sum over groups: expected sums, products, powers, roundings, minima and maxima")
-
 
 Density = float | Fraction | Mapping[str, float | Fraction] | None
 """The share of blocks run among those that a loop asks, for all loops or by axis."""

@@ -24,7 +24,7 @@ from catdiag.cost.count.phases import Phases, part
 from catdiag.cost.count.places import Places, two
 from catdiag.cost.count.widths import Widths
 from catdiag.cost.count.windows import box as box_of
-from catdiag.cost.count.windows import of_inputs
+from catdiag.cost.count.windows import clipped, of_inputs
 from catdiag.cost.count.windows import outer as around
 from catdiag.diagram import Diagram, Graph, Node, inline
 from catdiag.errors import CatdiagError
@@ -138,10 +138,13 @@ def measure(
     fused: bool = True,
     places: Places | None = None,
     walks: Walks = Walk,
+    clip: bool = False,
 ) -> Account:
     """Cuts a diagram into kernels and walks each; with arrays in `places`, else in those of two levels (`two`).
 
-    `walks` makes the walks: what draws them watches them so.
+    `walks` makes the walks: what draws them watches them so. Windows that reach beyond an array have all of their
+    length in memory, as in a kernel whose tiles have one shape; `clip` counts what there is of them instead, by the
+    symbols of `Kernel.clipped`.
 
     Raises CatdiagError as `io` does.
     """
@@ -152,7 +155,7 @@ def measure(
     graph, types = flat.graph, flat.graph.wire_types()
     free = spots(graph, [False] * len(graph.dom))
     root = lives(graph, free, 0, False).root
-    outer = _Outer(flat, graph, types, free, root, widths, held)
+    outer = _Outer(flat, graph, types, free, root, widths, held, clip)
     if parted is not None:
         names = dict(zip(count_from(outer.first[parted.place]), parted.names))
         outer.names.update((w, f"{name} of a part") for w, name in names.items())
@@ -246,6 +249,7 @@ class _Outer:
     root: list[int]
     widths: Widths
     places: Places
+    clip: bool
 
     def __post_init__(self) -> None:
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
@@ -345,6 +349,9 @@ class _Outer:
         for k, window in of_inputs(body, self.given, dict(op.tiles)).items():
             buffer, local = wires[k], body.dom[k]
             if buffer is not None:
+                if self.clip:
+                    window, sides = clipped(window, f"{place}.{k}")
+                    kernel.clipped |= sides
                 buffer.window, buffer.amount, buffer.inside = window, box_of(local, window), around(local, window)
         for k, local in enumerate(op.body.cod):
             w = self.first[place] + k

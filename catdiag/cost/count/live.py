@@ -31,6 +31,7 @@ from catdiag.cost.count.lives import (
     is_view,
     lives,
     only_streamed,
+    pointwise,
     postponed,
     spots,
 )
@@ -153,6 +154,8 @@ class Kernel:
     """Of loops that leave blocks out, which they run."""
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)
     """For each nest of loops, how often a turn waits for sums (see `chain`)."""
+    clipped: dict[str, Side] = field(default_factory=dict)
+    """Symbols for how much of a window lies in the array, at most, where `measure` is asked for that."""
     order: list[str] = field(default_factory=list)
     reads: tuple[int, ...] = ()
     """The wires of the flat diagram that the inputs of its body are."""
@@ -305,8 +308,8 @@ class Walk:
                 raise CatdiagError(f"{box.name} lies within another loop: io() counts two levels, with groups outside")
             if place in found.into or all(free[first + k] for k in range(len(box.cod))):
                 buffers.extend([None] * len(box.cod))
-                if place in found.into:
-                    self.count(box, loops, False)
+                if place in found.into or (pointwise(box) and box.cod[0].axes):
+                    self.count(box, loops, box.name == "div" and free[node.inputs[1]])
                 continue
             reads = [found.root[w] for w in node.inputs]
             if isinstance(box.op, Fold):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.boxes import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.diagram import Graph, inline
 from catdiag.in_place import Picked, Window
 
@@ -33,8 +33,15 @@ def is_view(box: Box) -> bool:
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 
+def pointwise(box: Box) -> bool:
+    """Whether each element of a box's result is computed from one of each input: a scalar function or product, or the
+    input's elements elsewhere."""
+    return elementwise(box) or isinstance(box.op, (Rename, Reindex, View))
+
+
 def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
-    """For each wire, whether it is computed on the spot: positions, sizes, constants, scalars made of those."""
+    """For each wire, whether it is computed on the spot, where it is read: positions, sizes, constants, and what is
+    made of those element by element, or is a scalar."""
     free = list(given)
     for node in graph.nodes:
         op = node.box.op
@@ -42,7 +49,7 @@ def spots(graph: Graph, given: Sequence[bool]) -> list[bool]:
             free.append(True)
             continue
         closed = all(free[w] for w in node.inputs) and not isinstance(op, (Fold, Group))
-        free.extend(closed and (is_view(node.box) or not t.axes) for t in node.box.cod)
+        free.extend(closed and (is_view(node.box) or pointwise(node.box) or not t.axes) for t in node.box.cod)
     return free
 
 

@@ -29,12 +29,21 @@ def part(
     places: Sequence[int],
     leaving: Collection[int],
 ) -> tuple[Graph, list[int], list[int]]:
-    """Some boxes of a graph as one, the wires outside that its inputs are, and those of `leaving` that it makes."""
+    """Some boxes of a graph as one, the wires outside that its inputs are, and those of `leaving` that it makes.
+
+    Arrays that are computed on the spot it makes itself."""
     first: list[int] = []
-    count = len(graph.dom)
-    for node in graph.nodes:
-        first.append(count)
-        count += len(node.box.cod)
+    maker = [-1] * len(graph.dom)
+    for place, node in enumerate(graph.nodes):
+        first.append(len(maker))
+        maker += [place] * len(node.box.cod)
+    reached, todo = set(places), list(places)
+    while todo:
+        read = {maker[w] for w in graph.nodes[todo.pop()].inputs if free[w] and maker[w] >= 0} - reached
+        read = {p for p in read if graph.nodes[p].inputs}
+        reached |= read
+        todo += read
+    places = sorted(reached)
     inside = {first[p] + k for p in places for k in range(len(graph.nodes[p].box.cod))}
     outside: dict[int, int] = {}
     for p in places:
@@ -54,7 +63,7 @@ def part(
         for k in range(len(node.box.cod)):
             local[first[p] + k] = count + k
         count += len(node.box.cod)
-    ends = [w for w in sorted(inside) if w in leaving]
+    ends = [w for w in sorted(inside) if w in leaving and not free[w]]
     dom = Ty(*(types[w] for w in outside))
     return Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends
 

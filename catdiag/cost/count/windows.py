@@ -19,7 +19,7 @@ c*k*n*ceiling(y/g_y) + c*n*y - c*n*ceiling(y/g_y)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Box, Fold
@@ -75,6 +75,14 @@ def of_inputs(graph: Graph, known: Sequence[Bound | None], tiles: Mapping[str, s
                     values = [known[inputs[k]] if 0 <= k < len(inputs) else None for k in own]
                     found[inputs[own[0]]] = sides(inner.box.op, values, inner.box.dom[0], tiles)
     return found
+
+
+def clipped(window: Sequence[Side], name: str) -> tuple[tuple[Side, ...], dict[str, Side]]:
+    """A window of which each side that may reach beyond the array is as long as a symbol says: how much of it lies in
+    the array. And these sides by symbol."""
+    names = {side: f"{name}[{side.axis}]" for side in window if not side.whole}
+    there = tuple(replace(s, length=Amount.of(names[s])) if s in names else s for s in window)
+    return there, {name: side for side, name in names.items()}
 
 
 def picks(op: Picked, box: Box) -> tuple[Side, ...]:
@@ -170,33 +178,71 @@ def outer(ty: ArrayType, window: Sequence[Side]) -> Amount:
 # -- in the whole run -------------------------------------------------------------------------------
 
 
+def most(side: Side, kernel: Kernel) -> Expr:
+    """The most elements of the array that any group of a kernel reads along an axis, or 1."""
+    import sympy
+
+    from catdiag.cost.count.grids import GroupMax
+
+    there, ends = _within([side], kernel, kernel.tiles)
+    held = _clipped(side, there)
+    for tile, j in ends.items():
+        held = GroupMax(held, (j, 0, _last(tile, kernel)))
+    return sympy.Max(1, held)
+
+
+def _within(sides: Sequence[Side], kernel: Kernel, taken: Mapping[str, Any]) -> tuple[dict[Any, Expr], dict[str, Expr]]:
+    """The ends of the tiles that sides of windows depend on, by the number of the group along each tile."""
+    import sympy
+
+    from catdiag.cost.count.amounts import symbol
+    from catdiag.cost.count.density import index_of
+
+    tile_of = {axis: tile for tile, axis in kernel.axes.items()}
+    mine = sorted({tile_of[v[1]] for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, tuple)})
+    indices = {tile: index_of(kernel.axes[tile], taken) for tile in mine}
+    there: dict[Any, Expr] = {}
+    for tile, j in indices.items():
+        g, whole = symbol(tile), kernel.tiles[tile].expr()
+        there["first", kernel.axes[tile]] = g * j
+        there["last", kernel.axes[tile]] = sympy.Min(whole, g * (j + 1)) - 1
+    return there, indices
+
+
+def _clipped(side: Side, there: Mapping[Any, Expr]) -> Expr:
+    """How much of a window lies in the array, where a tile has these ends."""
+    import sympy
+
+    from catdiag.cost.count.density import written
+
+    low, high = written(side.lo, there), written(side.hi, there) + 1
+    size = Amount.of(side.size).expr()
+    return sympy.Max(0, (sympy.Min(size, high) if side.above else high) - (sympy.Max(0, low) if side.below else low))
+
+
+def _last(tile: str, kernel: Kernel) -> Expr:
+    """The number of the last group along a tile."""
+    import sympy
+
+    from catdiag.cost.count.amounts import symbol
+
+    return sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1
+
+
 def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
     """What a group loads of it, added up over all groups, exactly and without rounding (no more than that)."""
     import sympy
 
     from catdiag.cost.count.amounts import symbol
-    from catdiag.cost.count.density import GroupSum, index_of, written
+    from catdiag.cost.count.grids import GroupSum
     from catdiag.cost.count.nested import spread
 
     ranges = {**kernel.tiles, **dict(transfer.loops)}
     partly = [side for side in transfer.window if not side.whole]
     tile_of = {axis: tile for tile, axis in kernel.axes.items()}
-    mine = sorted({tile_of[v[1]] for s in partly for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, tuple)})
-    indices = {tile: index_of(kernel.axes[tile], ranges) for tile in mine}
-    there: dict[Any, Expr] = {}
-    lengths: dict[str, Expr] = {}
-    for tile, j in indices.items():
-        g, whole = symbol(tile), kernel.tiles[tile].expr()
-        stop = sympy.Min(whole, g * (j + 1))
-        there["first", kernel.axes[tile]], there["last", kernel.axes[tile]] = g * j, stop - 1
-        lengths[tile] = stop - g * j
-    held = sympy.S.One
-    for side in partly:
-        low, high = written(side.lo, there), written(side.hi, there) + 1
-        size = Amount.of(side.size).expr()
-        held *= sympy.Max(
-            0, (sympy.Min(size, high) if side.above else high) - (sympy.Max(0, low) if side.below else low)
-        )
+    there, indices = _within(partly, kernel, ranges)
+    lengths = {tile: there["last", kernel.axes[tile]] + 1 - there["first", kernel.axes[tile]] for tile in indices}
+    held = sympy.Mul(*(_clipped(side, there) for side in partly))
     exact = relaxed = sympy.S.Zero
     rest = ONE
     for side in partly:
@@ -213,7 +259,7 @@ def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
             else:
                 outside *= spread(whole.expr(), (symbol(name),), power)
         for tile, j in indices.items():
-            inside = GroupSum(inside, (j, 0, sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1))
+            inside = GroupSum(inside, (j, 0, _last(tile, kernel)))
         exact += outside * inside
     for monomial, coefficient in (transfer.local * rest).terms.items():
         relaxed += coefficient * _unrounded(monomial, ranges)

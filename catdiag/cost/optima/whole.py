@@ -124,7 +124,7 @@ def whole_of(
         finite(capacity) and capacity == int(capacity), "the capacity", capacity, "a whole number of values or bytes"
     )
     axes = {
-        str(v): v for e in (io.transfers, io.memory, *io.groups.values(), *io.streams.values()) for v in e.free_symbols
+        str(v): v for e in (io.transfers, io.room, *io.groups.values(), *io.streams.values()) for v in e.free_symbols
     }
     at = {axes[name]: size for name, size in sizes.items() if name in axes}
     bounds = {**io.groups, **io.streams}
@@ -134,7 +134,7 @@ def whole_of(
     blocks = {str(v): steps[v] for v in io.streams}
     bracket = io.optimum().bracket({**sizes, **blocks, str(io.capacity): capacity})
     relaxed = bracket.least if bracket is not None else None
-    return whole(io.transfers, [(io.memory, capacity)], bounds, at, steps, divisors=divisors, relaxed=relaxed)
+    return whole(io.transfers, [(io.room, capacity)], bounds, at, steps, divisors=divisors, relaxed=relaxed)
 
 
 def _outermost(tile: Symbol, ends: Mapping[Symbol, Expr]) -> int:
