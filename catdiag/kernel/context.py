@@ -438,6 +438,8 @@ class Context:
             return self.ask([*self.inside(), *(c for c in self._conditions() if arithmetic(c))], condition)
         if condition.op == "real":
             return self.real(condition.args[0])
+        if condition.op in ("lt", "le") and all(integer(self, a) for a in condition.args) and self._ordered(condition):
+            return True
         if condition.op == "le" and fn("lt", *condition.args) in self._conditions():
             return True
         if condition.op in ("lt", "le") and condition.args[0] == ZERO:
@@ -520,7 +522,8 @@ class Context:
             return self.entails(fn("lt", low.args[0], mul(high, low.args[1])))
         p = self._distance(condition)
         floors = {a for m in p for a, _ in m if a.op == "div" and self.positive_size(a.args[1])}
-        # 0 ≤ a − n·⌊a/n⌋ ≤ n − 1 for n ≥ 1
+        floors = {t for t in floors if all(integer(self, u) for u in t.args)}
+        # 0 ≤ a − n·⌊a/n⌋ ≤ n − 1 for integers a and n ≥ 1
         rests = [(sub(t.args[0], mul(t.args[1], t)), t.args[1]) for t in sorted(floors, key=lambda t: t.key)]
         known = [self._distance(c) for rest, n in rests for c in (fn("le", ZERO, rest), fn("lt", rest, n))]
         if self._distances is None:

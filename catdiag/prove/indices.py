@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import gcd
 
-from catdiag.kernel.context import Context, arithmetic, natural
+from catdiag.kernel.context import Context, arithmetic, integer, natural
 from catdiag.kernel.polynomial import Monomial, Poly, plus, times, to_poly, to_term
 from catdiag.kernel.terms import (
     MINUS,
@@ -45,7 +45,7 @@ class Indices(Guards):
 
     def divided(self, ctx: Context, t: Term, path: Path) -> Term:
         """⌊a/n⌋ for normal a and n."""
-        if not arithmetic(t):
+        if not all(integer(ctx, u) for u in t.args):
             return t
         for q, r in _quotients(ctx, t):
             done = self.attempt(ctx, t, path, "divide", term_data(q), term_data(r))

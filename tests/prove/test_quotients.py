@@ -130,3 +130,24 @@ def test_what_is_negative_is_rounded_down(dividend: int) -> None:
     assert (quotient, rest) == (dividend // 3, dividend % 3)
     outs = exact.run(program(f), [exact.build(["q"], (1,), lambda _: Fraction(dividend))], {"q": 1}, {}, {})
     assert [out.values[0,] for out in outs] == [dividend // 3, dividend % 3]
+
+
+OF_INTEGERS = {
+    "by one": ("int[x] -> x", lambda a: a // 1, lambda a: a),
+    "of a multiple": ("int[x] -> x", lambda a: (2 * a) // 2, lambda a: a),
+    "of a multiple and what is left": ("int[x] -> x", lambda a: (6 * a + 5) // 3, lambda a: 2 * a + 1),
+    "of a negative multiple": ("int[x] -> x", lambda a: (-2 * a - 1) // 2, lambda a: -a - 1),
+    "of a multiple of a size": ("int[x], y -> x", lambda a, b: (a * cd.size("y")) // cd.size("y"), lambda a, b: a),
+    "of a sum": ("int[x], int[x] -> x", lambda a, b: (2 * a + b) // 2, lambda a, b: a + b // 2),
+    "a remainder of one": ("int[x] -> x", lambda a: (4 * a + 1) % 2, lambda a: 0 * a + 1),
+    "a remainder is not negative": ("int[x] -> x", lambda a: cd.where(a % 4 >= 0, 1, 0), lambda a: 0 * a + 1),
+    "a remainder is below": ("int[x] -> x", lambda a: cd.where(a % 4 < 4, 1, 0), lambda a: 0 * a + 1),
+    "a position": ("int[x], k -> x", lambda a, b: cd.gather(b, "k", (2 * a) // 2), lambda a, b: cd.gather(b, "k", a)),
+    "in a sum": ("int[x] ->", lambda a: cd.sum((2 * a) // 2, "x"), lambda a: cd.sum(a, "x")),
+}
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_quotients_of_integers_that_arrays_hold_are_divided(name: str) -> None:
+    signature, left, right = OF_INTEGERS[name]
+    assert not cd.prove(cd.algorithm(signature)(left), cd.algorithm(signature)(right)).conditional
