@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+from contextlib import suppress
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,37 @@ _WORDS = {
     "op": ["map", "reduce", "view", "index", "size", "const"],
     "close": ["ring", "field", ""],
 }  # fmt: skip
+_PLAIN = {word for words in _WORDS.values() for word in words} | {
+    "+",
+    "*",
+    "//",
+    "i",
+    "w",
+    "lt",
+    "le",
+    "eq",
+    "fold",
+    "group",
+}
+_HOSTILE = [
+    "",
+    "\0",
+    "x\0a",
+    "x y",
+    "(c k)",
+    "B + C",
+    "\u0445",
+    "e\u0301",
+    "\ufb01",
+    "%0",
+    "$0",
+    "exp",
+    "result",
+    "i0",
+    "i_x",
+    "X",
+]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TERMS = ["add", "mul", "max", "inv", "exp", "log", "sqrt", "ite", "lt", "le", "eq", "not", "and", "or", "big", "div"]
 
 
@@ -66,14 +100,18 @@ def parts(data: Any) -> list[tuple[Any, Any]]:
         item = stack.pop()
         keys = list(item) if isinstance(item, dict) else range(len(item)) if isinstance(item, list) else []
         for key in keys:
-            if key != "title":
-                found.append((item, key))
-                stack.append(item[key])
+            found.append((item, key))
+            stack.append(item[key])
     return found
 
 
 def change(whole: Json, other: Json, source: Source) -> None:
     """One change: a word, a number, a name, a part left out, doubled, exchanged, or taken from elsewhere."""
+    if source.below(4) == 0:
+        with suppress(KeyError, TypeError, IndexError, AttributeError, ValueError):
+            # An earlier change may have left no form.
+            source.choice([_name, _interface, _sort, _hypothesis])(whole["statement"], source)
+        return
     room = source.choice(["statement", "statement", "proof", "proof", "proof", "all"])
     places = parts(whole if room == "all" else {"room": whole.get(room)})
     container, key = places[source.below(len(places))]
@@ -117,6 +155,83 @@ def change(whole: Json, other: Json, source: Source) -> None:
         container.pop(key)
 
 
+def _name(statement: Json, source: Source) -> None:
+    """A name is another, wherever it stands in a side or in both, or in one place: like it, or none at all."""
+    sides = source.choice([["left"], ["right"], ["left", "right"]])
+    places = [place for side in sides for place in parts(statement[side])]
+    named = [(c, k) for c, k in places if isinstance(c[k], str) and c[k] not in _PLAIN and k not in ("op", "value")]
+    if not named:
+        return
+    container, key = named[source.below(len(named))]
+    old = container[key]
+    near = [
+        *_HOSTILE,
+        old.upper(),
+        old + "\0",
+        old + "\0a",
+        old + "_",
+        "_" + old,
+        old + "\u200b",
+        old.replace("x", "\u0445"),
+    ]
+    new = source.choice([*near, *sorted({c[k] for c, k in named})])
+    chosen = named if source.below(2) else [(container, key)]
+    for c, k in chosen:
+        if c[k] == old:
+            c[k] = new
+
+
+def _interface(statement: Json, source: Source) -> None:
+    """The inputs of a side are called otherwise, or as others are, or stand in another order."""
+    inputs = statement[source.choice(["left", "right"])]["inputs"]
+    one, two = (inputs[source.below(len(inputs))] for _ in range(2))
+    kind = source.below(3)
+    if kind == 0:
+        one["name"], two["name"] = two["name"], one["name"]
+    elif kind == 1:
+        one["name"] = two["name"]
+    else:
+        inputs.reverse()
+
+
+def _sort(statement: Json, source: Source) -> None:
+    """An input of both sides has another sort."""
+    k = source.below(len(statement["left"]["inputs"]))
+    for side in ("left", "right"):
+        statement[side]["inputs"][k]["element"] = source.choice(_WORDS["element"][: 1 + source.below(4)])
+
+
+def _hypothesis(statement: Json, source: Source) -> None:
+    """One assumption more, which contradicts others or itself now and then."""
+    sizes = sorted({s for _, a, b in statement["assume"] for s in (a, b) if isinstance(s, str)}) or ["x"]
+    a, b = (source.choice([*sizes, 0, 1, 3]) for _ in range(2))
+    statement["assume"].append([source.choice(["lt", "le", "eq"]), a, b])
+
+
+def _sound(statement: Json, theorem: Theorem) -> None:
+    """Raises Wrong where an accepted theorem has names that are none, or says wrongly whether it is about nothing."""
+    for side in ("left", "right"):
+        for container, key in parts(statement[side]):
+            text = container[key]
+            free = not isinstance(text, str) or key in ("value", "title", "fn") or text in ("+", "*", "//")
+            if not free and not _NAME.fullmatch(text):
+                raise Wrong(f"{text!r} was accepted as a name: {theorem}")
+    if [d["name"] for d in statement["left"]["inputs"]] != [d["name"] for d in statement["right"]["inputs"]]:
+        raise Wrong(f"two lists of input names: {theorem}")
+    symbols = sorted(exact.symbols_of(statement["left"]) | exact.symbols_of(statement["right"]))
+    if len(symbols) <= 3:
+        some = any(_meets(statement, dict(zip(symbols, n))) for n in product(range(7), repeat=len(symbols)))
+        if theorem.vacuous and some and not theorem.defined and not theorem.conditions:
+            raise Wrong(f"said to be about nothing, but sizes meet it: {theorem}")
+    if theorem.vacuous is False and not theorem.witness:
+        raise Wrong(f"said to be about something without a witness: {theorem}")
+
+
+def _meets(statement: Json, sizes: dict[str, int]) -> bool:
+    pairs = [(op, exact.size_value(s, sizes), exact.size_value(t, sizes)) for op, s, t in statement["assume"]]
+    return all({"lt": a < b, "le": a <= b, "eq": a == b}[op] for op, a, b in pairs)
+
+
 class Fuzzed:
     """The target, with a solver that is renewed now and then: it keeps its answers."""
 
@@ -143,6 +258,7 @@ class Fuzzed:
             return
         self.accepted += 1
         str(theorem)
+        _sound(whole["statement"], theorem)
         if json.dumps(whole["statement"]) == before:
             if told(theorem)[:3] != original(number)[:3]:
                 raise Wrong(f"another theorem of the same statement: {theorem}")
@@ -168,12 +284,7 @@ def differ(statement: Json, source: Source, theorem: object) -> None:
     blocks = {name: 1 + source.below(3) for p in (left, right) for name in sorted(exact.locals_of(p))}
     numbers = [Fraction(0), Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(3), Fraction(-5, 3)]
     try:
-        met = all(
-            {"lt": a < b, "le": a <= b, "eq": a == b}[op]
-            for op, s, t in statement["assume"]
-            for a, b in [(exact.size_value(s, sizes), exact.size_value(t, sizes))]
-        )
-        if not met or any("apply:" in str(p) for p in (left, right)):
+        if not _meets(statement, sizes) or any("apply:" in str(p) for p in (left, right)):
             return
         arrays = []
         for declared in left["inputs"]:
