@@ -8,12 +8,13 @@ reduction over the axis of elements, and nothing else in the new graph reads all
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from catdiag.boxes import Box, Const, Einsum, Fold, Generic, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.diagram import Diagram, Node
 from catdiag.errors import NotStreamable
 from catdiag.rewrite.distribute import Distribution
-from catdiag.rewrite.separable import Form, Refused
+from catdiag.rewrite.separable import Form, Refused, Term, times
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Axis
 
@@ -27,6 +28,16 @@ class Cascade(Distribution):
         self.outputs: tuple[int, ...] = ()
         self.postponed: set[int] = set()
         self.refusals: list[NotStreamable] = []
+        # Statistics that have a factor which was moved out of the loop, as products.
+        self.products: dict[int, Form] = {}
+
+    def atom(self, wire: int) -> Form:
+        """The form of a wire that needs no rule; of a statistic with a factor from the loop, a product."""
+        return self.products[wire] if wire in self.products else super().atom(wire)
+
+    def has_factors(self) -> bool:
+        """Whether some elements are divided by what a later block may change."""
+        return any(c.factor for c in self.components.values())
 
     def read(self, diagram: Diagram, patient: bool = False) -> None:
         """Reads the boxes of a flat diagram; raises NotStreamable.
@@ -55,6 +66,9 @@ class Cascade(Distribution):
             self.image.append(self._reduction(node))
             return
         inputs = [self.image[w] for w in node.inputs]
+        if any(w in self.products for w in inputs) and not any(map(self.has_axis, inputs)):
+            self.image.append(self._of_products(node.box, inputs))
+            return
         first = self.terms.add(node.box, inputs)
         wires = range(first, first + len(node.box.cod))
         mixed = [w for w in wires if self.has_axis(w) and self.terms.late[w]]
@@ -71,6 +85,43 @@ class Cascade(Distribution):
             self.forms[mixed[0]] = form
             if not isinstance(form, Refused) and len(form) == 1 and self.is_selection(form[0]):
                 self.image[-1] = self.emit(form)
+
+    def _of_products(self, box: Box, inputs: list[int]) -> int:
+        """A box on statistics with exponentials that were moved out of the loop: those that cancel are not computed.
+
+        `exp(a)·s / (exp(a)·l)` is s/l, and `log(exp(a)·s)` is a + log s, so that what overflows is not made.
+        """
+        terms, op = self.terms, box.op
+        forms = [self.atom(w) for w in inputs]
+        fn = op.fn if isinstance(op, Map) else ""
+        found: Form | None = None
+        if fn in ("mul", "div"):
+            found = self.multiply(*forms) if fn == "mul" else self.divide(*forms)
+        elif isinstance(op, Rename) and len(terms.names(inputs[0])) == len(box.cod[0].names):
+            found = self.renamed(dict(op.pairs), forms[0])
+            self.factors_moved.update(terms.rename(w, dict(op.pairs)) for w in list(self.factors_moved))
+        elif fn == "log":
+            return terms.cast(self.emit(self._logarithm_of(forms[0])), box.cod[0])
+        if found is not None and not any(w in self.factors_moved for t in found for w, _ in t.monomial):
+            return terms.cast(self.emit(found), box.cod[0])
+        made = terms.add(box, inputs)
+        if found is not None and len(found) == 1:
+            self.products[made] = found
+        return made
+
+    def _logarithm_of(self, form: Form) -> Form:
+        """The logarithm of a product, exponentials that were moved out of the loop as summands."""
+        (t,) = form
+        outer: list[Term] = []
+        rest = t.monomial
+        for w, p in t.monomial:
+            node = self.terms.node(w)
+            if w in self.factors_moved and node is not None:
+                inside = node.inputs[0] if self.terms.made_by(w) == "exp" else self.terms.map("log", w)
+                outer.append(Term(Fraction(p), ((inside, 1),)))
+                rest = times(rest, ((w, p),), -1)
+        below = self.terms.map("log", self.emit((Term(t.coefficient, rest),)))
+        return (*outer, Term(Fraction(1), ((below, 1),)))
 
     def kept(self, diagram: Diagram) -> NotStreamable:
         """The refusal of a result that keeps the axis."""
@@ -94,7 +145,7 @@ class Cascade(Distribution):
                 s
                 for c in self.components.values()
                 if c.wire in needed
-                for s in (c.scale, *c.guards, *c.on, c.fallen)
+                for s in (*c.scales(), *c.guards, *c.on, c.fallen)
                 if s is not None
             ]
             wider = set(self.terms.cone([*needed, *more]))
@@ -204,6 +255,8 @@ class Cascade(Distribution):
                 box.line,
             ) from None
         wire = self.terms.cast(self.emit(form), box.cod[0])
+        if len(form) == 1 and any(w in self.factors_moved for w, _ in form[0].monomial):
+            self.products[wire] = form
         self.origin.setdefault(wire, box)
         return wire
 

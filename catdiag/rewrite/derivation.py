@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from catdiag.boxes import Box
     from catdiag.cost.bounds import LowerBound
     from catdiag.cost.devices import Spread
     from catdiag.cost.hardware import Hardware
@@ -57,7 +58,8 @@ class Step:
     """One rewrite: its name, the diagram it led to, the theorem `source = diagram`, and what a stream found.
 
     `premises` are theorems beside it: of a fold that was given, that one element's state is what `element` gives.
-    `note` is what the theorem, which is about real numbers, does not say.
+    `note` is what the theorem, which is about real numbers, does not say, and `dropped` are the boxes that subtract or
+    divide by a maximum which the diagram no longer has.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Step:
     found: Found | None = None
     premises: tuple[Theorem, ...] = ()
     note: str = ""
+    dropped: tuple[Box, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.theorem}"
@@ -136,15 +139,15 @@ class Derivation:
                 f"{self.source.title or 'the diagram'} was not streamed over {axis!r}: a state was found, but not "
                 f"proved: {'; '.join(reasons)}{more}"
             )
-        streamed, theorem, formulas = chosen
+        streamed, theorem, form = chosen
         name = f"stream {axis}" + (f" in {count} passes" if count > 1 else "")
-        step = Step(name, streamed, theorem, formulas)
+        step = Step(name, streamed, theorem, form.found, dropped=form.dropped)
         streamed_only = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step))
         return streamed_only.group(self.groups) if self.groups else streamed_only
 
     def _first_proved(
         self, found: Sequence[Streamed], title: str, reasons: list[str]
-    ) -> tuple[Diagram, Theorem, Found] | None:
+    ) -> tuple[Diagram, Theorem, Streamed] | None:
         """The first of several forms that is proved, each by normal forms before more is tried for any."""
         settled: set[int] = set()
         for further, (k, candidate) in product((False, True), enumerate(found)):
@@ -152,7 +155,7 @@ class Derivation:
                 continue
             streamed = _titled(candidate.diagram, title)
             try:
-                return streamed, self._prove(streamed, further), candidate.found
+                return streamed, self._prove(streamed, further), candidate
             except _NotProved as error:
                 if error.reason not in reasons:
                     reasons.append(error.reason)
@@ -163,6 +166,7 @@ class Derivation:
     def _stream_by(self, axis: str, fold: Fold) -> Derivation:
         from catdiag.boxes import Fold as FoldBox
         from catdiag.rewrite.given_stream import stream_by
+        from catdiag.rewrite.stream import divisions
 
         def prove(left: Diagram, right: Diagram, further: bool) -> Theorem | str:
             try:
@@ -179,7 +183,9 @@ class Derivation:
         title = f"{self.source.title or 'it'}.stream({axis!r}, by=…)"
         made = stream_by(self.source, axis, fold, self.assume, prove)
         streamed = _titled(made.diagram, title)
-        step = Step(f"stream {axis}", streamed, made.theorem, made.found, (made.element,))
+        # Whether a fold that is given keeps what the source divides by is not looked at.
+        dropped = divisions(self.source, axis)
+        step = Step(f"stream {axis}", streamed, made.theorem, made.found, (made.element,), dropped=dropped)
         derived = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step), stayed=None)
         return derived.group(self.groups) if self.groups else derived
 
@@ -297,8 +303,8 @@ class Derivation:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do about exponentials that are not bounded, a line for each that the user wrote, the casts that are
-        in no derived loop, and what steps do in floating point.
+        """What to do about exponentials that are not bounded, a line for each that the user wrote, the maxima and the
+        casts that are in no derived loop, and what steps do in floating point.
 
         >>> import catdiag as cd
         >>> f = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x"))).stream("x")
@@ -307,8 +313,13 @@ class Derivation:
         """
         from catdiag.rewrite import casts
         from catdiag.rewrite.stabilise import stabilised
+        from catdiag.rewrite.stability import lost_maxima
 
-        left_out = (*casts.advice(self.source, self.diagram), *(s.note for s in self.steps if s.note))
+        left_out = (
+            *lost_maxima(self._dropped),
+            *casts.advice(self.source, self.diagram),
+            *(s.note for s in self.steps if s.note),
+        )
         found = [e for e in self.stability().unbounded if e.line]
         if not found:
             return left_out
@@ -469,8 +480,13 @@ class Derivation:
 
         claims = self._claims(limit)
         if limit not in self._stability:
-            self._stability[limit] = stability(self.diagram, claims)
+            self._stability[limit] = replace(stability(self.diagram, claims), dropped=self._dropped)
         return self._stability[limit]
+
+    @property
+    def _dropped(self) -> tuple[Box, ...]:
+        """The boxes of the source that subtract or divide by a maximum which some step dropped."""
+        return tuple(dict.fromkeys(box for step in self.steps for box in step.dropped))
 
     @cached_property
     def _stability(self) -> dict[float | None, Stability]:
@@ -479,7 +495,9 @@ class Derivation:
 
     @property
     def stable(self) -> bool:
-        """Whether the argument of every exponential is proved to be at most 0, so that none overflows."""
+        """Whether the argument of every exponential is proved to be at most 0, so that none overflows, and every
+        maximum is kept that the source subtracts or divides by.
+        """
         return self.stability().proved
 
     def normalisers(self, limit: float | None = None) -> list[Divisor]:

@@ -175,8 +175,11 @@ def say(box: Box, args: Sequence[Text]) -> Text:
 
 
 def _number(value: Fraction) -> Text:
-    """A number; round large ones in powers of ten."""
+    """A number; round large ones, and their inverses, in powers of ten."""
     text = str(value)
+    places = len(str(value.denominator)) - 1
+    if places > 6 and value.denominator == 10**places:
+        return f"{value.numerator}e-{places}", 2 if value < 0 else ATOM
     zeros = len(text) - len(text.rstrip("0"))
     if value.denominator == 1 and zeros > 6:
         head = text[: len(text) - zeros]
@@ -254,7 +257,7 @@ def describe(
     """The formulas of a cascade: of each component, and of the results."""
     terms = cascade.terms
     printer = Printer(terms, dict(enumerate(input_names)))
-    printer.share([*(c.wire for c in components), *(c.scale for c in components if c.scale is not None)])
+    printer.share([*(c.wire for c in components), *(w for c in components for w in c.scales())])
     old = {c.wire: n for c, n in zip(components, names, strict=True)}
     new = {w: n + "′" for w, n in old.items()}
     found: list[ComponentFound] = []
@@ -266,6 +269,11 @@ def describe(
             if c.guards:
                 empty = " ∧ ".join(f"{printer.text(w, old)} = -∞" for w in c.guards)
                 repair = f"where({empty}, 0, {repair})"
+            factor = f"{repair}·"
+        for w, p in c.factor:
+            texts = [bracketed(printer._text(w, names), 4) for names in ((old, new) if p < 0 else (new, old))]
+            ratio = "·".join([f"({texts[0]}/{texts[1]})"] * abs(p))
+            repair = ratio if repair is None else f"{repair}·{ratio}"
             factor = f"{repair}·"
         before = f"{factor}{name}"
         if c.on:

@@ -255,7 +255,8 @@ def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed
         shared += zip(names, part.found.finish, strict=True)
         count += len(names)
     joined = replace(found, components=tuple(components), shared=tuple(shared))
-    return Streamed(made, parts[0].fold, joined)
+    dropped = tuple(box for part in parts for box in part.dropped)
+    return Streamed(made, parts[0].fold, joined, dropped=dropped)
 
 
 def _then(first: Diagram, second: Diagram) -> Diagram:

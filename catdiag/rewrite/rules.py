@@ -8,7 +8,7 @@ from fractions import Fraction
 from catdiag.boxes import Box, Einsum, Map, Reduce, Rename
 from catdiag.diagram import Node
 from catdiag.rewrite.selection import COMPARISONS, Selection
-from catdiag.rewrite.separable import Form, Monomial, Refused, Scale, Term, collect, scaled, times
+from catdiag.rewrite.separable import Form, Monomial, Refused, Term, collect, scaled, times
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Axis
 
@@ -59,19 +59,39 @@ class Rules(Selection):
         raise Refused(box, f"{box.name} neither adds nor multiplies")
 
     def cast(self, fn: str, form: Form, line: str | None) -> Form:
-        """A form in another type: of one product its element is cast, which is the array up to statistics.
+        """A form in another type: of one product, which some loop makes, the product is cast.
 
-        A cast is the identity, so that the statistics stay outside in their own types, and a form of several terms,
-        whose sum no loop makes, is left as it is.
+        A cast is the identity, but what goes into it keeps its scale: numbers, arrays and statistics by which the
+        element is multiplied or divided are taken into it. Only an element that is stabilised by a maximum, and so
+        in a range of its own, is cast without the statistics that it is divided by. A form that is in no range, or of
+        several terms, whose sum no loop makes, is left as it is.
         """
         element = form[0].element if len(form) == 1 else None
         if not self.casts or element is None or form[0].bound:
             return form
-        made = self.terms.map(fn, element, line=line)
-        self.set_scale(made, self.scale(element))
-        if element in self.exponents:
-            self.exponents[made] = self.exponents[element]
-        return (Term(form[0].coefficient, form[0].monomial, made),)
+        (t,) = form
+        taken = tuple((w, p) for w, p in t.monomial if self.terms.late[w] and w not in self.ratios)
+        if taken and not self.scale(element).terms:
+            if not self.scaled:
+                return form
+            t = self.with_factor(t, taken, line)
+        t, late = self._scaled_inside(t, tuple((w, p) for w, p in t.monomial if self.terms.late[w]))
+        assert t.element is not None
+        made = self.terms.map(fn, t.element, line=line)
+        self.set_scale(made, self.scale(t.element))
+        if t.element in self.exponents:
+            self.exponents[made] = self.exponents[t.element]
+        return (Term(Fraction(1), late, made),)
+
+    def _scaled_inside(self, t: Term, late: Monomial) -> tuple[Term, Monomial]:
+        """A term with the number and the early arrays that multiply its element taken into it, and what is left."""
+        early: Form = (Term(t.coefficient, times(t.monomial, late, -1)),)
+        if early == (Term(Fraction(1)),):
+            return t, late
+        assert t.element is not None
+        made = self.terms.map("mul", t.element, self.emit(early))
+        self.set_scale(made, self.scale(t.element))
+        return Term(Fraction(1), late, made), late
 
     def _map(self, fn: str, forms: list[Form], images: list[int], direct: int, box: Box) -> Form:
         if all(map(self.is_early, forms)):
@@ -82,12 +102,13 @@ class Rules(Selection):
         if fn == "neg":
             return scaled(f, Fraction(-1))
         if fn == "mul":
-            return self.multiply(f, forms[1])
+            return self.kept_inside(self.multiply(f, forms[1]), box)
         found: Form | None = self.compared(fn, f, forms[1]) if fn in COMPARISONS else None
         if found is not None or self.selected(direct, forms):
             return self.atom(direct) if found is None else found
         if fn == "div":
             found = self.divide(f, forms[1])
+            found = None if found is None else self.kept_inside(found, box)
         elif fn == "exp":
             return self._exp(f, images[0], direct, box)
         elif fn == "log":
@@ -143,8 +164,8 @@ class Rules(Selection):
             return ((Term(Fraction(1), ((self.terms.map("exp", self.emit(form)), 1),))),)
         scale = self.expand(scaled(statistics, Fraction(-1)))
         bare = self.stood_for(scale)
-        kept, moved, guarded = self.split(bare)
-        return self.stabilised(elements, kept, moved, guarded, direct if bare == scale else None)
+        kept, moved, guarded = self.scale_of(elements, scale, bare, box.line)
+        return self.stabilised(elements, kept, moved, guarded, direct if bare == scale else None, box.line)
 
     def logarithm(self, form: Form) -> Form | None:
         """The logarithm of a form that is a product of positive factors, as a form; None for others."""
@@ -220,9 +241,7 @@ class Rules(Selection):
         element = t.element
         if element is not None:
             made = self.terms.map(fn, element)
-            half = Fraction(1, 2) if fn == "sqrt" else Fraction(1)
-            old = self.scale(element)
-            self.set_scale(made, Scale(tuple((half * c, m) for c, m in old.terms), old.guards))
+            self.set_scale(made, self.of_power(fn, self.scale(element)))
             element = made
         return (Term(coefficient, monomial, element),)
 

@@ -27,8 +27,8 @@ from itertools import product
 
 from catdiag.boxes import Box, Einsum, Map, Reduce, Rename
 from catdiag.diagram import Node
+from catdiag.rewrite.scaling import Scaling
 from catdiag.rewrite.separable import Form, Refused, Term, collect, scaled
-from catdiag.rewrite.stabiliser import Stabiliser
 from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis, Ty
 
@@ -44,7 +44,7 @@ class Fall:
     value: int
 
 
-class Selection(Stabiliser):
+class Selection(Scaling):
     """Forms in which elements may be selections."""
 
     def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
@@ -67,7 +67,7 @@ class Selection(Stabiliser):
 
     def _fall_of(self, wire: int, known: Mapping[int, Fall | None]) -> Fall | None:
         terms, node = self.terms, self.terms.node(wire)
-        if not terms.late[wire] or wire in self.exponents:
+        if not terms.late[wire] or wire in self.exponents or self.scale(wire).factor:
             return Fall((), wire)
         if not self.has_axis(wire) or node is None or len(node.box.cod) != 1:
             return None
@@ -273,10 +273,6 @@ class Selection(Stabiliser):
         if len(groups) > 1:
             raise Refused(node.box, "a product of selections has no repair unless each falls to 0")
         return tuple(f.value for f in falls)
-
-    def repeatable(self, wire: int) -> bool:
-        """Whether constants and sizes alone make an early wire, so that a merge can make it again."""
-        return all(self.terms.node(w) is not None for w in self.terms.cone([wire])) and not self.terms.late[wire]
 
     def _finite(self, node: Node) -> bool:
         """Whether elements are above minus infinity, so that a maximum at minus infinity tells an empty list."""

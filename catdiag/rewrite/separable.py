@@ -7,7 +7,8 @@ products and contractions, `exp(b + c) = exp(b)·exp(c)`, and that `max` and `mi
 
 An exponential is not taken apart but kept as the user's own box, with its *scale* μ(r): it is
 `exp(b − μ)`, and an accumulator of it is repaired by `exp(μ(r) − μ(r′))` when r changes to r′. That is
-the stabiliser which the user wrote.
+the stabiliser which the user wrote. An element that is divided by a maximum is kept so likewise, as `b·σ^p` with its
+*factor*, which is repaired by (σ(r′)/σ(r))^p.
 """
 
 from __future__ import annotations
@@ -45,13 +46,18 @@ Form = tuple[Term, ...]
 
 @dataclass(frozen=True)
 class Scale:
-    """μ as a sum of rational multiples of monomials, and the maxima on which a repair is guarded."""
+    """How an element changes with the statistics: `exp(b − μ)·Π σ^p`.
+
+    μ is a sum of rational multiples of monomials, with the maxima on which its repair is guarded; the `factor` has the
+    powers of statistics σ, which are not 0.
+    """
 
     terms: tuple[tuple[Fraction, Monomial], ...] = ()
     guards: tuple[int, ...] = ()
+    factor: Monomial = ()
 
     def __bool__(self) -> bool:
-        return bool(self.terms)
+        return bool(self.terms or self.factor)
 
 
 class Refused(Exception):
@@ -95,7 +101,7 @@ def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:
         for c, m in scale.terms:
             found[m] = found.get(m, Fraction(0)) + by * c
     terms = tuple((c, m) for m, c in sorted(found.items()) if c)
-    return Scale(terms, tuple(sorted({*left.guards, *right.guards})))
+    return Scale(terms, tuple(sorted({*left.guards, *right.guards})), times(left.factor, right.factor, sign))
 
 
 class Algebra(ABC):
@@ -144,7 +150,8 @@ class Algebra(ABC):
 
     def scale_axes(self, scale: Scale) -> set[str]:
         """The names of the axes that a scale carries."""
-        return {n for _, m in scale.terms for w, _ in m for n in self.terms.names(w)}
+        monomials = (*(m for _, m in scale.terms), scale.factor)
+        return {n for m in monomials for w, _ in m for n in self.terms.names(w)}
 
     def term_axes(self, t: Term) -> set[str]:
         """The names of all axes in a term, bound ones too."""
@@ -281,8 +288,12 @@ class Algebra(ABC):
             made = self.terms.rename(element, pairs)
             if made != element:
                 old = self.scale(element)
-                new = [(c, tuple(sorted((self.terms.rename(w, pairs), p) for w, p in m))) for c, m in old.terms]
-                self.set_scale(made, Scale(tuple(new), tuple(self.terms.rename(w, pairs) for w in old.guards)))
+
+                def of(m: Monomial) -> Monomial:
+                    return tuple(sorted((self.terms.rename(w, pairs), p) for w, p in m))
+
+                guards = tuple(self.terms.rename(w, pairs) for w in old.guards)
+                self.set_scale(made, Scale(tuple((c, of(m)) for c, m in old.terms), guards, of(old.factor)))
             element = made
         return Term(t.coefficient, monomial, element, t.bound)
 

@@ -41,7 +41,8 @@ _TOTAL = frozenset(
 class Component:
     """One accumulator: the wire that is its value on a list, its monoid, and its repair.
 
-    The repair multiplies by exp(μ(old) − μ(new)), of the `scale` μ. Where one of the statistics `on` has changed it
+    The repair multiplies by exp(μ(old) − μ(new)), of the `scale` μ, and by (σ(new)/σ(old))^p for each power of a
+    `factor`. Where one of the statistics `on` has changed it
     puts `fallen` in its place, or the unit for None; with `sticky`, not in the place of minus infinity.
     """
 
@@ -53,6 +54,11 @@ class Component:
     on: tuple[int, ...] = ()
     fallen: int | None = None
     sticky: bool = False
+    factor: Monomial = ()
+
+    def scales(self) -> tuple[int, ...]:
+        """The wires with which elements are scaled."""
+        return (*(() if self.scale is None else (self.scale,)), *(w for w, _ in self.factor))
 
 
 class Stabiliser(Algebra):
@@ -66,19 +72,24 @@ class Stabiliser(Algebra):
         self.safe: set[int] = set()
         self.exponents: dict[int, Form] = {}
         self.origin: dict[int, Box] = {}
+        # Exponentials of statistics that were moved out of the loop.
+        self.factors_moved: set[int] = set()
+        # Whether the greatest element is subtracted where the program subtracts something else.
+        self.greatest = False
 
-    def stabilised(self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int | None) -> Form:
+    def stabilised(
+        self, elements: Form, kept: Form, moved: Form, guarded: bool, direct: int | None, line: str | None = None
+    ) -> Form:
         """The exponential of `elements − kept − moved`, of which `kept` is the scale; `direct` is its wire, if any."""
         terms = self.terms
-        monomial: Monomial = ()
-        if moved:
-            monomial = ((terms.map("exp", self.emit(scaled(moved, Fraction(-1)))), 1),)
         if not kept:
-            return (Term(Fraction(1), monomial, terms.map("exp", self.emit(elements))),)
+            return (
+                Term(Fraction(1), self._moved_factor(moved, line), terms.map("exp", self.emit(elements), line=line)),
+            )
         scale = tuple(map(self._absorb, kept)) if self.mode == "plain" else kept
         element = direct
         if element is None or moved or scale != kept:
-            element = terms.map("exp", terms.map("sub", self.emit(elements), self.emit(scale)))
+            element = terms.map("exp", terms.map("sub", self.emit(elements), self.emit(scale)), line=line)
         guards: tuple[int, ...] = ()
         if guarded:
             maxima = self._maxima(w for t in scale for w, _ in t.monomial)
@@ -87,12 +98,56 @@ class Stabiliser(Algebra):
             low = LOW if falls else Fraction(0)
             safe = {w: self._safe(w, low) for w in maxima}
             change = {w: terms.substitute(w, safe, self.components) for t in scale for w, _ in t.monomial}
-            scale = tuple(Term(t.coefficient, tuple(sorted((change[w], p) for w, p in t.monomial))) for t in scale)
+            scale, moved = (
+                tuple(Term(t.coefficient, tuple(sorted((change.get(w, w), p) for w, p in t.monomial))) for t in form)
+                for form in (scale, moved)
+            )
             element = terms.substitute(element, safe, self.components)
             guards = tuple(maxima) if self.mode not in ("shifted", "raised") else ()
         self.set_scale(element, Scale(tuple((t.coefficient, t.monomial) for t in scale), guards))
         self.exponents[element] = (*elements, *scaled(scale, Fraction(-1)))
-        return (Term(Fraction(1), monomial, element),)
+        return (Term(Fraction(1), self._moved_factor(moved, line), element),)
+
+    def _moved_factor(self, moved: Form, line: str | None) -> Monomial:
+        """exp(−moved), a factor outside of the loop."""
+        if not moved:
+            return ()
+        wire = self.terms.map("exp", self.emit(scaled(moved, Fraction(-1))), line=line)
+        if self.mode != "none":
+            self.factors_moved.add(wire)
+        return ((wire, 1),)
+
+    def scale_of(self, elements: Form, statistics: Form, bare: Form, line: str | None) -> tuple[Form, Form, bool]:
+        """What is subtracted in the exponential of `elements − statistics`, as `split` gives it; `bare` are the same
+        statistics with maxima for what stands for them.
+
+        Where a factor of unknown sign is between a maximum and its exponent, or a maximum is seen through a function,
+        the greatest of the elements is subtracted itself, whatever the factor: `exp(b − c) = exp(b − μ)·exp(μ − c)`
+        for μ = max b. What is left, μ − c, is a statistic: 0 where c is the greatest of the elements.
+        """
+        kept, moved, guarded = self.split(bare)
+        if self.mode in ("none", "whole"):
+            return kept, moved, guarded
+        unbounded = any(self._has_factor(t) for t in kept)
+        hidden = not kept and self._maxima(w for t in moved for w, _ in t.monomial)
+        if not unbounded and not hidden:
+            return kept, moved, guarded
+        self.greatest = True
+        names = {n for t in statistics for w, _ in t.monomial for n in self.terms.names(w)}
+        top = self.emit(elements)
+        for name in self.terms.names(top):
+            if name not in names and name != self.axis:
+                top = self.terms.reduce("max", name, top, line)
+        greatest = (
+            Term(Fraction(1), ((self.component(self.terms.reduce("max", self.axis, top, line), "max", line), 1),)),
+        )
+        return greatest, collect((*statistics, *scaled(greatest, Fraction(-1)))), self.mode != "plain"
+
+    def _has_factor(self, t: Term) -> bool:
+        """Whether a summand of a scale is a product that is no maximum, and undefined where a maximum is −∞."""
+        bare = self._absorb(t)
+        product = bare.coefficient != 1 or len(bare.monomial) != 1
+        return product and self._falls([w for w, _ in bare.monomial if self.terms.late[w]], empty=True)
 
     def split(self, statistics: Form) -> tuple[Form, Form, bool]:
         """The summands of a scale: those kept in the loop, those moved out of it, and whether a guard is needed."""
@@ -274,23 +329,32 @@ class Stabiliser(Algebra):
         if not scale or known:
             return wire
         component = self.components[wire]
-        component.scale, component.guards = self.emit_scale(scale), scale.guards
+        component.scale = self.emit_scale(scale) if scale.terms else None
+        component.guards, component.factor = scale.guards, scale.factor
+        again = self.repeatable if scale.factor else self._closed
         carried: dict[int, int] = {}
-        for w in self.terms.cone([component.scale], self.components):
+        for w in self.terms.cone(component.scales(), self.components):
             node = self.terms.node(w)
             if node is None or w in self.components or not self.terms.late[w]:
                 continue
             for i in node.inputs:
-                if i not in carried and not self.terms.late[i] and not self._closed(i):
+                if i not in carried and not self.terms.late[i] and not again(i):
                     carried[i] = self._carried(i)
         if carried:
             safe = {w: self._safe(made) for w, made in carried.items()}
-            component.scale = self.terms.substitute(component.scale, safe, self.components)
-            component.guards = scale.guards or tuple(carried.values())
+            change = {w: self.terms.substitute(w, safe, self.components) for w in component.scales()}
+            component.factor = tuple((change[w], p) for w, p in component.factor)
+            if component.scale is not None:
+                component.scale = change[component.scale]
+                component.guards = scale.guards or tuple(carried.values())
         if component.fallen in self.components:
             other = self.components[component.fallen]
-            other.scale, other.guards = component.scale, component.guards
+            other.scale, other.guards, other.factor = component.scale, component.guards, component.factor
         return wire
+
+    def repeatable(self, wire: int) -> bool:
+        """Whether constants and sizes alone make an early wire, so that a merge can make it again."""
+        return all(self.terms.node(w) is not None for w in self.terms.cone([wire])) and not self.terms.late[wire]
 
     def _closed(self, wire: int) -> bool:
         """Whether constants alone make an early wire, so that a merge can make it again."""

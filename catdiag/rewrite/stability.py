@@ -78,14 +78,19 @@ _SAID = {
 
 @dataclass(frozen=True)
 class Stability:
-    """What is known of each exponential that a program runs. It is true where all of them are proved."""
+    """What is known of each exponential that a program runs, and which maxima it lacks that the source subtracts or
+    divides by (`.dropped`). It is true where all exponentials are proved, and nothing is dropped.
+    """
 
     exponentials: tuple[Exponential, ...]
+    dropped: tuple[Box, ...] = ()
 
     @property
     def proved(self) -> bool:
-        """Whether the argument of every exponential is proved to be at most 0, on all that is reachable."""
-        return all(e.verdict.proved for e in self.exponentials)
+        """Whether the argument of every exponential is proved to be at most 0, on all that is reachable, and every
+        maximum that the source subtracts or divides by is kept.
+        """
+        return all(e.verdict.proved for e in self.exponentials) and not self.dropped
 
     def __bool__(self) -> bool:
         return self.proved
@@ -107,6 +112,10 @@ class Stability:
         return of_stability(self)
 
     def __str__(self) -> str:
+        lost = lost_maxima(self.dropped)
+        return "\n".join([self._told(), *lost])
+
+    def _told(self) -> str:
         lines = [str(e) for e in self.exponentials]
         if not lines:
             return "no exponential is run"
@@ -117,6 +126,15 @@ class Stability:
         if all(e.verdict.verdict in ("proved", "conditional") for e in self.exponentials):
             return "\n".join([*lines, "no exponential overflows where these conditions hold"])
         return "\n".join([*lines, f"it is not proved of {count} of {len(lines)} that they do not overflow"])
+
+
+def lost_maxima(dropped: Sequence[Box]) -> list[str]:
+    """A text for each box of a program that subtracts or divides by a maximum which no loop is known to keep."""
+    return [
+        f"{box.name} of [{' '.join(box.cod[0].names)}] is by a maximum that the loop is not known to keep: "
+        "what it accumulates may overflow where the program does not" + (f"\n  at {box.line}" if box.line else "")
+        for box in dropped
+    ]
 
 
 def shown(value: Any) -> str:

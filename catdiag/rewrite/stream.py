@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING
 
 from catdiag.boxes import Box, Const, Fold, Group, SizeOf, View, bodies, const_box, map_box, reduce_box
@@ -24,7 +26,7 @@ from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.emitter import Emitter, element_type, localised
 from catdiag.rewrite.stabiliser import FALLING, MODES, Component
 from catdiag.rewrite.terms import Terms
-from catdiag.rewrite.tidy import last_over, reads_first
+from catdiag.rewrite.tidy import last_over, reads_first, seen_only
 from catdiag.types import ArrayType, Axis, Ty, size_symbols
 
 if TYPE_CHECKING:
@@ -72,12 +74,16 @@ def sizes_in(diagram: Diagram) -> set[str]:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A diagram with one axis streamed: boxes before, one `Fold`, boxes after; `mode` is how it is stabilised."""
+    """A diagram with one axis streamed: boxes before, one `Fold`, boxes after; `mode` is how it is stabilised.
+
+    `dropped` are boxes of the program that subtract or divide by a maximum which the loop lacks.
+    """
 
     diagram: Diagram
     fold: Fold
     found: Found
     mode: str = ""
+    dropped: tuple[Box, ...] = ()
 
 
 def find(diagram: Diagram, axis: str) -> Streamed:
@@ -124,13 +130,23 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
         return
     streamed = axis_of(flat, axis)
     seen: list[tuple[object, ...]] = []
-    for casts in (True, False) if any(map(is_cast, flat.boxes)) else (False,):
-        try:
-            cascades = dict(_cascades(flat, streamed, plain, casts))
-        except NotStreamable:
-            if not casts:
-                raise
+    refused: NotStreamable | None = None
+    casts = (True, False) if any(map(is_cast, flat.boxes)) else (False,)
+    again = False
+    for cast, scaled in product(casts, (True, False)):
+        if not scaled and not again:
             continue
+        try:
+            cascades = dict(_cascades(flat, streamed, plain, cast, scaled))
+        except NotStreamable as error:
+            refused, again = error, True
+            continue
+        again = any(cascade.has_factors() for cascade in cascades.values())
+        inside = seen_only(flat) if any(c.greatest for c in cascades.values()) else None
+        if inside is not None:
+            # The greatest element that is seen is what is subtracted: the others may be anything, or undefined.
+            with suppress(NotStreamable):
+                yield from (made for made in _candidates(inside, axis, taken, plain) if made.mode != "none")
         for mode in FALLING if cascades[MODES[0]].falls() else MODES:
             if mode not in cascades:
                 continue
@@ -140,16 +156,19 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
             if not any(key == other for other in seen):
                 seen.append(key)
                 yield made
+    if not seen and refused is not None:
+        raise refused
 
 
-def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool) -> Iterator[tuple[str, Cascade]]:
+def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool, scaled: bool) -> Iterator[tuple[str, Cascade]]:
     """The cascade in each mode that has one. Raises NotStreamable where the first has none.
 
     Without `casts`, what depends on statistics is not cast: a cast means nothing, and may hide what is under it.
+    Without `scaled`, what elements are divided by is moved out of the loop.
     """
     for mode in MODES:
         cascade = Cascade(Terms(diagram.dom), axis, mode)
-        cascade.plain, cascade.casts = plain, casts
+        cascade.plain, cascade.casts, cascade.scaled = plain, casts, scaled
         try:
             cascade.analyse(diagram)
         except NotStreamable:
@@ -157,6 +176,20 @@ def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool) -> Iterato
                 raise
             continue
         yield mode, cascade
+
+
+def divisions(diagram: Diagram, axis: str) -> tuple[Box, ...]:
+    """The boxes of a diagram that divide by maxima over an axis.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x ->")(lambda a: cd.sum(a / cd.max(cd.abs(a), "x"), "x"))
+    >>> [box.name for box in divisions(f, "x")]
+    ['div']
+    """
+    flat = inline(diagram)
+    cascade = Cascade(Terms(flat.dom), axis_of(flat, axis))
+    cascade.read(flat, patient=True)
+    return tuple(dict.fromkeys(cascade.divided.values()))
 
 
 def axis_of(diagram: Diagram, name: str) -> Axis:
@@ -197,7 +230,7 @@ def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
     graph = diagram.graph
     nodes = tuple(Node(box, n.inputs) if n is node else n for n in graph.nodes)
     made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
-    return Streamed(made, inner.fold, inner.found)
+    return replace(inner, diagram=made)
 
 
 # -- streams inside a loop ------------------------------------------------------------------------
@@ -230,7 +263,7 @@ def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], pl
         box = Box(replace(op, step=inner.diagram), node.box.dom, node.box.cod, node.box.line)
         nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
         made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
-        yield Streamed(made, inner.fold, inner.found)
+        yield replace(inner, diagram=made)
 
 
 # -- bodies ---------------------------------------------------------------------------------------
@@ -250,7 +283,9 @@ class _Loop:
         self.states = [self._state_type(c) for c in self.components]
         self.positions = self._positions()
         fallen = [c.fallen for c in self.components if c.sticky and c.fallen is not None]
-        self.repeated = {*cascade.terms.cone(fallen), cascade.truth(False), cascade.truth(True)}
+        factors = cascade.terms.cone(w for c in self.components for w, _ in c.factor)
+        again = [w for w in factors if cascade.repeatable(w)]
+        self.repeated = {*cascade.terms.cone((*fallen, *again)), cascade.truth(False), cascade.truth(True)}
         self.inputs = self._boundary()
 
     def _positions(self) -> set[int]:
@@ -283,7 +318,7 @@ class _Loop:
         for c in self.components:
             node = self.terms.node(c.wire)
             assert node is not None
-            todo = [*node.inputs, *c.on] + ([] if c.scale is None else [c.scale])
+            todo = [*node.inputs, *c.on, *c.scales()]
             seen: set[int] = set()
             while todo:
                 w = todo.pop()
@@ -385,6 +420,11 @@ class _Loop:
         return emitter.add(const_box(unit_of(c.monoid)), ())
 
     def _rescaled(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+        for w, p in c.factor:
+            # Factor by factor: powers of one that is very small are not made.
+            sides = [emitter.emit(w, env) for env in ((old, new) if p < 0 else (new, old))]
+            for _ in range(abs(p)):
+                value = emitter.map("mul", value, emitter.map("div", *sides))
         if c.scale is None:
             return value
         change = emitter.map("sub", emitter.emit(c.scale, old), emitter.emit(c.scale, new))
@@ -452,7 +492,7 @@ class _Loop:
         made = emitter.diagram(outputs, self.source.names)
         made.title = self.source.title
         found = describe(self.cascade, self.components, self.names, self.source.input_names)
-        return Streamed(made, fold, found, self.cascade.mode)
+        return Streamed(made, fold, found, self.cascade.mode, tuple(self.cascade.dropped))
 
 
 def unit_of(monoid: str) -> Fraction | None:
@@ -478,7 +518,7 @@ def _in_order(cascade: Cascade) -> list[Component]:
     for w, c in components.items():
         node = terms.node(w)
         assert node is not None
-        roots = [*node.inputs, *c.guards, *c.on] + ([] if c.scale is None else [c.scale])
+        roots = [*node.inputs, *c.guards, *c.on, *c.scales()]
         reads[w] = {v for v in terms.cone(roots, components) if v in components}
     done: list[int] = []
     waiting = sorted(components)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+
 from catdiag.boxes import Box, Einsum, Map, Reduce, Rename, View, einsum_box, map_box, reduce_box, reindex_box
 from catdiag.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Ty
 from catdiag.views import Read
 
@@ -136,3 +140,88 @@ class _Reads:
         gone = {n for t in box.dom for n in t.names if n not in box.cod[0].names}
         kept = dict.fromkeys(n for t in types for n in t.names if n not in gone)
         return self.add(einsum_box(types, tuple(kept), box.line), inputs)
+
+
+def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[Terms, list[int], set[int]]:
+    """A flat diagram as terms with masks inside of exponentials: its outputs, and those of the exponentials `above`.
+
+    `where(c, exp(s), 0)` and `exp(s)·where(c, 1, 0)` are read as `exp(where(c, s, -∞))`: what is left out has no part
+    in the maximum.
+    """
+    terms = Terms(flat.dom)
+    now = list(range(len(flat.dom)))
+    chosen: set[int] = set()
+    for node in flat.graph.nodes:
+        wires = [now[w] for w in node.inputs]
+        masked = _masked(terms, node, wires, chosen)
+        if masked is not None:
+            chosen.add(masked)
+            now.append(terms.cast(masked, node.box.cod[0]))
+            continue
+        start, count = terms.add(node.box, wires), len(now)
+        now.extend(range(start, start + len(node.box.cod)))
+        chosen |= {now[w] for w in range(count, len(now)) if w in above}
+    outputs = [now[w] for w in flat.graph.outputs]
+    return terms, outputs, chosen & set(terms.cone(outputs))
+
+
+def _masked(terms: Terms, node: Node, wires: Sequence[int], chosen: set[int]) -> int | None:
+    """The exponential of a masked exponent, for one that is masked itself."""
+
+    def made(condition: int, wire: int, kept: int) -> int:
+        maker = terms.node(wire)
+        assert maker is not None
+        branches = [maker.inputs[0], terms.const(None)]
+        inside = terms.map("where", condition, *branches[:: 1 if kept == 1 else -1])
+        return terms.map("exp", inside, line=maker.box.line)
+
+    if node.box.op == Map("where"):
+        for kept, other in ((1, 2), (2, 1)):
+            if wires[kept] in chosen and terms.const_value(wires[other]) == 0:
+                return made(wires[0], wires[kept], kept)
+    if node.box.op == Map("mul"):
+        for wire, factor in (wires, wires[::-1]):
+            mask = terms.node(factor)
+            if wire in chosen and mask is not None and mask.box.op == Map("where"):
+                values = [terms.const_value(w) for w in mask.inputs[1:]]
+                if values in ([1, 0], [0, 1]):
+                    return made(mask.inputs[0], wire, 1 + values.index(Fraction(1)))
+    return None
+
+
+def of_terms(terms: Terms, outputs: Sequence[int], flat: Diagram) -> Diagram:
+    """The diagram of wires of terms."""
+    now = {w: w for w in range(len(flat.dom))}
+    nodes: list[Node] = []
+    count = len(flat.dom)
+    for w in terms.cone(outputs):
+        node = terms.node(w)
+        if w in now or node is None:
+            continue
+        nodes.append(Node(node.box, tuple(now[i] for i in node.inputs)))
+        first = terms.first[terms.maker[w]]
+        now.update({first + k: count + k for k in range(len(node.box.cod))})
+        count += len(node.box.cod)
+    graph = live(Graph(flat.dom, tuple(nodes), tuple(now[w] for w in outputs)))
+    return of_graph(graph, flat.cod, flat.names, flat.title)
+
+
+def seen_only(flat: Diagram) -> Diagram | None:
+    """A flat diagram with the masks of exponentials inside of them; None where it has none.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x, bool[x] ->")(lambda a, m: cd.sum(cd.where(m, cd.exp(a), 0), "x"))
+    >>> [box.name for box in seen_only(f).boxes]
+    ['const -∞', 'where', 'exp', 'sum[x]']
+    """
+    above: set[int] = set()
+    count = len(flat.dom)
+    for node in flat.graph.nodes:
+        if node.box.op == Map("exp"):
+            above.add(count)
+        count += len(node.box.cod)
+    made, plain = (
+        of_terms(terms, [terms.cast(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)], flat)
+        for terms, outputs, _ in (masks_inside(flat, above), masks_inside(flat, ()))
+    )
+    return None if made.graph == plain.graph else made
