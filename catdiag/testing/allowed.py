@@ -88,7 +88,15 @@ class _Reading:
         return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
 
     def box(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
-        """The outputs of one box."""
+        """The outputs of one box; sums of them may be rescaled if those of its arguments may, or after some boxes."""
+        outputs = self.computed(box, args, sizes)
+        if _begins_rescaling(box) or any(a.rescaled for a in args):
+            for near in outputs:
+                near.rescaled = True
+        return outputs
+
+    def computed(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
+        """The values and bounds of the outputs of one box."""
         op = box.op
         if isinstance(op, Map):
             return [self.map(op.fn, args, box)]
@@ -186,3 +194,13 @@ class _Reading:
                 value = value.mapped(lambda part, ty=ty, order=order: Named(conform(part, ty, sizes), order))  # type: ignore[misc]
             outputs.append(value)
         return outputs
+
+
+def _begins_rescaling(box: Box) -> bool:
+    """Whether a kernel may rescale sums of what a box gives: the box reduces, takes exponentials, or is the user's."""
+    op = box.op
+    if isinstance(op, Map):
+        return op.fn in ("exp", "sigmoid", "tanh") or op.fn.startswith("apply:")
+    if isinstance(op, Einsum):
+        return not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
+    return isinstance(op, Reduce | Generic)

@@ -6,12 +6,12 @@ time. Arrays: plain ones, and those of `KINDS`, each of which some mistake is se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import Index, View, bodies
+from catdiag.boxes import Box, Einsum, Index, Reduce, View, bodies
 from catdiag.diagram import Diagram
 from catdiag.errors import SizeError
 from catdiag.testing.formats import Format, carrier, rounded
@@ -22,10 +22,10 @@ Rng = np.random.Generator
 Choices = Mapping[str, int | Sequence[int]]
 _WORK = 1 << 18
 """The product of all sizes stays below this, where sizes are not given."""
-_MANY = 1025
-"""How long an axis that is summed is now and then, for what adds up, where blocks are not longer than 64."""
+_MANY = (1024, 4096)
+"""About how long an axis that is summed is in turn, now and then: for what adds up, and what goes wrong at length."""
 _LONG = 300
-_BLOCKS = (64, 128, 32, 128, 64, 16, 256)
+_BLOCKS = (64, 128, 32, 128, 64, 16, 256, 512)
 """Lengths that blocks of a kernel often have."""
 _SMALL = (1, 2, 3, 4, 5, 7)
 _WIDE = (2, 3, 5, 9, 17, 33, 65, 129, 257, 8, 16, 64, 128, 1025, 7, 13, 31, 37, 63, 32, 100, 127, 513)
@@ -90,19 +90,38 @@ def near_blocks(block: int) -> tuple[int, ...]:
 
 
 def summed(diagram: Diagram) -> set[str]:
-    """The symbols of sizes that inputs have and no output has: of axes that are summed, or otherwise reduced.
+    """The symbols of sizes of axes that are summed or otherwise reduced on the way, though an output may have them.
 
     >>> import catdiag as cd
-    >>> summed(cd.library.get("matmul"))
-    {'b'}
+    >>> summed(cd.library.get("matmul")), summed(cd.library.get("softmax"))
+    ({'b'}, {'x'})
     """
     left = {s for ty in diagram.cod for a in ty.axes for s in size_symbols(a.size)}
-    return set(symbols_of(diagram)) - left
+    found = set(symbols_of(diagram)) - left
+    for box in all_boxes(diagram):
+        if isinstance(box.op, Reduce | Einsum):
+            kept = set(box.cod[0].names)
+            gone = [a for ty in box.dom for a in ty.axes if a.name not in kept]
+            found |= {s for a in gone for s in size_symbols(a.size)}
+    return found & set(symbols_of(diagram))
 
 
-def _many(block: int) -> int:
+def all_boxes(diagram: Diagram) -> Iterator[Box]:
+    """The boxes of a diagram, and those of the bodies in it, of each body once."""
+    stack, seen = [diagram], set[int]()
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        for box in item.boxes:
+            yield box
+            stack.extend(bodies(box.op))
+
+
+def _many(block: int, turn: int) -> int:
     """A length of many blocks and one more."""
-    return max(16, _MANY // block) * block + 1
+    return max(16, _MANY[turn % len(_MANY)] // block) * block + 1
 
 
 def sizes_at(
@@ -140,8 +159,8 @@ def sizes_at(
         pool = near_blocks(blocks[s]) if s in blocks else _WIDE
         place = turn // len(free) if s == long else int(rng.integers(len(pool)))
         before = sizes[s]
-        many = s == long and s in reduced and place % 5 == 4
-        sizes[s] = _many(blocks.get(s, 1)) if many else pool[place % len(pool)]
+        many = s == long and s in reduced and place % 4 == 3
+        sizes[s] = _many(blocks.get(s, 1), place // 4) if many else pool[place % len(pool)]
         if int(np.prod(list(sizes.values()), dtype=np.float64)) > work:
             for other in free:
                 if other not in (long, *also):
@@ -165,7 +184,7 @@ def _together(
         # All as long as each other, or each as it comes.
         place = turn if turn % 2 == 0 else int(rng.integers(len(lengths)))
         sizes[s] = lengths[place // 2 % len(lengths)] + int(rng.integers(1, 4))
-    while int(np.prod(list(sizes.values()), dtype=np.float64)) > _WORK and max(sizes.values()) > 1:
+    while int(np.prod(list(sizes.values()), dtype=np.float64)) > 4 * _WORK and max(sizes.values()) > 1:
         short = [s for s in free if s not in pair and sizes[s] > 1]
         largest = short[0] if short else max(pair, key=lambda s: sizes[s])
         sizes[largest] = sizes[largest] // 2
@@ -180,16 +199,9 @@ def positions_met(diagram: Diagram) -> tuple[str, ...]:
     ('q', 'x')
     """
     found: dict[str, None] = {}
-    stack, seen = [diagram], set[int]()
-    while stack:
-        item = stack.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        for box in item.boxes:
-            if isinstance(box.op, Index) and isinstance(box.cod[0].axes[0].size, str):
-                found[box.cod[0].axes[0].size] = None
-            stack.extend(bodies(box.op))
+    for box in all_boxes(diagram):
+        if isinstance(box.op, Index) and isinstance(box.cod[0].axes[0].size, str):
+            found[box.cod[0].axes[0].size] = None
     met = tuple(s for s in symbols_of(diagram) if s in found)
     return met if len(met) > 1 else ()
 
@@ -239,8 +251,18 @@ def _late(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
     a = np.abs(rng.normal(size=shape)) + 0.1
     if shape:
         axis = _axis(rng, shape)
-        count = int(rng.integers(1, 2 + shape[axis] // 3))
+        most = (1, 16, shape[axis])[int(rng.integers(3))]
+        count = int(rng.integers(1, 2 + min(shape[axis] // 3, most)))
         np.moveaxis(a, axis, 0)[-count:] *= rng.choice([2.0, 4.0, 8.0])
+    return a
+
+
+def _last(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Positive, and at the last position of the longest axis the largest: what leaves that out is far off."""
+    a = np.abs(rng.normal(size=shape)) + 0.1
+    if shape:
+        moved = np.moveaxis(a, int(np.argmax(shape)), 0)
+        moved[-1] = rng.choice([1.5, 4.0]) * moved.max(0)
     return a
 
 
@@ -296,15 +318,38 @@ def _first_far(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
     a = rng.normal(size=shape)
     if shape:
         axis = int(rng.integers(len(shape)))
-        np.moveaxis(a, axis, 0)[int(rng.choice([0, -1]))] += top
+        np.moveaxis(a, axis, 0)[(0, -1, int(rng.integers(shape[axis])))[int(rng.integers(3))]] += top
     return a
+
+
+def _far_down(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """All far below zero, by about as much: a running maximum that begins at a number begins above them."""
+    return -_far_up(rng, shape, top)
+
+
+def _far_up(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """All far above zero, by about as much, up to the end of the range of the format, for which `top` stands."""
+    level = rng.choice([2e4, 6.5e4] if top < 1000 else [2e4, 6.5e4, 1e6, 1e8, 3e38])
+    if rng.random() < 0.5:
+        return level * (1 - 2.0**-10 * rng.integers(0, 3, size=shape))
+    return level * rng.uniform(0.95, 1, size=shape)
+
+
+def _above(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Integers near one number, whose products with others of that kind are far above zero, and exact."""
+    return float(rng.choice([120, 248])) - rng.integers(0, rng.choice([1, 3]), size=shape)
+
+
+def _below(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
+    """Integers near one number, whose products with those of the kind before are far below zero, and exact."""
+    return -_above(rng, shape, top)
 
 
 KINDS: dict[str, Callable[[Rng, tuple[int, ...], float], Any]] = {
     "plain": _plain, "integers": _integers, "large": _large, "negative": _negative, "positive": _positive,
     "rising": _rising, "falling": _falling, "sorted": _sorted, "permutation": _permutation, "one-hot": _one_hot,
     "constant": _constant, "zeros": _zeros, "subnormal": _subnormal, "offset": _offset, "far": _first_far,
-    "late": _late,
+    "late": _late, "far down": _far_down, "far up": _far_up, "above": _above, "below": _below, "last": _last,
 }  # fmt: skip
 """How arrays are drawn, by name, from a generator, a shape and a large number of the format."""
 
@@ -402,6 +447,7 @@ def arrays_at(
     long = max(sizes.values(), default=1) > _LONG
     # Sums of many numbers, those of one array of one sign, show what is added up in too few digits.
     positive = int(rng.integers(len(diagram.dom))) if len(diagram.dom) else 0
+    at_length = "last" if number // 24 % 2 else "plain" if rng.random() < 0.7 else "late"
     if together:
         shared, mixed = (("late", "rising", "late", "rising", "plain")[int(rng.integers(5))], False)
     lengths = sorted(set(sizes.values()) | {2})
@@ -419,8 +465,10 @@ def arrays_at(
             made.append(held(rounded(drawn, form), form) if numbers else drawn)
             continue
         kind = names[int(rng.integers(len(names)))] if mixed else shared
+        if shared in ("above", "below") and not mixed:
+            kind = "below" if k == positive else "above"  # one factor of the other sign than the rest
         if long:
-            kind = "positive" if k == positive else "plain"
+            kind = "positive" if k == positive and at_length == "plain" else at_length
         if not ty.axes and ty.element in ("real", "extended"):
             value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
             made.append(held(value, form))

@@ -35,6 +35,11 @@ class Format:
         """The unit roundoff u: rounding to nearest is off by at most u relative to the result."""
         return float(2.0**-self.digits)
 
+    @property
+    def flushed(self) -> float:
+        """What a device may lose of a number where it flushes subnormal numbers to zero; 0 where it keeps them."""
+        return 0.0 if self.name == "float16" else self.least
+
 
 _FORMATS = {
     "float16": Format("float16", 11, 2.0**-25, 65504.0),
@@ -78,6 +83,20 @@ def rounded(values: Any, to: Format) -> Any:
         half = ((bits >> np.uint32(dropped)) & np.uint32(1)) + np.uint32((1 << (dropped - 1)) - 1)
         kept = (bits + half) & np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
         return np.where(np.isfinite(wide), kept.view(np.float32).astype(np.float64), wide)
+
+
+def cut_off(values: Any, to: Format) -> Any:
+    """The nearest numbers that are no further from zero, of a format with the exponents of float32, held as float64.
+
+    >>> float(cut_off(-1 - 1.9 * 2.0**-10, format_of("tf32"))), float(cut_off(3.0, format_of("tf32")))
+    (-1.0009765625, 3.0)
+    """
+    wide = np.asarray(values, np.float64)
+    with np.errstate(all="ignore"):
+        single = wide.astype(np.float32)
+        single = np.where(np.abs(single) > np.abs(wide), np.nextafter(single, np.float32(0)), single)
+        bits = single.view(np.uint32) & np.uint32(0xFFFFFFFF << (24 - to.digits) & 0xFFFFFFFF)
+        return bits.view(np.float32).astype(np.float64)
 
 
 def carrier(of: Format) -> np.dtype[Any]:

@@ -85,6 +85,7 @@ def assert_implements(
     operands: Any = None,
     stored: Any = None,
     result: Any = None,
+    chain: int | None = None,
     convert: Callable[[Any], Any] | str | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     slack: float = 1.0,
@@ -102,7 +103,8 @@ def assert_implements(
 
     How far a number may be off is not a setting. It is worked out for each from the diagram, at the arrays at hand, by
     running error analysis (`catdiag.testing.near` has the rules and their sources): in a type `accumulate` (float32
-    for 16 bits, else `dtype`), sums in any order, blocks and trees, rescaled at every block; operands of sums of
+    for 16 bits, else `dtype`), sums in any order and grouping in which an accumulator takes at most `chain` terms
+    (4096), rescaled as a maximum rises at blocks (`catdiag.testing.near.additions` says how often); operands of sums of
     products that were computed may be rounded to `operands` (`dtype`), intermediate arrays to `stored` (none), the
     results to `result` (`dtype`). Small integers are compared exactly. A kernel with a formula that rounds worse, such
     as a variance by sums of squares, is measured by that: give the derivation that has it for the diagram, as
@@ -153,7 +155,7 @@ def assert_implements(
 
     kernel = kernel_of(
         function, diagram, dtype, accumulate=accumulate, operands=operands, stored=stored, result=result,
-        convert=convert, functions=functions, slack=slack, repeats=repeats,
+        chain=chain, convert=convert, functions=functions, slack=slack, repeats=repeats,
     )  # fmt: skip
     source, form = kernel.diagram, kernel.given
     symbols = symbols_of(source)
@@ -193,7 +195,7 @@ def assert_implements(
             late = len(met) > 1 and min(at[s] for s in met) > _LATE
             _, arrays = arrays_at(number, source, at, rng, form, drawn, again > 0 or number < 8, late)
             try:
-                judged = kernel.judge(arrays)
+                judged = kernel.judge(arrays, between=number % 2 == 1)
             except SizeError:
                 continue
             if judged.compared:
@@ -225,6 +227,7 @@ def kernel_of(
     operands: Any = None,
     stored: Any = None,
     result: Any = None,
+    chain: int | None = None,
     **options: Any,
 ) -> Kernel:
     """A function with the diagram that it is judged by, and the types in which it may compute.
@@ -235,7 +238,7 @@ def kernel_of(
 
     from catdiag.testing.formats import format_of
     from catdiag.testing.kernels import Kernel
-    from catdiag.testing.near import Rounding
+    from catdiag.testing.near import CHAIN, Rounding
 
     if not callable(function):
         raise TypeMismatch(f"expected a function of arrays, not {function!r}")
@@ -245,7 +248,9 @@ def kernel_of(
     reference = np.dtype(np.longdouble if computed.name == "float64" and finer else np.float64)
     between = format_of(stored) if stored else None
     taken = min(form, computed, key=lambda f: f.digits).name
-    rounding = Rounding(computed, format_of(operands or taken), reference, between, form)
+    if chain is not None and (isinstance(chain, bool) or not isinstance(chain, int) or chain < 2):
+        raise CatdiagError(f"chain is {chain!r}: expected how many terms one accumulator takes at the most, 2 or more")
+    rounding = Rounding(computed, format_of(operands or taken), reference, between, form, chain or CHAIN)
     source, forms = (diagram, ()) if isinstance(diagram, Diagram) else _derived(diagram)
     return Kernel(function, source, rounding, form, format_of(result or form.name), forms, **options)
 
@@ -290,5 +295,5 @@ def report(
         lines[-1] += "; each with the other sizes as above"
     kinds = f"{kernel.given.name}, computed in {rounding.computed.name}"
     lines.append(f"({where}; {kinds}, operands of products in {rounding.operands.name}, "
-                 f"results in {kernel.result.name})")  # fmt: skip
+                 f"results in {kernel.result.name}, at most {rounding.chain} terms to an accumulator)")  # fmt: skip
     return Mismatch("\n".join(line for line in lines if line), sizes, by_name, failure, common)

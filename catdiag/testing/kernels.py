@@ -14,7 +14,7 @@ import numpy as np
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.testing.allowed import allowed
-from catdiag.testing.formats import Format, carrier, format_of
+from catdiag.testing.formats import Format, carrier, format_of, rounded
 from catdiag.testing.near import Near, Rounding
 
 _GUARD = 64
@@ -72,10 +72,11 @@ class Kernel:
         name = str(getattr(self.function, "__name__", None) or type(self.function).__name__)
         return name if name.isidentifier() else "function"
 
-    def judge(self, arrays: Sequence[Any]) -> Judgement:
+    def judge(self, arrays: Sequence[Any], between: bool = False) -> Judgement:
         """Whether the function gives what the diagram means, on arrays of the types in which they are handed over.
 
-        Raises SizeError where the diagram has no meaning at such arrays.
+        It is called again, to give the same: with `between`, after a call on others of the same shapes, whose results
+        are not looked at. Raises SizeError where the diagram has no meaning at such arrays.
         """
         wanted = self.wanted(arrays)
         first, failure = self.call(arrays, float("nan"))
@@ -90,6 +91,8 @@ class Kernel:
             if found is not None:
                 return Judgement(found, compared, share)
         if self.repeats:
+            if between:
+                self.call([np.flip(a) for a in arrays], 0.25)
             second, failure = self.call(arrays, 0.5)
             if failure is None:
                 failure = _differing(first, second)
@@ -180,11 +183,16 @@ class Kernel:
             whole = self.diagram.cod[k].element == "int"
             bottom = np.isneginf(v)
             with np.errstate(all="ignore"):
-                rounds = 0.0 if whole else self.result.unit * (np.abs(v) + e) + self.result.least
-                tolerance = np.where(bottom, 0, self.slack * e + rounds)
+                # Rounding is monotone: what is within e of v is, once rounded, between both ends rounded.
+                low, high = v - self.slack * e, v + self.slack * e
+                if not whole:
+                    low = np.minimum(low, np.asarray(rounded(low, self.result), wide))
+                    high = np.maximum(high, np.asarray(rounded(high, self.result), wide))
+                tolerance = np.where(x < v, v - low, high - v) + (0 if whole else self.result.flushed)
+                tolerance = np.where(bottom, 0, tolerance)
                 claimed = np.isfinite(tolerance) & np.isfinite(e)
                 # Beyond the largest number of the result's type it is infinite.
-                claimed &= bottom | whole | (np.abs(v) + tolerance <= self.result.largest)
+                claimed &= bottom | whole | (np.maximum(np.abs(low), np.abs(high)) <= self.result.largest)
                 off = np.where(x == v, 0, np.abs(x - v))
             off = np.where(np.isnan(off), np.inf, off)
         count = int(np.sum(claimed))

@@ -12,9 +12,8 @@ Stability of Numerical Algorithms", sections 2.2, 3.3 and 4.2):
 - a sum of two: u times the sum of their magnitudes; a product or quotient by another number that times it again, since
   a kernel may scale both before it adds, as `exp2(a · log₂e − b · log₂e)` and `x · r − μ · r` do (but it may not
   multiply out a product of two differences); a quotient 4u, for kernels that multiply by a reciprocal;
-- a sum of n terms: γ(5n) times the sum of magnitudes, γ(k) = ku / (1 − ku). n of it for additions in any order and any
-  tree, 4n for the rescaling (difference, exponential twice, product) of what is accumulated, of which there is at most
-  one for each term; so much too where it is divided, since means are updated by some kernels (Welford's);
+- a sum of n terms: γ(k) = ku / (1 − ku) times the sum of magnitudes, where k is how many roundings a term goes through
+  at the most under the schedules that are allowed (`additions`);
 - exp, log, tanh, sigmoid: 4u, and for the argument of exp 2u of its magnitude (of the operands it is a difference of);
 - what is on a coarse grid (multiples of 1/16, small enough) is added and multiplied without rounding, so that sums of
   products of small integers are compared to the last digit.
@@ -30,23 +29,58 @@ import numpy as np
 
 from catdiag.run.named import Named, contract
 from catdiag.run.views import quotient
-from catdiag.testing.formats import Format
+from catdiag.testing.formats import Format, cut_off, rounded
 
-_TURNS = 5
-"""Roundings for each term of a sum: its addition, and four for rescaling what is accumulated."""
+_RESCALING = 5
+"""Roundings of a term where what is accumulated is rescaled: an exponential that is off by 4u, and a product."""
+_RISES, _RUN = 256, 128
+"""How often a term is rescaled at the most: so often, or once for so many terms of the sum, whichever is more."""
+_PARTS = 12
+"""Roundings of a product of float32 that a matrix unit puts together of three products of tf32: 3 · 2⁻²²."""
+CHAIN = 4096
+"""How many terms one accumulator takes at the most, one after the other, where nothing else is said."""
 _GRID = 16.0
+
+
+def additions(n: int, rescaled: bool = False, chain: int = CHAIN) -> int:
+    """How many roundings a term of a sum of n goes through at the most, under the schedules that are allowed.
+
+    - The terms are added in any order and grouping (one after the other, in blocks, lanes and parts, in pairs), but no
+      accumulator takes more than `chain` terms or partial sums: up to that many terms it may be one long chain.
+    - The sum may be a running mean, a + (b − a) · w, whose roundings are those of a sum and 2 ln n further ones: the
+      k-th difference weighs k/n, and its quotient by k is as far off as k⁻¹ of what was added by then.
+    - What is accumulated may be `rescaled` by exp(m − m′) as a maximum m rises, where terms are exponentials or were
+      computed from a reduction: 5 roundings each time (an exponential that is off by 4u, a product). The rounding of
+      m − m′ is not among them: such add up to the rise of the maximum, for which the exponent of each term is allowed
+      an error of its own. A rescaling by 1 is exact, so that only those count at which the maximum rises. There may be
+      256, or one for every 128 terms of the sum; with exponentials that are off by u, 640 or one for every 51. So a
+      loop may have any blocks up to 256 terms, blocks of 128 (51) at any length, and shorter ones where the maximum
+      does not rise with every block.
+
+    >>> additions(1), additions(1024), additions(65536), additions(65536, rescaled=True), additions(65536, chain=64)
+    (0, 1043, 4142, 6702, 173)
+    """
+    if n <= 1:
+        return 0
+    deep, parts = 0, n
+    while parts > 1:
+        deep, parts = deep + min(parts, chain) - 1, -(-parts // chain)
+    return deep + 2 * (n - 1).bit_length() + (_RESCALING * min(n, max(_RISES, n // _RUN)) if rescaled else 0)
 
 
 class Near:
     """An array whose axes have names, and bounds on its errors; `given` where it is an input and was not computed.
 
     `scale` is the magnitude of what it is a sum or difference of: what is scaled may be scaled before it is added.
+    `rescaled` where a sum of it may be, as it is accumulated: an exponential or a reduction is among what made it.
     """
 
-    __slots__ = ("e", "given", "names", "scale", "v")
+    __slots__ = ("e", "given", "names", "rescaled", "scale", "v")
 
-    def __init__(self, v: Any, e: Any, names: tuple[str, ...], given: bool = False, scale: Any = None) -> None:
-        self.v, self.e, self.names, self.given = v, e, names, given
+    def __init__(
+        self, v: Any, e: Any, names: tuple[str, ...], given: bool = False, scale: Any = None, rescaled: bool = False
+    ) -> None:
+        self.v, self.e, self.names, self.given, self.rescaled = v, e, names, given, rescaled
         self.scale = _size(v) if scale is None else scale
 
     def over(self, order: Sequence[str]) -> Near:
@@ -54,12 +88,12 @@ class Near:
         if self.names == tuple(order):
             return self
         v, e, s = (Named(part, self.names).over(order) for part in (self.v, self.e, self.scale))
-        return Near(v, e, tuple(order), self.given, s)
+        return Near(v, e, tuple(order), self.given, s, self.rescaled)
 
     def mapped(self, change: Callable[[Named], Named]) -> Near:
         """With the same structural change of values and bounds."""
         v, e = change(Named(self.v, self.names)), change(Named(self.e, self.names))
-        return Near(v.data, e.data, v.names, self.given)
+        return Near(v.data, e.data, v.names, self.given, rescaled=self.rescaled)
 
 
 @dataclass(frozen=True)
@@ -67,7 +101,8 @@ class Rounding:
     """The type that is computed in, and what operands of sums of products may be rounded to before.
 
     `reference` is the type in which values are worked out, whose own unit is added; `stored` the type that results
-    of each step may be kept in, if any; `inputs` that of the inputs, where it may have more digits than the others.
+    of each step may be kept in, if any; `inputs` that of the inputs, where it may have more digits than the others;
+    `chain` how many terms an accumulator may take, at least 2.
     """
 
     computed: Format
@@ -75,41 +110,62 @@ class Rounding:
     reference: np.dtype[Any]
     stored: Format | None = None
     inputs: Format | None = None
+    chain: int = CHAIN
 
     @property
     def u(self) -> float:
         """The unit roundoff, with that of the reference."""
         return self.computed.unit + float(np.finfo(self.reference).eps) / 2
 
+    @property
+    def room(self) -> float:
+        """The largest number that is claimed of what is computed; of a type of 16 bits the largest that it has."""
+        spare = 2.0**self.computed.digits if self.computed.largest > 2.0**64 else 1.0
+        return self.computed.largest / spare
+
     def taken(self, v: Any, names: tuple[str, ...]) -> Near:
         """An input, which is exact unless what is computed in has fewer digits."""
         start = Near(v, np.zeros(np.shape(v)), names, given=True)
         if v.dtype.kind == "b" or self.inputs is None or self.inputs.digits <= self.computed.digits:
             return start
-        kept = self.kept(start, self.computed)
-        return Near(kept.v, kept.e, names, given=True)
+        return self.kept(start, self.computed)
 
     # -- results -------------------------------------------------------------------------------------------
 
     def result(
         self, v: Any, e: Any, rounding: Any, names: tuple[str, ...], bottom: Any = False, scale: Any = None
     ) -> Near:
-        """A computed array: nothing is claimed out of range; minus infinity is exact, where `bottom` allows it."""
+        """A computed array: nothing is claimed where it may leave the range; minus infinity is exact, where allowed.
+
+        What it is a sum of may not leave the range either, by as many powers of two as the type has digits: a kernel
+        may divide after it adds, or scale before.
+        """
         v, e = np.asarray(v, self.reference), np.asarray(e, self.reference)
         low = np.isneginf(v) & bottom
         e = e + np.where(low, 0, rounding)
-        lost = np.isnan(v) | np.isnan(e) | (~low & ~(np.abs(v) <= self.computed.largest))
+        most = np.abs(v) if scale is None else np.maximum(np.abs(v), scale)
+        lost = np.isnan(v) | np.isnan(e) | (~low & ~(most + e <= self.room))
         e = np.where(lost, np.inf, e)
         v = np.where(np.isnan(v) | np.isposinf(v), 0, v)
         made = Near(v, e, names, scale=scale)
         return made if self.stored is None else self.kept(made, self.stored)
 
     def kept(self, a: Near, in_: Format) -> Near:
-        """As it is after rounding to a format."""
+        """As it may be after rounding to a format; tf32 may be cut off too, as matrix units do that take float32.
+
+        Inputs are rounded as they are. What was computed may be scaled at the time, as exponentials are that are
+        divided at the end, so that it may be off by u whatever its digits are.
+        """
         finite = np.isfinite(a.v)
-        e = a.e + np.where(finite, in_.unit * (np.abs(a.v) + a.e) + in_.least, 0)
+        cuts = in_.name == "tf32"
+        if a.given:
+            made = [rounded(a.v, in_), cut_off(a.v, in_)] if cuts else [rounded(a.v, in_)]
+            lost = np.max([np.where(finite & (m != a.v), np.abs(m - a.v), 0) for m in made], 0)
+            e = a.e + lost + np.where(finite & (a.v != 0), in_.flushed, 0)
+        else:
+            e = a.e + np.where(finite, (1 + cuts) * in_.unit * (np.abs(a.v) + a.e) + in_.least, 0)
         e = np.where(finite & (np.abs(a.v) + a.e > in_.largest), np.inf, e)
-        return Near(a.v, e, a.names, scale=a.scale)
+        return Near(a.v, e, a.names, a.given, a.scale, a.rescaled)
 
     # -- at every index --------------------------------------------------------------------------------------
 
@@ -215,11 +271,12 @@ class Rounding:
             magnitudes = np.sum(np.abs(values), place)
             exact = np.all(_on_grid(a, self), place) & (magnitudes * _GRID < 2.0**self.computed.digits)
             e = np.sum(a.e, place)
-            rounding = self.gamma(_TURNS * n) * (magnitudes + e) + n * self.computed.least
+            roundings = additions(n, a.rescaled, self.chain)
+            rounding = self.gamma(roundings) * (magnitudes + e) + n * self.computed.least
             bottom = np.any(np.isneginf(values), place)
             rounding = np.where(exact | (n <= 1), 0, rounding)
             # A sum that is exact may be divided on the way, as running means are.
-            divided = _TURNS * n / 4 * magnitudes if n > 1 else magnitudes
+            divided = roundings / 4 * magnitudes if n > 1 else magnitudes
             return self.result(np.sum(values, place), e, rounding, names, bottom, np.where(exact, divided, magnitudes))
         sizes = np.prod(np.abs(values), place)
         within = np.prod(np.abs(values) + a.e, place)
@@ -230,8 +287,10 @@ class Rounding:
     def contracted(self, arrays: Sequence[Near], kept: Sequence[str], order: tuple[str, ...]) -> Near:
         """The sum of products, over the axes that are not kept."""
         lengths = {n: k for a in arrays for n, k in zip(a.names, np.shape(a.v), strict=True)}
-        terms = int(np.prod([k for n, k in lengths.items() if n not in kept], dtype=np.int64))
-        if terms > 1 and len(arrays) > 1:
+        summed = [k for n, k in lengths.items() if n not in kept]
+        terms = int(np.prod(summed, dtype=np.int64))
+        matrices = bool(summed) and len(arrays) > 1
+        if matrices:
             wider = self.inputs is not None and self.inputs.digits > self.operands.digits
             arrays = [a if a.given and not wider else self.kept(a, self.operands) for a in arrays]
         values = [np.asarray(a.v, self.reference) for a in arrays]
@@ -252,9 +311,16 @@ class Rounding:
         coarse = all(bool(np.all(_on_grid(a, self))) for a in arrays)
         exact = (magnitudes * _GRID ** len(arrays) < 2.0**self.computed.digits) if coarse else False
         factors = len(arrays) if terms > 1 else len(arrays) - 1
-        rounding = self.gamma((_TURNS * terms if terms > 1 else 0) + factors) * (magnitudes + e)
+        roundings = additions(terms, any(a.rescaled for a in arrays), self.chain) + factors
+        if matrices:
+            # Units that take operands of few digits cut sums off; those of more digits may be taken as parts.
+            cut = self.operands.digits < self.computed.digits
+            roundings = 2 * roundings if cut else roundings + _PARTS * (self.computed.digits == 24)
+        rounding = self.gamma(roundings) * (magnitudes + e)
         rounding = np.where(exact, 0, rounding + (terms * self.computed.least if factors or terms > 1 else 0))
-        return self.result(v, e, rounding, order)
+        made = self.result(v, e, rounding, order)
+        made.e = np.where(magnitudes <= self.room, made.e, np.inf)
+        return made
 
     def gamma(self, k: int) -> float:
         """γ(k) = ku / (1 − ku), infinite where ku ≥ 1 (Higham 2002, lemma 3.1)."""

@@ -50,7 +50,7 @@ class Search:
         if self.calls <= 0:
             return None
         self.calls -= 1
-        judged = self.kernel.judge(arrays)
+        judged = self.kernel.judge(arrays, between=like.kind == "repeat")
         found = judged.failure
         if found is not None and (found.kind == "raises") == (like.kind == "raises"):
             return found
