@@ -15,7 +15,7 @@ Of a very large one, the pieces that are the same on both sides, box by box, are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -319,8 +319,10 @@ def interpreted(diagram: Diagram) -> Diagram | None:
 
     A diagram without such boxes is given back.
 
-    Such a box becomes an uninterpreted scalar function of what it reads at an index, and of sums of all that it
-    reads, weighted by position. A counterexample to an equation of these refutes it for boxes that can be anything.
+    Such a box becomes an uninterpreted scalar function of what it reads at an index, and of sums of what it reads,
+    weighted by position. An axis that all results have, and an input too, may be one that the box is mapped over: along
+    it nothing is summed, so that the function is one of the box itself, the same wherever that is mapped over it. A
+    counterexample to an equation of these refutes it for boxes that can be anything.
 
     >>> from catdiag.diagram import box
     >>> from catdiag.types import Axis
@@ -348,21 +350,25 @@ def interpreted(diagram: Diagram) -> Diagram | None:
             continue
         if any(ty.element == "extended" for ty in (*node.box.dom, *node.box.cod)):
             return None
+        read = {n for ty in node.box.dom for n in ty.names}
+        mapped = read.intersection(*(ty.names for ty in node.box.cod))
         for port, ty in enumerate(node.box.cod):
             name = node.box.name if len(node.box.cod) == 1 else f"{node.box.name}.{port}"
-            names.append(_stand_in(name, ty, wires, types, put))
+            names.append(_stand_in(name, ty, wires, mapped, types, put))
     return of_graph(
         Graph(graph.dom, tuple(nodes), tuple(names[w] for w in graph.outputs)), None, diagram.names, diagram.title
     )
 
 
-def _stand_in(name: str, ty: ArrayType, wires: Sequence[int], types: list[ArrayType], put: Callable[..., int]) -> int:
+def _stand_in(
+    name: str, ty: ArrayType, wires: Sequence[int], mapped: set[str], types: list[ArrayType], put: Callable[..., int]
+) -> int:
     args: list[int] = []
 
     def constant(k: int) -> int:
         return put(Box(Const(Fraction(k)), Ty(), Ty(ArrayType())))
 
-    def summed(w: int, keep: Sequence[str]) -> int:
+    def summed(w: int, keep: Collection[str]) -> int:
         for axis in types[w].axes:
             if axis.name in keep:
                 continue
@@ -378,8 +384,8 @@ def _stand_in(name: str, ty: ArrayType, wires: Sequence[int], types: list[ArrayT
             none = constant(0)
             w = put(map_box("where", [types[w], types[one], types[none]]), w, one, none)
         args.append(summed(w, ty.names))
-        if set(types[w].names) & set(ty.names):
-            args.append(summed(w, ()))
+        if set(types[w].names) & set(ty.names) - mapped:
+            args.append(summed(w, mapped))
     known = {n for w in args for n in types[w].names}
     args += [put(index_box(a)) for a in ty.axes if a.name not in known]
     made = put(map_box(f"apply:{name}", [types[w] for w in args] or []), *args)

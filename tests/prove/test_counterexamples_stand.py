@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.prove.api import statement_of
+from catdiag.prove.api import refutable, statement_of
 from catdiag.prove.exact import BOTTOM
 from catdiag.prove.points import Drawer, Pool
 from catdiag.prove.refute import Search, refute
@@ -87,6 +87,48 @@ def test_a_box_that_gives_integers_is_not_refuted_by_fractions() -> None:
     wrong = cd.algorithm("x -> x")(lambda a: cd.where(h(a) == 1, 1, 0))
     with pytest.raises(cd.Refuted):
         cd.prove(wrong, g)
+
+
+X, Y = ArrayType((Axis("x"),)), ArrayType((Axis("y"),))
+h, k, b = cd.box("h", X, X), cd.box("k", X, Y), cd.box("b", X, ArrayType((Axis("x"),), "bool"))
+of_two, to_two = cd.box("t", cd.Ty(X, Y), X), cd.box("s", X, cd.Ty(X, ArrayType(())))
+
+NATURAL = {
+    "a row": ("q x -> x", lambda A: cd.reindex(h(A), "x", q=0), lambda A: h(cd.reindex(A, "x", q=0))),
+    "a row of another axis": ("q x -> y", lambda A: cd.reindex(k(A), "y", q=0), lambda A: k(cd.reindex(A, "x", q=0))),
+    "rows repeated": (
+        "x -> q=3 x", lambda A: cd.broadcast(h(A), "q=3 x"), lambda A: h(cd.broadcast(A, "q=3 x"))),
+    "rows reversed": ("q x -> q x", lambda A: cd.reverse(h(A), "q"), lambda A: h(cd.reverse(A, "q"))),
+    "truth values": ("q x -> x", lambda A: cd.where(cd.reindex(b(A), "x", q=0), 1, 0),
+                     lambda A: cd.where(b(cd.reindex(A, "x", q=0)), 1, 0)),
+    "two inputs": ("q x, y -> x", lambda A, B: cd.reindex(of_two(A, B), "x", q=0),
+                   lambda A, B: of_two(cd.reindex(A, "x", q=0), B)),
+    "two results": ("q x -> x", lambda A: cd.reindex(to_two(A)[0] + to_two(A)[1], "x", q=0),
+                    lambda A: (lambda r: to_two(r)[0] + to_two(r)[1])(cd.reindex(A, "x", q=0))),
+    "rows joined": ("q x, r x -> q+r x", lambda A, B: cd.concat([h(A), h(B)], "q+r"),
+                    lambda A, B: h(cd.concat([A, B], "q+r"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NATURAL)
+def test_that_a_box_is_mapped_row_by_row_is_not_refuted(name: str) -> None:
+    """What stands for a box in a search for counterexamples is one function, wherever the box is mapped."""
+    signature, left, right = NATURAL[name]
+    sides = refutable(cd.algorithm(signature)(left), cd.algorithm(signature)(right))
+    assert sides is not None
+    assert refute(statement_of(*sides), tries=30, partial=True) is None
+
+
+def test_what_no_mapping_explains_is_refuted_of_a_box() -> None:
+    for signature, left, right in (
+        ("x -> y", lambda A: k(A), lambda A: k(cd.reverse(A, "x"))),
+        ("x -> y", lambda A: k(A), lambda A: cd.reverse(k(A), "y")),
+        ("q x -> q x", lambda A: h(A), lambda A: h(cd.reverse(A, "q"))),
+        ("x ->", lambda A: to_two(A)[1], lambda A: cd.sum(to_two(A)[0], "x")),
+    ):
+        sides = refutable(cd.algorithm(signature)(left), cd.algorithm(signature)(right))
+        assert sides is not None
+        assert refute(statement_of(*sides)) is not None
 
 
 # -- what does not stand ------------------------------------------------------------------------------------------
