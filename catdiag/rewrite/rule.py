@@ -193,15 +193,19 @@ def rule(
     >>> print(pull.apply(f).diagram.boxes[0].name)
     sum[k]
 
-    Raises what `cd.prove` raises where the equation is not proved (Refuted, Undecided, TypeMismatch);
+    Raises what `cd.prove` raises where the equation is not proved (Refuted, Undecided, TypeMismatch), Undecided where it
+    is about nothing (`Theorem.vacuous`);
     SignatureError for a left side in which nothing can be found, or variables that it does not have.
     """
-    from catdiag.prove.api import prove
+    from catdiag.prove.api import Undecided, prove
 
     left, right = _diagram(lhs), _diagram(rhs)
     if isinstance(variables, str) or isinstance(assume, str):
         raise SignatureError('variables and assumptions are lists of texts: variables=["f"], assume=["n >= 2"]')
-    made = Rule(left, right, prove(left, right, assume, limit), tuple(assume), name, tuple(variables))
+    theorem = prove(left, right, assume, limit)
+    if theorem.vacuous:
+        raise Undecided("the rule is about nothing: no arrays meet what it takes for granted", str(theorem))
+    made = Rule(left, right, theorem, tuple(assume), name, tuple(variables))
     wiring = Wiring(inline(left).graph)
     if all(wiring.source):
         raise SignatureError(f"the left side {left} has no box that takes an array: there is nothing to look for")

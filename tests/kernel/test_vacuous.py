@@ -80,6 +80,8 @@ def test_of_what_no_arrays_meet_it_is_vacuous(left: Any, right: Any) -> None:
     assert cd.equivalent(cd.algorithm("x")(left), cd.algorithm("x")(right)) is None
     with pytest.raises(AssertionError, match="about nothing"):
         cd.testing.assert_equivalent(cd.algorithm("x")(left), cd.algorithm("x")(right), conditional=True)
+    with pytest.raises(cd.Undecided, match="about nothing"):
+        cd.rule(cd.algorithm("x")(left), cd.algorithm("x")(right))
 
 
 @pytest.mark.parametrize(
