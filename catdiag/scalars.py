@@ -158,6 +158,13 @@ def where(condition: Traced, a: Operand, b: Operand) -> Traced:
     return trace.map("where", trace.lift(condition), *branches)
 
 
+_WITH_MEANING = frozenset(
+    ("exp", "log", "sqrt", "tanh", "sigmoid", "abs", "max", "min", "where", "ite", "inv", "sum", "prod", "mean",
+     "any", "all", "not", "and", "or", "index", "size", "floor", "real", "true", "false")
+)  # fmt: skip
+"""Names by which formulas print what has a meaning."""
+
+
 def apply(function: str, *arrays: Operand) -> Traced:
     """An uninterpreted scalar function, known by its name only: two applications to equal arguments are equal.
 
@@ -165,11 +172,17 @@ def apply(function: str, *arrays: Operand) -> Traced:
     >>> str(cd.algorithm("q, x")(lambda a, b: cd.apply("f", a, b)).cod)
     '[q x]'
 
-    Raises SignatureError for a name that is no identifier, TypeMismatch for another number of arguments than before.
+    Raises SignatureError for a name that is no identifier, or that formulas have for a function with a meaning, such as
+    `exp`; TypeMismatch for another number of arguments than before.
     """
     trace = running()
     if not isinstance(function, str) or not function.isidentifier():
         raise SignatureError(f'cd.apply takes the name of a function, as in cd.apply("f", a), not {function!r}')
+    if function in _WITH_MEANING:
+        raise SignatureError(
+            f"cd.apply({function!r}, …) would be any function, and print as the one of that name: "
+            f"use cd.{function} where that is meant, else another name"
+        )
     arity = trace.memo(("arity", function), lambda: len(arrays))
     if arity != len(arrays) or not arrays:
         raise TypeMismatch(f"function {function!r} of {arity or 'no'} arguments is applied to {len(arrays)}: "

@@ -193,8 +193,8 @@ def rule(
     >>> print(pull.apply(f).diagram.boxes[0].name)
     sum[k]
 
-    Raises what `cd.prove` raises where the equation is not proved (Refuted, Undecided, TypeMismatch), Undecided where it
-    is about nothing (`Theorem.vacuous`);
+    Raises what `cd.prove` raises where the equation is not proved (Refuted, Undecided, TypeMismatch), Undecided where
+    it is about nothing (`Theorem.vacuous`);
     SignatureError for a left side in which nothing can be found, or variables that it does not have.
     """
     from catdiag.prove.api import Undecided, prove

@@ -89,6 +89,7 @@ def at_this_line(error: CatdiagError, text: str) -> None:
         (lambda a, b: cd.einsum("q x -> q", cd.maximum(a, -math.inf)), TypeMismatch, "minus infinity"),
         (lambda a, b: cd.prod(cd.maximum(a, -math.inf), "x"), TypeMismatch, "minus infinity"),
         (lambda a, b: cd.apply("f g", a), SignatureError, "name of a function"),
+        (lambda a, b: cd.apply("exp", a), SignatureError, "else another name"),
         (lambda a, b: cd.apply("f"), TypeMismatch, "at least one"),
         (lambda a, b: cd.apply("f", a) + cd.apply("f", a, b), TypeMismatch, "'f' of 1 arguments is applied to 2"),
         (lambda a, b: a + LEAKED[0], TypeMismatch, "another algorithm"),
