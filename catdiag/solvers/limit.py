@@ -11,16 +11,17 @@ import ctypes
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 R = TypeVar("R")
 
-# An exception that is raised while an object is being deleted is lost: it is raised again after this many seconds.
+# Work may suppress what is raised in it: it is raised again after this many seconds.
 _AGAIN = 0.5
 # Steps of Python in which an exception that was raised from outside is heard: at the first that goes back in a loop.
 _STEPS = 100
-# How soon it is looked again whether an import has ended, in seconds.
+# How soon it is looked again whether a stop may be raised, or has been dropped, in seconds.
 _SOON = 0.005
 
 
@@ -29,7 +30,44 @@ class OutOfTime(Exception):
 
 
 class _Stop(BaseException):
-    """What is raised in the middle of the work. No handler of errors there takes it for its own."""
+    """What is raised in the middle of the work. No handler of errors there takes it for its own.
+
+    Each work has a class of its own; `owed` says whether one is still to be raised.
+    """
+
+    owed = True
+
+
+class _Hook:
+    """In the place of Python's word on exceptions that it drops: a stop is not told of, but owed again."""
+
+    def __init__(self, said: Callable[[Any], Any]) -> None:
+        self.said, self.users = said, 0
+
+    def __call__(self, dropped: Any) -> None:
+        if not issubclass(dropped.exc_type, _Stop):
+            self.said(dropped)
+        else:
+            dropped.exc_type.owed = True
+
+
+_HOOKING = threading.Lock()
+
+
+@contextmanager
+def _unsaid() -> Iterator[None]:
+    """Inside, no stop is lost where Python drops exceptions: in a callback of the garbage collector, say."""
+    with _HOOKING:
+        hook = sys.unraisablehook if isinstance(sys.unraisablehook, _Hook) else _Hook(sys.unraisablehook)
+        hook.users += 1
+        sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        with _HOOKING:
+            hook.users -= 1
+            if not hook.users and sys.unraisablehook is hook:
+                sys.unraisablehook = hook.said
 
 
 def within(seconds: float | None, work: Callable[[], R]) -> R:
@@ -46,16 +84,25 @@ def within(seconds: float | None, work: Callable[[], R]) -> R:
     """
     if seconds is None:
         return work()
+    with _unsaid():
+        return _within(seconds, work)
+
+
+def _within(seconds: float, work: Callable[[], R]) -> R:
     limit = min(seconds, threading.TIMEOUT_MAX)
     worker, ended, began = threading.get_ident(), threading.Event(), time.monotonic()
 
+    class kind(_Stop):
+        """The stops of this work."""
+
     def watch() -> None:
-        wait = limit
+        wait, since = limit, 0.0
         while not ended.wait(wait):
-            busy = _importing(worker)
-            if not busy:
-                _raise_in(worker, _Stop)
-            wait = _SOON if busy else _AGAIN
+            since += wait
+            if (kind.owed or since >= _AGAIN) and not _deaf(worker):
+                kind.owed, since = False, 0.0
+                _raise_in(worker, kind)
+            wait = _SOON
 
     watcher = threading.Thread(target=watch, name="catdiag-limit", daemon=True)
 
@@ -90,11 +137,12 @@ def within(seconds: float | None, work: Callable[[], R]) -> R:
     raise OutOfTime(f"more than {seconds:g} s")
 
 
-def _importing(thread: int) -> bool:
-    """Whether a thread is in the middle of an import that its work began: the work may be part of one itself."""
+def _deaf(thread: int) -> bool:
+    """Whether a thread is in the middle of an import that its work began (the work may be part of one itself), or says
+    which exception was dropped."""
     frame = sys._current_frames().get(thread)
-    while frame is not None and frame.f_code is not within.__code__:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+    while frame is not None and frame.f_code is not _within.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_code is _Hook.__call__.__code__:
             return True
         frame = frame.f_back
     return False

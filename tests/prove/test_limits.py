@@ -93,6 +93,55 @@ def test_a_time_that_is_up_before_the_work_begins() -> None:
     assert threading.active_count() == before
 
 
+DROPPED = """
+import gc, sys, weakref
+from catdiag.solvers.limit import OutOfTime, within
+
+class Cycle:
+    def __init__(self): self.own = self
+
+def slow(*_):
+    for _ in range(3000): pass
+
+def work():
+    while True:
+        one = Cycle()
+        finalizer = weakref.ref(one, slow)
+        del one
+        gc.collect(0)
+        slow()
+
+gc.callbacks.append(slow)
+before = sys.unraisablehook
+for _ in range(10):
+    try:
+        within(0.01, work)
+    except OutOfTime:
+        pass
+assert sys.unraisablehook is before
+gc.callbacks.clear()
+
+def raises(_):
+    raise ValueError("somebody's own")
+
+def others():
+    one = Cycle()
+    kept = weakref.ref(one, raises)
+    del one
+    gc.collect()
+
+within(60, others)
+"""
+
+
+def test_a_stop_that_python_drops_is_not_told() -> None:
+    """In callbacks of the garbage collector, in which most of this work is; what else is dropped there is told."""
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "_Stop" not in done.stderr, done.stderr
+    assert "somebody's own" in done.stderr
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_work_that_ends_late_is_out_of_time() -> None:
     """What stops it is lost where Python drops exceptions: while an object is deleted."""
