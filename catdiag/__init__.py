@@ -10,9 +10,13 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+
+# As in `typing`, which takes longer to import than all else that is imported before the command line hears Ctrl-C.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from catdiag import cost as cost
     from catdiag import library as library
     from catdiag import testing as testing

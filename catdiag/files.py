@@ -36,8 +36,9 @@ def read_whole(path: str | Path, most: int) -> bytes:
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Writes text or bytes to a file by way of a temporary file beside it, so that no half-written file is ever left.
 
-    A link stays one, and the file that it leads to is replaced. A pipe or a device (`/dev/stdout`, say) is written to
-    as it is. Raises OSError where the folder does not exist or cannot be written, or the disk is full.
+    A link stays one, and the file that it leads to is replaced; the file that takes its place has its permissions. A
+    pipe or a device (`/dev/stdout`, say) is written to as it is. Raises OSError where the folder does not exist or
+    cannot be written, where there is a file that may not be written, or where the disk is full.
     """
     data = content.encode() if isinstance(content, str) else content
     if _in_place(path):
@@ -47,17 +48,31 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
             while rest:
                 rest = rest[stream.write(rest) :]
         return
+    require_writable(path)
     target = Path(os.path.realpath(path) if os.path.islink(path) else path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:_REPEATED]}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        mode = 0o666 & ~_umask()
-        os.chmod(name, mode)
+        os.chmod(name, stat.S_IMODE(os.stat(target).st_mode) if target.exists() else 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def require_writable(path: str | Path) -> None:
+    """Raises PermissionError for a file that may not be written: by this process, or by its mode by anybody.
+
+    Replacing a file takes leave to write its folder only: one that was made read-only would be lost. What the superuser
+    may do anyway is no reason to do it to a file that nobody was meant to write.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not os.access(path, os.W_OK) or not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EACCES, "it is there and not writable", str(path))
 
 
 def _in_place(path: str | Path) -> bool:

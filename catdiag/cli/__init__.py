@@ -4,7 +4,8 @@ Each command imports what it needs when it runs: `check` uses the kernel and the
 where the prover, the rewrites and the builder are missing.
 
 Exit status: 0 done or proved (a conditional theorem says so), 1 refuted or a certificate refused, 2 wrong use,
-3 undecided or not derivable, 4 nothing fits, 5 vacuous: a theorem about nothing, 130 interrupted.
+3 undecided or not derivable, 4 nothing fits, 5 vacuous: a theorem about nothing, 70 a mistake of this program, which is
+no verdict, 130 interrupted, 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
@@ -14,17 +15,29 @@ def main() -> None:
     """Runs the command line on the arguments of the process, and ends it with the exit status."""
     try:
         _hear_ctrl_c()
-        from catdiag.cli.app import app
+        from catdiag.cli.streams import own_streams
 
-        app(prog_name="catdiag")
+        with own_streams():
+            from catdiag.cli.app import app
+
+            app(prog_name="catdiag")
     except (KeyboardInterrupt, SystemExit) as end:
         import sys
 
         # Ctrl-C may come while modules are loaded or arguments read, and reach us in the guise of an exit.
         if not _by_ctrl_c(end):
             raise
+        # Python takes a Ctrl-C that went through `exec` of a text for one that nobody heard, until the next `exec`.
+        exec("")
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+    except Exception:
+        # Of itself Python would end with the status that means refuted.
+        import sys
+        import traceback
+
+        traceback.print_exc()
+        sys.exit(70)
     finally:
         _hear_no_more()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from catdiag.boxes import Index, SizeOf
 from catdiag.cli.outcome import UsageError
 from catdiag.diagram import Diagram, inline
+from catdiag.files import require_writable
 from catdiag.types import Size, size_symbols
 
 # Beyond this the byte counts of a plan leave 64-bit integers.
@@ -135,6 +136,10 @@ def check_writable(*paths: Path | None) -> None:
             raise UsageError(f"cannot write {path}: there is no folder {folder}")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise UsageError(f"cannot write {path}: the folder {folder} is not writable")
+        try:
+            require_writable(path)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
         place = Path(os.path.realpath(path))
         if place in seen:
             raise UsageError(f"two outputs are to be written to {path}: name two files")

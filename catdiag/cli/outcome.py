@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,6 @@ import typer
 from catdiag.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotFusable, NotGroupable, NotStreamable
 
 DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, VACUOUS, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-UNREAD = 141
-"""Nobody reads the output any more: the status that shells give to a program ended by SIGPIPE."""
-
 
 LONGEST = 4000
 """The letters of a line that are printed of what may be of any length."""
@@ -105,10 +101,6 @@ def _of_user(file: str) -> bool:
 @contextmanager
 def guarded() -> Iterator[None]:
     """Runs a command: errors that a user can cause end it with a message and their exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        # Formulas have letters that some terminals lack: those print as `?`, instead of failing.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
     try:
         yield
         sys.stdout.flush()
@@ -116,26 +108,17 @@ def guarded() -> Iterator[None]:
         fail(message_of(error), status_of(error))
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error  # `main` says so
-    except BrokenPipeError:
-        _drop_output()
-        raise typer.Exit(UNREAD) from None
+    except OSError as error:  # of files that no command has told of itself
+        fail(f"{error.filename or 'a file'}: {error.strerror or error}", WRONG_USE)
     except RecursionError:
         fail("the program is nested too deeply for its terms to be worked on", UNDECIDED)
     except MemoryError:
         fail("interrupted: out of memory", INTERRUPTED)
 
 
-def _drop_output() -> None:
-    """The reader of our output has closed it, as `| head` does: what is left to write goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def fail(message: str, status: int) -> None:
     """Ends the command with a message on the standard error stream. Raises typer.Exit."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_output()
+    sys.stdout.flush()
     print("\n".join(map(shown, f"catdiag: {message}".split("\n"))), file=sys.stderr)
     raise typer.Exit(status)
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from catdiag.files import write_whole
+
 
 def test_unwritable(run, op, tmp_path):
     inside = tmp_path / "there"
@@ -47,8 +49,84 @@ def test_a_full_disk_leaves_no_file(run, op, tmp_path, monkeypatch):
 def test_an_older_file_is_replaced(run, op, tmp_path):
     file = tmp_path / "d.json"
     file.write_text("old" * 100_000)
+    file.chmod(0o600)
     assert run("derive", op("variance"), "--json", file).status == 0
     assert file.read_text().startswith("{")
+    # Nobody may read more than before.
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_may_not_be_written_is_not_replaced(run, op, tmp_path):
+    """Not by the superuser either, nor by way of a link; and before any work is done."""
+    file, link = tmp_path / "d.json", tmp_path / "link.json"
+    file.write_text("precious")
+    file.chmod(0o444)
+    link.symlink_to(file)
+    for path in (file, link):
+        with pytest.raises(PermissionError):
+            write_whole(path, "new")
+        run("derive", op("variance"), "--json", path).one_message(2, f"cannot write {path}", "not writable")
+        run("prove", op("variance"), op("variance"), "--certificate", path).one_message(2, "not writable")
+        run("sweep", "dot", "--on", "h100", "--size", "x=64", "--to", path).one_message(2, "not writable")
+    assert file.read_text() == "precious"
+    assert sorted(os.listdir(tmp_path)) == ["d.json", "link.json"]
+
+
+FULL = """
+import os, sys
+from catdiag.cli import main
+for line in sys.argv[1:]:
+    sys.argv[1:] = line.split()
+    try:
+        main()
+        status = 0
+    except SystemExit as end:
+        status = end.code
+    print(line, "ends with", status, file=sys.stderr, flush=True)
+"""
+COMMANDS = (
+    "axioms", "hardware", "hardware h100", "hardware --json", "io dot", "io dot --json", "io attention --latex",
+    "fusions softmax", "spread matmul --group a --over a=2", "derive", "derive dot", "draw dot", "draw dot --program",
+    "prove dot dot", "check proofs/stream_dot.json", "check proofs/stream_dot.json proofs/softmax_two.json",
+    "sweep dot --on h100 --size x=64 --workers 1", "plot transfers dot --size x=64", "--help", "derive --help",
+)  # fmt: skip
+
+
+def outputs(redirected: str, *commands: str) -> list[str]:
+    """What is said on the standard error stream, and how commands end, when the output goes somewhere else."""
+    words = [sys.executable, "-c", FULL, *commands]
+    done = subprocess.run(["bash", "-c", f'"$@" {redirected}', "bash", *words], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stderr.splitlines()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device here")
+def test_output_that_cannot_be_written_is_no_verdict():
+    """A traceback would end with 1, which means refuted."""
+    said = outputs("> /dev/full", *COMMANDS)
+    for command in COMMANDS:
+        place = said.index(f"{command} ends with 2")
+        assert said[place - 1] == "catdiag: cannot write the output: No space left on device", said[: place + 1]
+    said = outputs(">&-", *COMMANDS[:2])
+    for command in COMMANDS[:2]:
+        place = said.index(f"{command} ends with 2")
+        assert said[place - 1] == "catdiag: cannot write the output: Bad file descriptor", said[: place + 1]
+
+
+def test_messages_that_nobody_hears_change_no_status():
+    code = f"{sys.executable} -c 'from catdiag.cli import main; main()' check nothing.json 2> /dev/full"
+    assert subprocess.run(["bash", "-c", code], capture_output=True).returncode == 2
+
+
+def test_a_mistake_of_the_program_is_no_verdict(run, op, monkeypatch):
+    import catdiag.cli.commands as commands
+
+    def wrong(*_: object) -> int:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(commands, "run_prove", wrong)
+    done = run("prove", op("variance"), op("variance"))
+    assert done.status == 70 and "ZeroDivisionError" in done.err
 
 
 def running(mark: str) -> list[str]:
