@@ -86,9 +86,10 @@ for line in sys.argv[1:]:
 """
 COMMANDS = (
     "axioms", "hardware", "hardware h100", "hardware --json", "io dot", "io dot --json", "io attention --latex",
-    "fusions softmax", "spread matmul --group a --over a=2", "derive", "derive dot", "draw dot", "draw dot --program",
+    "fusions softmax", "spread matmul --group a --over a=2", "derive dot", "draw dot", "draw dot --program",
     "prove dot dot", "check proofs/stream_dot.json", "check proofs/stream_dot.json proofs/softmax_two.json",
-    "sweep dot --on h100 --size x=64 --workers 1", "plot transfers dot --size x=64", "--help", "derive --help",
+    "sweep dot --on h100 --size x=64 --workers 1", "plot transfers matmul --size a=64,b=64,c=64",
+    "--help", "derive --help",
 )  # fmt: skip
 
 
