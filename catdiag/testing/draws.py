@@ -337,7 +337,7 @@ def _far_up(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 def _above(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
     """Integers near one number, whose products with others of that kind are far above zero, and exact."""
-    return float(rng.choice([120, 248])) - rng.integers(0, rng.choice([1, 3]), size=shape)
+    return float(rng.choice([120, 248, 248])) - rng.integers(0, rng.choice([1, 3]), size=shape)
 
 
 def _below(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
@@ -450,6 +450,8 @@ def arrays_at(
     at_length = "last" if number // 24 % 2 else "plain" if rng.random() < 0.7 else "late"
     if together:
         shared, mixed = (("late", "rising", "late", "rising", "plain")[int(rng.integers(5))], False)
+    several = sum(bool(ty.axes) and ty.element in ("real", "extended") for ty in diagram.dom) > 1
+    opposed = shared in ("above", "below") or (several and shared in ("far up", "far down"))
     lengths = sorted(set(sizes.values()) | {2})
     different = int(rng.choice([1, 1, 2, 2, 3, lengths[-1] + 1]))
     made, said = [], []
@@ -465,7 +467,7 @@ def arrays_at(
             made.append(held(rounded(drawn, form), form) if numbers else drawn)
             continue
         kind = names[int(rng.integers(len(names)))] if mixed else shared
-        if shared in ("above", "below") and not mixed:
+        if opposed and not mixed:
             kind = "below" if k == positive else "above"  # one factor of the other sign than the rest
         if long:
             kind = "positive" if k == positive and at_length == "plain" else at_length

@@ -269,7 +269,7 @@ class Rounding:
         values = np.asarray(a.v, self.reference)
         if monoid == "sum":
             magnitudes = np.sum(np.abs(values), place)
-            exact = np.all(_on_grid(a, self), place) & (magnitudes * _GRID < 2.0**self.computed.digits)
+            exact = np.all(_on_grid(a, self), place) & (magnitudes * _grid(a) < 2.0**self.computed.digits)
             e = np.sum(a.e, place)
             roundings = additions(n, a.rescaled, self.chain)
             rounding = self.gamma(roundings) * (magnitudes + e) + n * self.computed.least
@@ -309,7 +309,8 @@ class Rounding:
                 wide = [s + b for s, b in zip(sizes[:k], bounds[:k], strict=True)]
                 e = e + product([*wide, bound, *sizes[k + 1 :]])
         coarse = all(bool(np.all(_on_grid(a, self))) for a in arrays)
-        exact = (magnitudes * _GRID ** len(arrays) < 2.0**self.computed.digits) if coarse else False
+        parts = float(np.prod([_grid(a) for a in arrays]))
+        exact = (magnitudes * parts < 2.0**self.computed.digits) if coarse else False
         factors = len(arrays) if terms > 1 else len(arrays) - 1
         roundings = additions(terms, any(a.rescaled for a in arrays), self.chain) + factors
         if matrices:
@@ -338,6 +339,11 @@ def _on_grid(a: Near, rounding: Rounding) -> Any:
     scaled = np.asarray(a.v, rounding.reference) * _GRID
     with np.errstate(invalid="ignore"):
         return (a.e == 0) & (np.rint(scaled) == scaled) & (np.abs(scaled) < 2.0 ** (rounding.computed.digits - 1))
+
+
+def _grid(a: Near) -> float:
+    """What numbers on the grid are multiples of one part in: 1 where all are integers."""
+    return 1.0 if bool(np.all(np.rint(a.v) == a.v)) else _GRID
 
 
 def _between(v: Any, low: Any, high: Any, names: tuple[str, ...]) -> Near:
