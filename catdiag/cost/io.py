@@ -42,8 +42,9 @@ The rules, which `catdiag.run.machine` follows too, by really moving blocks:
   same axes and read for the last time, runs there, straight into that array, without a buffer of its own.
 - **Loops.** States are live from the start of a loop to its end (then as its results), whatever else they are
   in a turn; each state ends a turn in a buffer of its own. What the loop reads of earlier results stays too.
-- **Work** of the whole run by pipeline: `tensor`, for contractions of two or more arrays, as many operations a point
-  of the index space as there are arrays (2 for a matrix product); `exp`, special functions: exp, log, sqrt, tanh,
+- **Work** of the whole run by pipeline: `tensor`, for contractions of two or more arrays of real numbers, as many
+  operations a point of the index space as there are arrays (2 for a matrix product; as many in `alu` where one is of
+  integers, which matrix units do not take); `exp`, special functions: exp, log, sqrt, tanh,
   sigmoid, and one reciprocal for each element of a divisor; `alu`, every other scalar operation. Combining what is
   reduced straight into an array is part of the reduction; making the unit states of a loop counts nothing.
 

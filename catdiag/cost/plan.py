@@ -32,7 +32,7 @@ from catdiag.cost.chips.planned import Plan
 from catdiag.cost.chips.request import asked
 from catdiag.cost.chips.search import Search, block_candidates, group_candidates
 from catdiag.cost.chips.timing import Overlap
-from catdiag.cost.count.kernels import Account, measure, widest, width
+from catdiag.cost.count.kernels import Account, measure, width, worked_in
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Moment
 from catdiag.cost.count.places import check_stages, two
 from catdiag.cost.hardware import Hardware
@@ -69,8 +69,8 @@ def fit(
     """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
 
     `diagram` is a diagram or a derivation of one kernel, `hardware` a chip, its name, or a TOML file, `sizes` gives
-    every axis, `dtype` is the inputs' and outputs', or theirs by name, as `io` has it (matrix units then work in the
-    widest). `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`),
+    every axis, `dtype` is the inputs' and outputs', or theirs by name, as `io` has it (products are then in the
+    widest type that they read as it is). `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`),
     `multiples` says of what they must be multiples, `at_least` how large they must be, `threads` how many a group has.
     `objective` is "time", "traffic" (the fewest bytes at the edge to shared memory) or "largest" (the most points of
     the index space in one turn: the largest tile that fits; give `stages`, since one buffer leaves most room) or
@@ -136,10 +136,10 @@ def searching(
     """All candidates of a call of `fit`, which takes the same, before one is taken. Raises as `fit` does."""
     given.diagram(diagram)
     given.dtypes(dtype)
-    chip, worked = chips.get(hardware), widest(dtype)
+    whole = getattr(diagram, "diagram", diagram)
+    chip, worked = chips.get(hardware), worked_in(whole, dtype)
     if stages is not None:
         check_stages(stages)
-    whole = getattr(diagram, "diagram", diagram)
     if passed not in ("registers", "SMEM"):
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
     most = range(1, _MOST + 1) if objective == "stages" else _STAGES
@@ -186,7 +186,7 @@ def kernels_on(
     account = measure(diagram, dtype, places=places)
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":
-        kept = [(name, amount.times(width(widest(dtype)))) for name, amount in read_by_products(diagram)]
+        kept = [(name, amount.times(width(worked_in(diagram, dtype)))) for name, amount in read_by_products(diagram)]
         for kernel in account.kernels:
             for place in also:
                 kernel.moments[place] = [

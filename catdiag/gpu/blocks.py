@@ -31,10 +31,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from catdiag.boxes import Einsum, Fold, Group, Reindex, View
+from catdiag.boxes import Fold, Group, Reindex, View
 from catdiag.cost.count.amounts import ONE, ZERO, Amount
 from catdiag.cost.count.kernels import width
-from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, contracts, is_view
+from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, is_view, multiplies
 from catdiag.cost.hardware import Hardware
 from catdiag.diagram import Diagram, inline
 from catdiag.types import ArrayType, union
@@ -129,7 +129,7 @@ def products(diagram: Diagram, tiles: frozenset[str]) -> Products:
                 before = [replace(g, before=not g.whole) for g in given]
                 todo.append((op.step, [_Source(False, ())] * len(box.cod) + before))
                 made = _Source(False, ())
-            elif isinstance(op, Einsum) and len(box.dom) == 2 and contracts(box):
+            elif len(box.dom) == 2 and multiplies(box):
                 sizes = _sides(box.dom.arrays[0], box.dom.arrays[1], set(box.cod[0].names))
                 if ONE not in sizes:
                     found[sizes] = None

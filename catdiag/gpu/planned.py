@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from catdiag.cost.count.kernels import output_names
 from catdiag.emit.triton import Module, module
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.compile import Compiled, compiled
@@ -121,9 +122,11 @@ def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
 
 
 def _dtypes(plan: Plan) -> str | dict[str, str]:
-    """The element types of a plan: by name they are written `Q fp8, K fp8`."""
+    """The element types of a plan: by name they are written `Q fp8, K fp8`, and arrays that are not named are counted
+    as fp32, as `catdiag.cost.io.io` has it."""
     named = dict(part.split(" ") for part in plan.dtype.split(", ") if " " in part)
-    return named or plan.dtype
+    diagram = _known(plan)
+    return {**dict.fromkeys((*diagram.input_names, *output_names(diagram)), "fp32"), **named} if named else plan.dtype
 
 
 def kernel_of(plan: Plan | Plans, tiles: str = "triton") -> Compiled:

@@ -303,7 +303,7 @@ class _Candidates:
         import numpy as np
 
         search, chip = self.search, self.search.chip
-        whole = search.parted is None and self.staged and self.boxes
+        whole = search.parted is None and self.staged and self.boxes and search.dtype in chip.tensor
         written = self._written() if whole and chip.matrix_warps == 4 else None
         if written is None:
             return []

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Box, Einsum, Fold, Group, array_name
+from catdiag.boxes import Box, Fold, Group, array_name
 from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.kernels import width
-from catdiag.cost.count.live import Kernel, contracts, is_view, spots
+from catdiag.cost.count.live import Kernel, is_view, multiplies, spots
 from catdiag.cost.hardware import Hardware
 from catdiag.diagram import inline
 
@@ -97,7 +97,7 @@ def read_by_products(diagram: Diagram) -> tuple[tuple[str, Amount], ...]:
                 todo.append(op.body)
             elif isinstance(op, Fold):
                 todo.append(op.step)
-            elif isinstance(op, Einsum) and len(node.box.dom) > 1 and contracts(node.box):
+            elif multiplies(node.box):
                 for w, ty in zip(node.inputs, node.box.dom, strict=True):
                     made = maker[w]
                     if made is not None and not isinstance(made.op, (Fold, Group)):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Box, Einsum, Fold, Group, Map, Reduce
 from catdiag.cost.count.amounts import Amount
-from catdiag.cost.count.live import SPECIAL, Kernel, contracts, is_view, lives, spots
+from catdiag.cost.count.live import SPECIAL, Kernel, contracts, is_view, lives, multiplies, spots
 from catdiag.cost.hardware import Hardware
 from catdiag.diagram import inline
 from catdiag.errors import CatdiagError, require
@@ -256,9 +256,9 @@ def _operations(box: Box) -> tuple[str, Amount]:
     """The pipeline of a box, and its scalar operations, as `catdiag.cost.io` counts them."""
     space = Amount.elements(union((*box.dom, *box.cod)))
     if isinstance(box.op, Einsum):
-        if contracts(box) and len(box.dom) > 1:
+        if multiplies(box):
             return "tensor", space.times(len(box.dom))
-        return "alu", space.times(max(1, len(box.dom) - 1))
+        return "alu", space.times(len(box.dom) - 1 + contracts(box))
     if isinstance(box.op, Map):
         return ("exp" if box.op.fn in SPECIAL else "alu"), space
     return "alu", space if isinstance(box.op, Reduce) else Amount()

@@ -22,6 +22,7 @@ from catdiag.cost.count.extents import Bound, known
 from catdiag.cost.count.live import Buffer, Kernel, Transfer, Walk, Walks, is_view, lives, spots
 from catdiag.cost.count.phases import Phases, part
 from catdiag.cost.count.places import Places, two
+from catdiag.cost.count.products import read_as_given
 from catdiag.cost.count.widths import Widths
 from catdiag.cost.count.windows import box as box_of
 from catdiag.cost.count.windows import clipped, of_inputs
@@ -76,8 +77,8 @@ def width(dtype: str) -> int:
 
 
 def widest(dtype: str | Mapping[str, str]) -> str:
-    """The type in which matrix units work: the one given, or the widest of those given by array (the first of equal
-    ones). Raises CatdiagError for unknown types, and where none is given.
+    """The type given, or the widest of those given by array (the first of equal ones). Raises CatdiagError for unknown
+    types, and where none is given.
 
     >>> widest({"Q": "fp8", "V": "bf16", "out": "fp16"})
     'bf16'
@@ -88,6 +89,21 @@ def widest(dtype: str | Mapping[str, str]) -> str:
     if not isinstance(dtype, Mapping) or not dtype:
         raise CatdiagError(f"dtype is {dtype!r}: expected a type such as 'bf16', or types by array")
     return max(dtype.values(), key=width)
+
+
+def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
+    """The type of a diagram's products: the one given, or of those given by array the widest of what products read as
+    it is. What is computed on the way is rounded to it, whatever the types of the arrays that it is computed of. Where
+    all factors are computed, it is the widest of all. Raises CatdiagError as `widest` does.
+
+    >>> import catdiag as cd
+    >>> scaled = cd.algorithm("q d, x d, q -> q x")(lambda A, B, s: cd.einsum("q d, x d -> q x", A, B) - s)
+    >>> worked_in(scaled, {"A": "bf16", "B": "bf16", "s": "fp32"})
+    'bf16'
+    """
+    whole = widest(dtype)
+    kinds = [whole] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in read_as_given(diagram)]
+    return max(kinds, key=width, default=whole)
 
 
 def output_names(diagram: Diagram) -> tuple[str, ...]:

@@ -30,13 +30,14 @@ from catdiag.cost.count.lives import (
     elementwise,
     is_view,
     lives,
+    multiplies,
     only_streamed,
     pointwise,
     postponed,
     spots,
 )
 from catdiag.cost.count.places import LEVEL, REGISTERS, Places
-from catdiag.cost.count.products import Contraction, Factor, Loop, contraction, contracts_of, factors, products
+from catdiag.cost.count.products import Contraction, Factor, Loop, contraction, factors, products
 from catdiag.cost.count.widths import Widths
 from catdiag.cost.count.windows import Side, outer
 from catdiag.cost.count.windows import box as box_of
@@ -53,6 +54,7 @@ __all__ = [
     "elementwise",
     "is_view",
     "lives",
+    "multiplies",
     "only_streamed",
     "spots",
 ]
@@ -298,7 +300,7 @@ class Walk:
         for place, node in enumerate(graph.nodes):
             box, first = node.box, len(buffers)
             self.reach(place)
-            if loops and contracts_of(box):
+            if loops and multiplies(box):
                 tiles = set(self.kernel.tiles)
                 self.kernel.factors += factors(graph, place, blocks, tiles, loops, self.widths.inner)
             if is_view(box):
@@ -489,13 +491,11 @@ class Walk:
         elif isinstance(op, Reduce):
             self._work("alu", space, loops)
         elif isinstance(op, Einsum):
-            if not contracts(box):
-                self._work("alu", space.times(len(box.dom) - 1), loops)
-            elif len(box.dom) == 1:
-                self._work("alu", space, loops)
-            else:
+            if multiplies(box):
                 self._work("tensor", space.times(len(box.dom)), loops)
                 self.kernel.contractions.append(contraction(box, set(self.kernel.tiles), loops))
+            else:  # products one by one, and where an axis is summed a sum of them
+                self._work("alu", space.times(len(box.dom) - 1 + contracts(box)), loops)
 
     def _work(self, pipeline: str, amount: Amount, loops: tuple[Loop, ...]) -> None:
         key = (pipeline, loops)

@@ -22,6 +22,22 @@ def contracts(box: Box) -> bool:
     return bool({n for t in box.dom for n in t.names} - set(box.cod[0].names))
 
 
+def multiplies(box: Box) -> bool:
+    """Whether a box is a product that matrix units take: a sum of products of several arrays, none of them of integers.
+
+    >>> import catdiag as cd
+    >>> boxes = cd.algorithm("int[q d], x d -> q x")(lambda A, B: cd.einsum("q d, x d -> q x", A, B)).boxes
+    >>> [multiplies(box) for box in boxes]
+    [False]
+    """
+    return (
+        isinstance(box.op, Einsum)
+        and len(box.dom) > 1
+        and contracts(box)
+        and not any(t.element == "int" for t in box.dom.arrays)
+    )
+
+
 def is_view(box: Box) -> bool:
     """A renaming or transposition, a product axis split or merged, one index of one: the same elements."""
     if isinstance(box.op, Reindex):

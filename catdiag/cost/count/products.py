@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catdiag.boxes import Box, Einsum, Fold, Group, Reduce, array_name
+from catdiag.boxes import Box, Einsum, Fold, Group, Reduce, Reindex, View, array_name
 from catdiag.cost.count.amounts import ONE, Amount
-from catdiag.cost.count.lives import contracts, elementwise
-from catdiag.diagram import Graph, inline
+from catdiag.cost.count.lives import contracts, elementwise, is_view, multiplies
+from catdiag.diagram import Diagram, Graph, inline
 from catdiag.types import union
 
 Loop = tuple[str, Amount]
@@ -63,7 +63,7 @@ def products(graph: Graph) -> set[frozenset[str]]:
             op = node.box.op
             if isinstance(op, Fold):
                 todo.append(inline(op.step).graph)
-            elif isinstance(op, Einsum) and len(node.box.dom) > 1 and contracts(node.box):
+            elif multiplies(node.box):
                 found.add(frozenset(node.box.cod[0].names))
     return found
 
@@ -116,7 +116,8 @@ def factors(
                 blocks += [wire] if loaded[wire] else []
                 continue
             made = graph.nodes[makers[wire]]
-            if isinstance(made.box.op, (Fold, Group, Reduce)) or contracts_of(made.box):
+            summed = isinstance(made.box.op, Einsum) and contracts(made.box)
+            if summed or isinstance(made.box.op, (Fold, Group, Reduce)):
                 continue
             worked = worked or elementwise(made.box)
             todo.extend(made.inputs)
@@ -131,6 +132,25 @@ def factors(
     return found
 
 
-def contracts_of(box: Box) -> bool:
-    """Whether a box is an einsum that sums over an axis."""
-    return isinstance(box.op, Einsum) and contracts(box)
+def read_as_given(diagram: Diagram) -> tuple[str, ...]:
+    """The inputs of a diagram that products read as they are: whole, or a part of them.
+
+    >>> import catdiag as cd
+    >>> read_as_given(cd.library.get("attention").stream("x").group("q").diagram)
+    ('Q', 'K', 'V')
+    """
+    found: dict[str, None] = {}
+    todo = [(diagram, list(diagram.input_names))]
+    while todo:
+        whole, names = todo.pop()
+        for node in inline(whole).graph.nodes:
+            op, given = node.box.op, [names[w] for w in node.inputs]
+            if isinstance(op, Group):
+                todo.append((op.body, given))
+            elif isinstance(op, Fold):
+                todo.append((op.step, [""] * len(node.box.cod) + given))
+            elif multiplies(node.box):
+                found.update(dict.fromkeys(filter(None, given)))
+            kept = is_view(node.box) or isinstance(op, (Reindex, View))
+            names += [given[0] if kept and len(set(given)) == 1 else ""] * len(node.box.cod)
+    return tuple(found)

@@ -36,7 +36,7 @@ from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.count.amounts import ONE, Amount
 from catdiag.cost.count.kernels import Dtype, measure, width, widths_of
-from catdiag.cost.count.live import SPECIAL, contracts, elementwise, is_view, lives, spots
+from catdiag.cost.count.live import SPECIAL, contracts, elementwise, is_view, lives, multiplies, spots
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.warpgroups.columns import (
     BLOCK,
@@ -270,7 +270,7 @@ class _Reader:
             trail = self._trail(box, reads, trails, places)
             if place not in found.into.values() or (trail.products and not _adds_up(box, trail, states)):
                 self.count(box, loop, [places[w] for w in reads], [free[w] for w in node.inputs])
-            passing = elementwise(box) or is_product(box) or place in found.into
+            passing = elementwise(box) or multiplies(box) or place in found.into
             if passing and self._on_the_way(graph, box, readers.get(first, []), first in ends):
                 trails[first] = trail
                 kept = self.cut(box.cod[0].axes, "v_") if elementwise(box) and not trail.products else {}
@@ -285,7 +285,7 @@ class _Reader:
         return places
 
     def _trail(self, box: Box, reads: list[int], trails: dict[int, _Trail], places: list[_Cell | None]) -> _Trail:
-        products = [box] if is_product(box) else []
+        products = [box] if multiplies(box) else []
         read: list[int] = []
         for w in reads:
             if w in trails and not products:
@@ -295,7 +295,7 @@ class _Reader:
             else:
                 read.append(w)
                 cell = places[w]
-                if is_product(box) and cell is not None and cell.level == REGISTERS:
+                if multiplies(box) and cell is not None and cell.level == REGISTERS:
                     self.in_pipe.append(cell)
         return _Trail(read, products)
 
@@ -386,7 +386,7 @@ class _Reader:
         for axis in union(list(box.dom)) if loop else ():
             gone = "added" if isinstance(box.op, Einsum) else "carried"
             self.subloops.append(Subloop(name, axis.name, "beside" if axis.name in kept else gone))
-        if is_product(box):
+        if multiplies(box):
             ahead = all(c is None or c.level == SMEM for c in cells)
             self.work.append(Work(name, "tensor", kind, space.times(len(box.dom)), loop, ahead))
             self.contractions.append((box, kind))
@@ -396,7 +396,7 @@ class _Reader:
             pipeline = "exp" if box.op.fn in SPECIAL else "alu"
             self.work.append(Work(name, pipeline, self.arithmetic, space, loop))
         elif isinstance(box.op, (Reduce, Einsum)):
-            times = 1 if isinstance(box.op, Reduce) or len(box.dom) == 1 else len(box.dom) - 1
+            times = 1 if isinstance(box.op, Reduce) else len(box.dom) - 1 + contracts(box)
             self.work.append(Work(name, "alu", self.arithmetic, space.times(times), loop))
 
     def _multiples(self, box: Box, kind: str, chip: Hardware) -> list[Multiple]:
@@ -450,8 +450,3 @@ def _adds_up(box: Box, trail: _Trail, states: int) -> bool:
     """Whether products are added to a state and nothing else happens to them: matrix units do that as they go."""
     alone = len(trail.read) == 1 + len(trail.products[0].dom) if trail.products else False
     return alone and any(w < states for w in trail.read) and isinstance(box.op, Map) and box.op.fn == "add"
-
-
-def is_product(box: Box) -> bool:
-    """Whether matrix units do it: a contraction of two or more arrays."""
-    return isinstance(box.op, Einsum) and contracts(box) and len(box.dom) > 1

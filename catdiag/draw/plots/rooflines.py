@@ -183,11 +183,11 @@ def _unfused(
 
 def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> Row:
     """Each box as a kernel of its own, which takes at least what its bytes and each of its pipelines need."""
-    from catdiag.cost.count.kernels import measure, widest
+    from catdiag.cost.count.kernels import measure, worked_in
 
     dtype = dtype_of(plan)
     rates = {
-        "tensor": chip.tensor.get(widest(dtype or "fp32"), 0.0) * chip.sustained["tensor"],
+        "tensor": chip.tensor.get(worked_in(source, dtype or "fp32"), 0.0) * chip.sustained["tensor"],
         "exp": chip.special_per_clock * chip.clock_hz * chip.sms,
         "alu": chip.alu_per_clock * chip.clock_hz * chip.sms,
     }

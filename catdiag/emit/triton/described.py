@@ -100,3 +100,5 @@ class Shared:
     sizes: dict[str, str] = field(default_factory=dict)
     """What sizes are called: where an input has the name of an axis, the size has another."""
     saved: dict[Value, Stored] = field(default_factory=dict)
+    factors: set[str] = field(default_factory=set)
+    """The inputs that products read as they are."""

@@ -37,9 +37,7 @@ class Writing:
         self.shared = shared
         self.own = Names(set(shared.names.taken))
         self.k = Build(self.own, env, shared.sizes, shared.dtypes)
-        fp32 = all(WIDTHS.get(t, t) == "float32" for t in shared.dtypes.values()) and shared.dtype in ("fp32", "tf32")
-        precision = ', input_precision="tf32x3"' if fp32 and shared.dtype == "fp32" else ""
-        self.printer = Printer(self.own.fresh, self._element, precision)
+        self.printer = Printer(self.own.fresh, self._element, self._precision)
         self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts
         self.all_spans = tuple(spans)
         self.padded: dict[str, str] = {}
@@ -82,26 +80,34 @@ class Writing:
     def _tile(self, span: Span) -> int:
         return self.shared.tiles.get(span.symbol, 0)
 
+    def _worked(self, a: Node, b: Node) -> tuple[str, list[str | None], Stored | None]:
+        """The type that a product of matrices is in, those that its factors have if they are as they were loaded, and
+        the array that says it where one of them is not."""
+        arrays = [_array(x) for x in (a, b)]
+        first, second = kinds = [None if x is None else self._kind(x) for x in arrays]
+        if first is not None and second is not None:
+            wide = max(first, second, key=("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index)
+            return "fp16" if "fp8" in kinds and first != second else wide, kinds, None
+        real = [x for x in self.k.arrays if x.ty.element in ("real", "extended")]
+        order = [*(x for x in arrays if x is not None), *(x for x in real if x.name in self.shared.factors), *real]
+        known = next(iter(order), None)
+        if known is None or self._kind(known) == "fp8":
+            return "fp16", kinds, None
+        return self._kind(known), kinds, known
+
+    def _kind(self, array: Stored) -> str:
+        """The type of an array's elements."""
+        return self.shared.dtypes.get(array.name, self.shared.dtype)
+
     def _element(self, a: Node, b: Node) -> tuple[str | None, str | None]:
         """The types in which the factors of a product of matrices are handed over; None where they have it already."""
-        arrays = [_array(x) for x in (a, b)]
-        kinds = [None if x is None else self.shared.dtypes.get(x.name, self.shared.dtype) for x in arrays]
-        first, second = kinds
-        if "fp8" in kinds and first != second:
-            return "tl.float16", "tl.float16"
-        if first is not None and second is not None:
-            if first == second:
-                return None, None
-            order = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
-            wide = max(first, second, key=order.index)
-            return tuple(None if t == wide else "tl." + WIDTHS[wide] for t in (first, second))  # type: ignore[return-value]
-        known = next((x for x in arrays if x is not None), None)
-        if known is None:
-            known = next((x for x in self.k.arrays if x.ty.element in ("real", "extended")), None)
-        if known is None or self.shared.dtypes.get(known.name, self.shared.dtype) == "fp8":
-            return "tl.float16", "tl.float16"
-        own = f"{known.name}.dtype.element_ty"
-        return None if first is not None else own, None if second is not None else own
+        kind, (first, second), known = self._worked(a, b)
+        own = "tl." + WIDTHS[kind] if known is None else f"{known.name}.dtype.element_ty"
+        return None if first == kind else own, None if second == kind else own
+
+    def _precision(self, a: Node, b: Node) -> str:
+        """How exactly numbers of 32 bits are multiplied: as they are, unless they were declared to be cut off."""
+        return ', input_precision="tf32x3"' if self._worked(a, b)[0] == "fp32" else ""
 
     # -- statements --------------------------------------------------------------------------------------------
 

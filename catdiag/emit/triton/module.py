@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from catdiag.cost.count.products import read_as_given
 from catdiag.diagram import Diagram
-from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Statement, Value, lower, statements
+from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Start, Statement, Value, lower, statements
 from catdiag.emit.triton.apart import Apart, in_gluon
 from catdiag.emit.triton.builder import Names
 from catdiag.emit.triton.checks import BOXED, DESCRIPTOR, REGISTERS, checks
@@ -85,7 +86,8 @@ def module(
 
     `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
     others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
-    and results, or theirs by name; sums are kept in single precision. `stages` (buffers of each loaded block) and
+    and results, or theirs by name (inputs that are not named have the widest of those that are, and so have results,
+    `out` or `out0`, `out1`, …); sums are kept in single precision. `stages` (buffers of each loaded block) and
     `warps` are one number, or one for each group. With `specialized` (or where it is of a
     group), kernels whose loops feed products of matrices
     to other products get a second form, in Gluon (Triton 3.6, Hopper), in which a warp of its own loads: the launch
@@ -101,20 +103,22 @@ def module(
     (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
     dtype and for numbers of warps that Triton does not take.
     """
-    return _Modular(lower(diagram), dict(tiles), dtype, stages, warps, specialized).made()
+    read = read_as_given(diagram)
+    return _Modular(lower(diagram), read, dict(tiles), dtype, stages, warps, specialized).made()
 
 
 class _Modular:
     def __init__(
         self,
         program: Program,
+        factors: Sequence[str],
         tiles: dict[str, int],
         dtype: str | Mapping[str, str],
         stages: int | Sequence[int],
         warps: int | Sequence[int],
         specialized: bool | Sequence[bool],
     ) -> None:
-        self.program = program
+        self.program, self.factors = program, factors
         groups = max(1, sum(isinstance(s, For) and s.how == "tiles" for s in program.body))
         self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
         self.place = 0
@@ -123,6 +127,10 @@ class _Modular:
         for kind in dtypes.values():
             if kind not in WIDTHS:
                 raise CatdiagError(f"unknown dtype {kind!r}: expected one of {', '.join(WIDTHS)}")
+        known = dict.fromkeys([v.name for v in (*program.inputs, *program.outputs)] + _states(program))
+        for name in dtypes:
+            if name not in known:
+                raise CatdiagError(f"dtype names an array {name!r} that the diagram lacks: it has {', '.join(known)}")
         wide = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
         self.dtype = (
             dtype
@@ -175,6 +183,8 @@ class _Modular:
             name = names.fresh(value.name) if self._means_else(value.name) else value.name
             if value.name in self.dtypes:
                 self.dtypes[name] = self.dtypes[value.name]
+            if value.name in self.factors:
+                self.shared.factors.add(name)
             array = Stored(value.ty, name)
             inputs.append(array)
             env[value] = array
@@ -306,9 +316,11 @@ class _Modular:
         name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
         array = Stored(value.ty, name, temporary=True)
         self.shared.saved[value] = array
-        kind = self.dtypes.get(name, self.result_dtype if result else self.kinds.get(value, self.result_dtype))
+        # A result goes by its own name, whatever the array is called where an input has that name.
+        named = self.dtypes.get(value.name if result else name)
+        kind = named or (self.result_dtype if result else self.kinds.get(value, self.result_dtype))
         dtype = {"int": "int64", "bool": "bool"}.get(value.ty.element, WIDTHS[kind])
-        self.dtypes.setdefault(name, kind)
+        self.dtypes[name] = kind
         self.rooms.append(Room(array, dtype, result=result))
 
     def _writing(self, env: Mapping[Value, Pull], spans: Sequence[Span]) -> Writing:
@@ -443,6 +455,11 @@ class _Modular:
         for found in self.aparts.values():
             lines += ["", *source(found, [in_gluon(line) for line in grid_text(merged(found))])]
         return lines
+
+
+def _states(program: Program) -> list[str]:
+    """The names of the states of loops: they have single precision, whatever is said of them."""
+    return [v.name for _, s in statements(program.body) if isinstance(s, Start) for v in s.states]
 
 
 def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int, ...]:

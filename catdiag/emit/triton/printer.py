@@ -90,7 +90,7 @@ class Printer:
         self,
         fresh: Callable[[str], str],
         element: Callable[[Node, Node], tuple[str | None, str | None]],
-        precision: str = "",
+        precision: Callable[[Node, Node], str] = lambda a, b: "",
     ) -> None:
         self.fresh = fresh
         self.element = element
@@ -371,7 +371,7 @@ class Printer:
         if acc is not None:
             text = self.aligned(acc, node.dims)
             start = f", {self._reshaped(text, node.dims, flat)[0]}"
-        made = f"tl.dot({left}, {right}{start}{self.precision})", ATOM
+        made = f"tl.dot({left}, {right}{start}{self.precision(a, b)})", ATOM
         if len(flat) == len(node.dims):
             return made
         return f"tl.reshape({made[0]}, {_shape(node.dims)})", ATOM
