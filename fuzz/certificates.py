@@ -293,6 +293,8 @@ def differ(statement: Json, source: Source, theorem: object) -> None:
             arrays.append(exact.build(axes, shape, lambda _, of=of: source.choice(of)))  # type: ignore[misc]
         budget = exact.Budget(300_000)
         lefts, rights = (exact.run(p, arrays, sizes, blocks, {}, budget) for p in (left, right))
+    except exact.IllTyped as error:
+        raise Wrong(f"{theorem}\nof a program whose arrays do not fit: {error}") from error
     except (exact.Exhausted, KeyError, IndexError, ZeroDivisionError, OverflowError):
         return
     if any(isinstance(v, exact.NoValue) for a in (*lefts, *rights) for v in a.values.values()):
