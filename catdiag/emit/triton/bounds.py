@@ -86,6 +86,29 @@ def edge(nodes: Nodes, node: Node, upper: bool) -> Node | None:
     return None
 
 
+def reach(node: Node) -> str | None:
+    """What no entry of an integer is further from 0 than, as an expression of blocks, tiles and sizes; None where that
+    is not plain, as of what arrays give."""
+    value = node.value
+    if value is not None:
+        return str(abs(int(value)))
+    if node.kind == "arange":
+        return node.dims[0].block
+    if node.kind == "symbol":
+        return str(node.data[0]) if node.data[1] else None  # sizes and tiles, not where a tile starts
+    parts = [reach(a) for a in (node.args[1:] if node.kind == "where" else node.args)]
+    known = [p for p in parts if p is not None]
+    if not known or len(known) < len(parts):
+        return None
+    if node.kind in ("add", "sub", "mul"):
+        sign = " * " if node.kind == "mul" else " + "
+        return sign.join(f"({p})" if " + " in p and not p.startswith("max(") else p for p in known)
+    if node.kind in ("max", "min", "where"):
+        return f"max({', '.join(known)})"
+    positive = node.kind == "floordiv" and (node.args[1].kind == "symbol" or (node.args[1].value or 0) > 0)
+    return known[0] if positive or node.kind in ("neg", "abs", "relabel", "long") else None
+
+
 def _block(nodes: Nodes, dim: Dim) -> Node:
     if dim.block.isdigit():
         return nodes.const(int(dim.block), "int")

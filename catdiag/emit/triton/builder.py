@@ -8,7 +8,7 @@ from typing import Any
 
 from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
 from catdiag.emit.nest import Let, Span, Value
-from catdiag.emit.triton.bounds import Whole, solved
+from catdiag.emit.triton.bounds import Whole, reach, solved
 from catdiag.emit.triton.contract import SHORTEST, contracted
 from catdiag.emit.triton.nodes import NEUTRAL, Dim, Fill, Node, Nodes, Scope
 from catdiag.emit.triton.values import At, Made, Mapped, Part, Positions, Pull, Scalar, Stored, viewed
@@ -102,6 +102,8 @@ class Build:
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
         self.boxes: dict[tuple[Stored, tuple[str, ...]], Boxes] = {}
+        self.reaches: dict[tuple[tuple[Stored, str, str], ...], None] = {}
+        """How far the entries of tiles are from where these begin: the sum of these many strides of an array's axes."""
         self.scope = self.root
 
     # -- sizes and dimensions ------------------------------------------------------------------------------
@@ -276,6 +278,7 @@ class Build:
         nodes = self.nodes
         scalar, tiled = nodes.const(0, "int"), nodes.const(0, "int")
         dims: list[Dim] = []
+        far: list[tuple[Stored, str, str]] = []
         for axis in array.ty.axes:
             stride = self.stride(array, axis.name)
             shared, own = nodes.const(0, "int"), nodes.const(0, "int")
@@ -288,12 +291,19 @@ class Build:
                 wide = shared if shared.value is not None else nodes.make("long", (shared,), (), "int")
                 scalar = nodes.op("add", scalar, nodes.op("mul", wide, stride))
             if own.value != 0:
-                # Positions within a tile are few; one that data says may be far into a large array.
-                far = nodes.make("long", (own,), own.dims, "int") if _trusts(own) else own
-                part = nodes.op("mul", far, stride)
+                # Positions within a tile are few, and the launch says whether strides are so long that 32 bits do not
+                # hold their product; a position that data says may be anywhere.
+                most = reach(own)
+                if most is None:
+                    own = nodes.make("long", (own,), own.dims, "int")
+                else:
+                    far.append((array, axis.name, most))
+                part = nodes.op("mul", own, stride)
                 dims += [d for d in own.dims if d not in dims]
                 # In the order of the array, which is how memory is read.
                 tiled = part if tiled.value == 0 else nodes.make("add", (tiled, part), dims, "int")
+        if far:
+            self.reaches[tuple(far)] = None
         return scalar, tiled, dims
 
     def stride(self, array: Stored, axis: str) -> Node:

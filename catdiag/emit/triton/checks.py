@@ -58,6 +58,12 @@ def _summed(**tiles):
             raise ValueError(f"{name} is {size}: expected at least 16, as matrix units sum so many at a time")
 
 
+def _long(*counts):
+    for name, count in counts:
+        if count >= 2**31 - 2**24:
+            raise ValueError(f"{name} is {count}: expected less than {2**31 - 2**24:,}, as kernels count in 32 bits")
+
+
 def _expect(name, tensor, shape, axes):
     if tensor.shape != shape:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {shape}, the axes {axes}")'''

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,8 +85,21 @@ class Kernel:
     """Blocks of whole axes that are the next power of two, also where that is less than matrix units take."""
     joint: tuple[tuple[str, ...], ...] = ()
     """The lengths of dimensions that are rows of one matrix together, where a product takes what another has made."""
+    reaches: tuple[tuple[tuple[Stored, str, str], ...], ...] = ()
+    """How far entries of tiles are from where these begin: sums of so many strides of arrays along axes."""
     rounded_apart: bool = False
     """Whether products and differences have to be rounded one after the other: huge numbers, multiplied, are equal."""
+
+
+def widened(kernel: Kernel, read: Collection[str] | None = None) -> list[str]:
+    """The lines that let offsets in tiles be numbers of 64 bits where those of 32 are too short, which a launch says:
+    strides are converted, those of the names that are `read` (all if None)."""
+    far = dict.fromkeys(kernel.strides[array, axis] for sums in kernel.reaches for array, axis, _ in sums)
+    names = [n for n in far if read is None or n in read]
+    if not names:
+        return []
+    casts = [f"        {name} = tl.cast({name}, tl.int64)" for name in names]
+    return ["    if wide:  # offsets in a tile pass 31 bits", *casts]
 
 
 @dataclass

@@ -465,6 +465,7 @@ class Writing:
             self.phases,
             frozenset(k.nodes.short) - frozenset(k.nodes.filled),
             tuple(k.nodes.joint),
+            tuple(k.reaches),
             k.nodes.apart,
         )
 

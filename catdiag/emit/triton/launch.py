@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 _OWN = {"num_warps", "num_stages", "held", "compiled", "specialized", "device", "chunk", "groups", "out", "_",
         "torch", "triton", "tl", "gl", "gluon"}  # fmt: skip
 _KINDS = {"int": "torch.int64", "bool": "torch.bool"}
+
+
+LONGEST = 2**31 - 2**24
+"""Positions are numbers of 32 bits, also those of a block that reaches over the end of an axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +155,7 @@ class Launch:
         for room in self.rooms:
             if not room.result:
                 self.write(f"{room.array.name} = {self._empty(room, device)}")
+        self._counted()
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
@@ -180,6 +186,32 @@ class Launch:
         for place, further in places.items():
             at = f"[{place}]" if len(self.kernels) > 1 else ""
             self.write(f"_runs(num_warps{at}, num_stages{at}{further})")
+
+    def _counted(self) -> None:
+        """A check that 32 bits hold all positions along axes, where blocks reach over their ends too, and programs."""
+        counts: dict[str, str] = {}
+        for array in (*self.inputs, *(r.array for r in self.rooms if not r.parts)):
+            counts.update({text: text for text in (self.size(a.size) for a in array.ty.axes)})
+        for kernel in self.kernels:
+            spans = (*kernel.spans, *kernel.single, *kernel.loops)
+            lengths = map(self.size, [*(s.size for s in spans), *kernel.blocks.values()])
+            counts.update({text: text for text in lengths})
+            counts[self._programs(kernel)] = f"the number of programs of {kernel.name}"
+            if kernel.chunk is not None:  # the last part may begin past the end
+                loops = [s.symbol for s in kernel.loops if s.axis == kernel.chunk.axis]
+                reached = " * ".join([kernel.chunk.symbol, *loops])
+                counts[f"{self.size(kernel.chunk.size)} + {reached}"] = f"{kernel.chunk.axis}, in whole parts,"
+        given = {c: name for c, name in counts.items() if not c.isdigit() or int(c) >= LONGEST}
+        if given:
+            most = next(iter(given)) if len(given) == 1 else f"max({', '.join(given)})"
+            self.write(f"if {most} >= {LONGEST}:")
+            self._call("    _long", [f'("{name}", {c})' for c, name in given.items()])
+
+    def _programs(self, kernel: Kernel) -> str:
+        """How many programs of a kernel there are."""
+        grid = [self._count(kernel, span) for span in spans_of(kernel)]
+        grid += [kernel.parts.symbol] if kernel.parts is not None else []
+        return " * ".join(_factor(g) for g in grid) or "1"
 
     def _empty(self, room: Room, device: str) -> str:
         sizes = [room.parts] if room.parts else []
@@ -238,14 +270,12 @@ class Launch:
         return f"{'_block' if filled else '_power'}({size})"
 
     def _launched(self, kernel: Kernel) -> None:
-        grid = [self._count(kernel, span) for span in spans_of(kernel)]
         if kernel.parts is not None:
             symbol = kernel.parts.symbol
             loops = [s for s in kernel.loops if s.axis == kernel.parts.axis]
             block = loops[0].symbol if loops else "1"
-            self.write(f"chunk = _tiles(_tiles({self.size(kernel.parts.size)}, {symbol}), {block}) * {block}")
-            grid.append(symbol)
-        count = " * ".join(_factor(g) for g in grid) or "1"
+            self.write(f"chunk = max(1, _tiles(_tiles({self.size(kernel.parts.size)}, {symbol}), {block})) * {block}")
+        count = self._programs(kernel)
         apart = self.aparts.get(kernel.name)
         if apart is None:
             self._plain(kernel, count)
@@ -271,6 +301,7 @@ class Launch:
             arguments.append(f"fast={self._fast()}")
         if "_turned" in kernel.helpers:
             arguments.append(f"compiled={self._compiled()}")
+        arguments += self._wide(kernel)
         several = len(self.kernels) > 1
         warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
         warps = f"_power({warps})" if fallback else warps
@@ -300,16 +331,17 @@ class Launch:
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
         return [*found, *(["chunk"] if kernel.chunk is not None else [])]
 
-    def _call(self, function: str, arguments: Sequence[str]) -> None:
+    def _call(self, function: str, arguments: Sequence[str], then: str = "") -> None:
+        indent = " " * (len(function) - len(function.lstrip()))
         self.write(f"{function}(")
         line = ""
         for argument in arguments:
             if len(line) + len(argument) > 100:
-                self.write(f"    {line}")
+                self.write(f"{indent}    {line}")
                 line = ""
             line += f"{' ' if line else ''}{argument},"
-        self.write(f"    {line}")
-        self.write(")")
+        self.write(f"{indent}    {line}")
+        self.write(f"{indent}){then}")
 
     def _apart(self, apart: Apart, plain: Kernel, count: str) -> None:
         """The launch of a kernel whose loads are apart, where chip, tiles and tensors allow it."""
@@ -337,6 +369,7 @@ class Launch:
         arguments += [f"{name}={text}" for name, text in known.items() if name in asked]
         if "_tanh" in apart.compute.helpers:
             arguments.append(f"fast={self._fast()}")
+        arguments += self._wide(kernel)
         arguments += [f"{apart.names['groups']}=groups", f"{apart.names['stages']}=num_stages{at}", "num_warps=4"]
         arguments += _rounding(kernel)
         self._call(f"{kernel.name}[({count},)]", arguments)
@@ -349,6 +382,24 @@ class Launch:
         count = sum(not r.rows for r in apart.rings)
         each = f"num_stages{at} * ({turns} + {8 * count})"
         return f"2 * ({each}{f' + {rows} + {4 * (len(blocks) - count)}' if rows else ''})"
+
+    def _wide(self, kernel: Kernel) -> list[str]:
+        """The constant that says that an entry may be so far from where its tile begins that 32 bits do not hold it."""
+        known = dict(self._constants(kernel))
+
+        def factor(text: str) -> str:
+            named = re.sub(r"[A-Za-z_]\w*", lambda name: _factor(known.get(name.group(), name.group())), text)
+            return f"({named})" if " + " in named and not named.startswith("max(") else named
+
+        sums = [" + ".join(f"{factor(n)} * {self.strides[a, axis]}" for a, axis, n in far) for far in kernel.reaches]
+        sums = list(dict.fromkeys(sums))
+        if not sums:
+            return []
+        if len(sums) == 1:
+            self.write(f"wide = {sums[0]} >= 2**31")
+        else:
+            self._call("wide = max", sums, " >= 2**31")
+        return ["wide=wide"]
 
     def _fast(self) -> str:
         """Whether results are so short that the chip's own functions are as exact."""
@@ -413,6 +464,7 @@ def head_of(kernel: Kernel) -> list[str]:
     constants += ["held"] if "_held" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     constants += ["compiled"] if "_turned" in kernel.helpers else []
+    constants += ["wide"] if kernel.reaches else []
     return [*names, *(f"{c}: tl.constexpr" for c in constants)]
 
 

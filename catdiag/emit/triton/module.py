@@ -31,7 +31,7 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
           "barrier", "slot", "w", "held", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_room", "_aligned", "_starts", "_chip",
-          "_copies", "_copied", "_Checked"}  # fmt: skip
+          "_copies", "_copied", "_Checked", "_long", "wide"}  # fmt: skip
 _PARTITIONS = {"barrier", "slot", "w"}
 """Words of kernels whose warps have parts of their own."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catdiag.emit.triton.apart import Apart, Ring, in_gluon
-from catdiag.emit.triton.described import Kernel
+from catdiag.emit.triton.described import Kernel, widened
 from catdiag.emit.triton.launch import constants_of
 from catdiag.emit.triton.printer import HELPERS
 
@@ -68,11 +68,16 @@ def merged(a: Apart) -> Kernel:
     read = _words([*one.lines, *two.lines])
     sizes = {**two.sizes, **one.sizes}
     constants = dict.fromkeys([*one.constants, *two.constants])
+    strides = {k: n for k, n in {**two.strides, **one.strides}.items() if n in read}
+    reaches = dict.fromkeys(
+        tuple(far) for sums in (*one.reaches, *two.reaches) if (far := [f for f in sums if f[:2] in strides])
+    )
     return replace(
         one,
         name=a.name,
         arrays=tuple(x for x in dict.fromkeys([*one.arrays, *two.arrays]) if x.name in read),
-        strides={k: n for k, n in {**two.strides, **one.strides}.items() if n in read},
+        strides=strides,
+        reaches=tuple(reaches),
         scalars={k: n for k, n in {**two.scalars, **one.scalars}.items() if n in read},
         sizes=sizes,
         constants=tuple(constants),
@@ -108,6 +113,7 @@ def source(a: Apart, grid: Sequence[str]) -> list[str]:
     given += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
     given += ["chunk"] if kernel.chunk is not None else []
     constants = [*constants_of(kernel), *(("fast",) if "_tanh" in a.compute.helpers else ()), groups, stages]
+    constants += ["wide"] if kernel.reaches else []
     shared = [n for r in a.rings for n in ((r.name, r.full) if r.rows else (r.name, r.full, r.free))]
     boxes = [b.name for b in kernel.boxes]
     typed = [f"{c}: gl.constexpr" for c in constants]
@@ -115,9 +121,10 @@ def source(a: Apart, grid: Sequence[str]) -> list[str]:
         f"    {tile}: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, {block}, 16])"
         for block, tile in a.tiles.items()
     ]
-    compute = [*grid, *_scalars(a.compute), *a.compute.lines]
+    loads = [*_wide(kernel, a.load.lines), *grid, *a.load.lines]
+    compute = [*_wide(kernel, a.compute.lines), *grid, *_scalars(a.compute), *a.compute.lines]
     first = [n for n in (*given, *shared, *constants) if n in _words([*compute, *tiles, a.row.symbol, groups])]
-    own = _words([*grid, *a.load.lines, a.row.symbol, groups])
+    own = _words([*loads, a.row.symbol, groups])
     second = [n for n in (*given, *boxes, *shared, *constants) if n in own]
     types = dict(zip(constants, typed, strict=True))
     lines = ["@gluon.jit", f"def {a.compute.name}("]
@@ -128,7 +135,7 @@ def source(a: Apart, grid: Sequence[str]) -> list[str]:
     lines += ["@gluon.jit", f"def {a.load.name}("]
     lines += [*_wrapped([types.get(n, n) for n in second]), "):"]
     lines += ['    """What is loaded for them, by one warp: blocks of the turns to come, as soon as there is room."""']
-    lines += [f"    {each}: gl.constexpr = {a.row.symbol} // {groups}", *grid, *a.load.lines, "", ""]
+    lines += [f"    {each}: gl.constexpr = {a.row.symbol} // {groups}", *loads, "", ""]
     lines += ["@gluon.jit", f"def {a.name}("]
     lines += [*_wrapped([*given, *boxes, *typed]), "):"]
     lines += [f'    """{a.compute.note}, by {groups} warpgroups that compute and a warp that loads."""']
@@ -177,6 +184,10 @@ def _made(ring: Ring, stages: str, groups: str, row: str) -> list[str]:
 def _words(lines: Sequence[str]) -> set[str]:
     """The names that stand in lines, comments apart."""
     return {w for line in lines for w in re.findall(r"[A-Za-z_]\w*", line.split("  # ")[0])}
+
+
+def _wide(kernel: Kernel, lines: Sequence[str]) -> list[str]:
+    return [in_gluon(line) for line in widened(kernel, _words(lines))]
 
 
 def _scalars(kernel: Kernel) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from catdiag.emit.nest import Span
 from catdiag.emit.triton.builder import sized
-from catdiag.emit.triton.described import Kernel
+from catdiag.emit.triton.described import Kernel, widened
 from catdiag.emit.triton.launch import head_of, spans_of
 
 _TOGETHER = 8
@@ -33,7 +33,7 @@ def kernel_text(kernel: Kernel) -> list[str]:
             line = ""
         line += f"{name}, "
     lines += ["    " + line.rstrip(), "):", f'    """{kernel.note}."""']
-    lines += grid_text(kernel)
+    lines += [*widened(kernel), *grid_text(kernel)]
     for array, name in kernel.scalars.items():
         if array.ty.element in ("real", "extended"):
             lines.append(f"    {name} = tl.full([], {name}, tl.float32)")
