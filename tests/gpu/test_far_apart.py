@@ -1,4 +1,4 @@
-"""Tensors whose entries are further apart than 32 bits count: in the interpreter, compiled, and on a GPU."""
+"""Tensors whose entries are further apart than 32 bits count, or share memory: interpreted, compiled, on a GPU."""
 
 from __future__ import annotations
 
@@ -38,6 +38,15 @@ class TestRun:
         A.copy_(torch.randn(3, columns, generator=torch.Generator().manual_seed(0)))
         found = function(softmax("fp16"))(A)
         assert (found.double() - A.double().softmax(1)).abs().max() < 1e-3
+
+    def test_a_result_may_take_the_place_of_what_its_programs_alone_read(self) -> None:
+        import torch
+
+        run, A = function(softmax("fp32")), torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
+        meant = A.softmax(1)
+        with pytest.raises(ValueError, match="out shares memory with"):
+            run(A, out=A.as_strided((5, 12), (1, 5)))
+        assert run(A, out=A) is A and torch.allclose(A, meant)
 
 
 @pytest.mark.triton

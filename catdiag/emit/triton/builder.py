@@ -102,6 +102,9 @@ class Build:
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
         self.boxes: dict[tuple[Stored, tuple[str, ...]], Boxes] = {}
+        self.reads: dict[Stored, dict[tuple[Node, ...], None]] = {}
+        self.writes: dict[Stored, dict[tuple[Node, ...], None]] = {}
+        """The places of arrays that are read and written, by the indices of their axes."""
         self.reaches: dict[tuple[tuple[Stored, str, str], ...], None] = {}
         """How far the entries of tiles are from where these begin: the sum of these many strides of an array's axes."""
         self.scope = self.root
@@ -214,6 +217,7 @@ class Build:
                 name, "int" if ty.element == "int" else ty.element if ty.element == "bool" else "real"
             )
         self.arrays[array] = None
+        self.reads.setdefault(array, {})[tuple(index[a.name] for a in ty.axes)] = None
         scalar, tiled, dims = self.offsets(array, index)
         ragged = [d for d in dims if d.within is not None]
         conditions = [d.within for d in ragged if d.within is not None]

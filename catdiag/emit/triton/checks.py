@@ -77,6 +77,82 @@ def checks(of_bytes: bool) -> str:
     return _CHECKS.replace("max(16,", "max(32,").replace("size < 16:", "size < 32:").replace("least 16", "least 32")
 
 
+WRITABLE = '''def _bounds(tensor):
+    """The bytes from the first entry of a tensor to the last."""
+    first = tensor.data_ptr()
+    steps = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
+    return first, first + (steps + 1) * tensor.element_size()
+
+
+def _meets(offset, steps, tries):
+    """Whether a sum of multiples of steps, each between its bounds, is an offset; also where that took too long."""
+    if not steps:
+        return offset == 0
+    (step, low, high), *rest = steps
+    least, most = (sum(s * ends[k] for s, *ends in rest) for k in (0, 1))
+    for k in range(max(low, -((most - offset) // step)), min(high, (offset - least) // step) + 1):
+        tries.append(k)
+        if len(tries) > 1000 or _meets(offset - step * k, rest, tries):
+            return True
+    return False
+
+
+def _repeats(tensor):
+    """Whether some entries of a tensor may lie in one place."""
+    steps = sorted(((s, n - 1) for n, s in zip(tensor.shape, tensor.stride()) if n > 1), reverse=True)
+    if 0 in tensor.shape:
+        return False
+    if any(s == 0 for s, _ in steps):
+        return True
+    for k, (step, high) in enumerate(steps):
+        rest = [(s, -n, n) for s, n in steps[k + 1 :]]
+        if step <= sum(s * n for s, _, n in rest) and _meets(0, [(step, 1, high), *rest], []):
+            return True
+    return False
+
+
+def _meet(one, other):
+    """Whether two tensors may have bytes in common."""
+    (first, last), (start, stop) = _bounds(one), _bounds(other)
+    if 0 in one.shape or 0 in other.shape or last <= start or stop <= first:
+        return False
+    size, width = one.element_size(), other.element_size()
+    steps = {1: [1 - width, size - 1]}
+    for tensor, each, end in ((one, size, 1), (other, width, 0)):
+        for n, step in zip(tensor.shape, tensor.stride()):
+            ends = steps.setdefault(step * each, [0, 0])
+            ends[end] += (n - 1) if end else 1 - n
+    return _meets(start - first, sorted(((s, *ends) for s, ends in steps.items() if s), reverse=True), [])
+
+
+def _writable(device, results, inputs, safe):
+    """Refuses tensors that results cannot be written to. `safe` says of a result and an input what they may share:
+    "all" that they are one and the same, since each program writes where only it has read before, "any" whatever it
+    be, since all has been read by then."""
+    for k, (name, tensor, dtype) in enumerate(results):
+        if tensor.dtype != dtype or tensor.device != device:
+            raise ValueError(f"{name} is of {tensor.dtype} on {tensor.device}: expected {dtype} on {device}")
+        if _repeats(tensor):
+            raise ValueError(
+                f"{name} has strides {tensor.stride()}: expected a tensor whose entries have each a place of their own"
+            )
+        if device.type == "meta":
+            continue
+        for other, written, _ in results[:k]:
+            if _meet(tensor, written):
+                raise ValueError(f"{name} and {other} share memory: expected results that do not")
+        for other, read in inputs:
+            kind = safe.get((name, other))
+            same = kind == "all" and (tensor.data_ptr(), tensor.stride(), tensor.dtype) == (
+                read.data_ptr(), read.stride(), read.dtype)
+            if kind != "any" and not same and _meet(tensor, read):
+                other_than = ", or the same tensor" if kind == "all" else ""
+                raise ValueError(
+                    f"{name} shares memory with {other}, which may be read after that was written: expected a tensor "
+                    f"that shares none with it{other_than}"
+                )'''
+"""Whether tensors that are given for results can be written to."""
+
 REGISTERS = '''def _registers(warps, *rows):
     """All registers that a thread may have, where products have fewer rows than a warpgroup works on: the assembler
     else spares some for blocks that have no room in shared memory, and does one product after the other."""

@@ -9,6 +9,7 @@ from typing import Any
 from catdiag.boxes import Map
 from catdiag.emit.nest import For, Let, Program, Save, Span, Value, Within
 from catdiag.emit.triton.builder import Boxes, Names
+from catdiag.emit.triton.nodes import Node
 from catdiag.emit.triton.values import Stored
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
@@ -87,6 +88,9 @@ class Kernel:
     """The lengths of dimensions that are rows of one matrix together, where a product takes what another has made."""
     reaches: tuple[tuple[tuple[Stored, str, str], ...], ...] = ()
     """How far entries of tiles are from where these begin: sums of so many strides of arrays along axes."""
+    reads: Mapping[Stored, tuple[tuple[Node, ...], ...]] = field(default_factory=dict)
+    writes: Mapping[Stored, tuple[tuple[Node, ...], ...]] = field(default_factory=dict)
+    """The places of each array that it reads and writes, by the indices of the axes."""
     rounded_apart: bool = False
     """Whether products and differences have to be rounded one after the other: huge numbers, multiplied, are equal."""
 

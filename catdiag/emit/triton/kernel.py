@@ -414,6 +414,7 @@ class Writing:
         """A tile to the entries of an array at an index."""
         k, p = self.k, self.printer
         k.arrays[array] = None
+        k.writes.setdefault(array, {})[tuple(places[a.name] for a in array.ty.axes)] = None
         scalar, tiled, dims = k.offsets(array, places)
         order = tuple(d for d in node.dims if d in dims) + tuple(d for d in dims if d not in node.dims)
         p.count([node, scalar, tiled, *(d.within for d in order if d.within is not None)])
@@ -466,6 +467,8 @@ class Writing:
             frozenset(k.nodes.short) - frozenset(k.nodes.filled),
             tuple(k.nodes.joint),
             tuple(k.reaches),
+            {array: tuple(places) for array, places in k.reads.items()},
+            {array: tuple(places) for array, places in k.writes.items()},
             k.nodes.apart,
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.emit.nest import Span
 from catdiag.emit.triton.builder import Boxes, Names
 from catdiag.emit.triton.described import WIDTHS, Kernel
+from catdiag.emit.triton.parameters import constants_of, spans_of
 from catdiag.emit.triton.values import Stored
 from catdiag.types import ArrayType, Size, size_symbols
 from catdiag.views import read_off
@@ -141,17 +142,8 @@ class Launch:
         ends = [a.name for a in self.outputs]
         again = [k for k, name in enumerate(ends) if name in ends[:k]]
         ends = [f"out[{k}]" if k in again else name for k, name in enumerate(ends)]
-        several = len(results) > 1
         if results:
-            self.write("if out is None:")
-            rooms = [self._empty(r, device) for r in results]
-            self.write(f"    out = {'(' if several else ''}{', '.join(rooms)}{')' if several else ''}")
-            if several:
-                self.write(f"{', '.join('_' if k in again else name for k, name in enumerate(ends))} = out")
-            elif ends[0] != "out":
-                self.write(f"{ends[0]} = out")
-            for name, room in zip(ends, results, strict=True):
-                self.write(f'_expect("{name}", {name}, {self.shape(room.array.ty)}, "{" ".join(room.array.ty.names)}")')
+            self._results(results, ends, again, device)
         for room in self.rooms:
             if not room.result:
                 self.write(f"{room.array.name} = {self._empty(room, device)}")
@@ -166,6 +158,42 @@ class Launch:
         self.write(f"return {', '.join(ends) if ends else 'None'}")
         listed = ", ".join([*arguments, "*", *keywords])
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
+
+    def _results(self, results: Sequence[Room], ends: Sequence[str], again: Sequence[int], device: str) -> None:
+        """Room for results: new tensors, or those that are given, which are checked."""
+        several = len(results) > 1
+        made = ", ".join(self._empty(r, device) for r in results)
+        names = ", ".join("_" if k in again else name for k, name in enumerate(ends))
+        named = [] if names == "out" else [f"    {names} = out"]
+        for line in ("if out is None:", f"    out = {f'({made})' if several else made}", *named, "else:", *named):
+            self.write(line)
+        for name, room in zip(ends, results, strict=True):
+            axes = " ".join(room.array.ty.names)
+            self.write(f'    _expect("{name}", {name}, {self.shape(room.array.ty)}, "{axes}")')
+        written = [f'("{name}", {name}, {_torch(r.dtype)})' for name, r in zip(ends, results, strict=True)]
+        tensors = [a for a in self.inputs if a.ty.axes]
+        safe = {
+            (name, a.name): kind
+            for name, r in zip(ends, results, strict=True)
+            for a in tensors
+            if (kind := self._safe(r.array, a))
+        }
+        listed = [f"({name!r}, {other!r}): {kind!r}" for (name, other), kind in safe.items()]
+        read = [f'("{a.name}", {a.name})' for a in tensors]
+        where = device if tensors else f"{ends[0]}.device"
+        groups = (f"[{', '.join(written)}]", f"[{', '.join(read)}]", f"{{{', '.join(listed)}}}".replace("'", '"'))
+        self._call("    _writable", [where, *groups])
+
+    def _safe(self, result: Stored, given: Stored) -> str:
+        """What a result may share with an input: "any" memory where all of that has been read before any is written,
+        "all" where each program writes just the entries that it alone has read before; else nothing."""
+        first = next((n for n, k in enumerate(self.kernels) if result in k.writes), len(self.kernels))
+        later = [k for k in self.kernels[first:] if given in k.reads]
+        if not later:
+            return "any"
+        kernel = self.kernels[first]
+        alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
+        return "all" if alone and set(kernel.reads[given]) == set(kernel.writes[result]) else ""
 
     def _asked(self) -> None:
         """Checks of tiles, warps and buffers."""
@@ -217,7 +245,7 @@ class Launch:
         sizes = [room.parts] if room.parts else []
         sizes += [self.size(a.size) for a in room.array.ty.axes[len(sizes) :]]
         shape = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
-        dtype = room.dtype if "." in room.dtype else f"torch.{room.dtype}"
+        dtype = _torch(room.dtype)
         if room.array in self.boxed and not room.result:
             return f"_room({shape}, {dtype}, {device})"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
@@ -444,35 +472,16 @@ def _rounding(kernel: Kernel) -> list[str]:
     return ["enable_fp_fusion=False"] if kernel.rounded_apart else []
 
 
-def constants_of(kernel: Kernel) -> list[str]:
-    """The names of a kernel's constants."""
-    names = [kernel.sizes.get(s, s) for s in kernel.constants]
-    names += [*kernel.blocks, *(s.symbol for s in (*kernel.spans, *kernel.loops))]
-    names += [*([] if kernel.parts is None else [kernel.parts.symbol]), *kernel.padded.values(), *kernel.exact]
-    return list(dict.fromkeys(names))
-
-
-def head_of(kernel: Kernel) -> list[str]:
-    """The parameters of a kernel."""
-    names = [*(a.name for a in kernel.arrays), *(b.name for b in kernel.boxes)]
-    names += list(kernel.strides.values())
-    names += list(kernel.scalars.values())
-    names += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
-    if kernel.chunk is not None:
-        names.append("chunk")
-    constants = constants_of(kernel)
-    constants += ["held"] if "_held" in kernel.helpers else []
-    constants += ["fast"] if "_tanh" in kernel.helpers else []
-    constants += ["compiled"] if "_turned" in kernel.helpers else []
-    constants += ["wide"] if kernel.reaches else []
-    return [*names, *(f"{c}: tl.constexpr" for c in constants)]
-
-
 def torch_type(array: Stored, dtypes: Mapping[str, str], dtype: str) -> str:
     """The torch type of an array's elements, without "torch."."""
     if array.ty.element in _KINDS:
         return _KINDS[array.ty.element].removeprefix("torch.")
     return WIDTHS[dtypes.get(array.name, dtype)]
+
+
+def _torch(dtype: str) -> str:
+    """A type of elements as an expression: by torch's name, or an expression already."""
+    return dtype if "." in dtype else f"torch.{dtype}"
 
 
 def _factor(text: str) -> str:
@@ -493,9 +502,3 @@ def _solved(size: Size, symbol: str, text: str, name: Any) -> str:
             )
             return f"{text} - {known}" if op == "+" else f"{text} // {known}"
     return ""
-
-
-def spans_of(kernel: Kernel) -> tuple[Span, ...]:
-    """The tiles of the grid, the slowest first: those with loops of their own length, then those that are one entry."""
-    own = [s for s in kernel.spans if s.symbol in kernel.uneven]
-    return (*own, *kernel.single, *(s for s in kernel.spans if s not in own))

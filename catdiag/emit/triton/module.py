@@ -12,7 +12,7 @@ from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Start, Statement, Value, lower, statements
 from catdiag.emit.triton.apart import Apart, in_gluon
 from catdiag.emit.triton.builder import Names
-from catdiag.emit.triton.checks import BOXED, DESCRIPTOR, REGISTERS, checks
+from catdiag.emit.triton.checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
 from catdiag.emit.triton.described import WIDTHS, Kernel, Shared, kinds
 from catdiag.emit.triton.kernel import Writing
 from catdiag.emit.triton.launch import Launch, Room, torch_type
@@ -31,7 +31,8 @@ _WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps"
           "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
           "barrier", "slot", "w", "held", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
           "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_room", "_aligned", "_starts", "_chip",
-          "_copies", "_copied", "_Checked", "_long", "wide"}  # fmt: skip
+          "_copies", "_copied", "_Checked", "_long",
+          "wide", "_writable", "_bounds", "_meets", "_meet", "_repeats"}  # fmt: skip
 _PARTITIONS = {"barrier", "slot", "w"}
 """Words of kernels whose warps have parts of their own."""
 
@@ -437,6 +438,8 @@ class _Modular:
         if self.aparts:
             lines += ["if gluon is not None:", *indented(self._gluon()), "", ""]
         lines += [*checks("fp8" in self.dtypes.values()).splitlines(), "", ""]
+        if self.program.outputs:
+            lines += [*WRITABLE.splitlines(), "", ""]
         if any(k.rows for k in self.kernels):
             lines += [*REGISTERS.splitlines(), "", ""]
         if boxes:

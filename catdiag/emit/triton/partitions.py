@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from catdiag.emit.triton.apart import Apart, Ring, in_gluon
 from catdiag.emit.triton.described import Kernel, widened
-from catdiag.emit.triton.launch import constants_of
+from catdiag.emit.triton.parameters import constants_of
 from catdiag.emit.triton.printer import HELPERS
 
 MOST = 3

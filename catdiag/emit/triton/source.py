@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from catdiag.emit.nest import Span
 from catdiag.emit.triton.builder import sized
 from catdiag.emit.triton.described import Kernel, widened
-from catdiag.emit.triton.launch import head_of, spans_of
+from catdiag.emit.triton.parameters import head_of, spans_of
 
 _TOGETHER = 8
 """Tiles of an axis that run together with as many of another, since they share what they load."""
