@@ -378,17 +378,20 @@ def _stand_in(
             w = put(reduce_box("sum", axis.name, types[w]), w)
         return w
 
-    one = constant(1)
+    one, summing = constant(1), False
     for w in wires:
         if types[w].element == "bool":
             none = constant(0)
             w = put(map_box("where", [types[w], types[one], types[none]]), w, one, none)
+        summing = summing or not set(types[w].names) <= set(ty.names)
         args.append(summed(w, ty.names))
         if set(types[w].names) & set(ty.names) - mapped:
             args.append(summed(w, mapped))
     known = {n for w in args for n in types[w].names}
-    args += [put(index_box(a)) for a in ty.axes if a.name not in known]
-    made = put(map_box(f"apply:{name}", [types[w] for w in args] or []), *args)
+    places = [put(index_box(a)) for a in ty.axes if a.name not in known]
+    # A function of nothing is one of a constant.
+    args = [*args, *places] or [one]
+    made = put(map_box(f"apply:{name}{_said(ty.element, summing, places)}", [types[w] for w in args]), *args)
     if ty.element == "bool":
         none = constant(0)
         made = put(map_box("lt", [types[none], types[made]]), none, made)
@@ -399,3 +402,10 @@ def _stand_in(
     if types[made].names != ty.names:
         made = put(rename_box(types[made], {}, ty.axes), made)
     return made
+
+
+def _said(element: str, summing: bool, places: Sequence[int]) -> str:
+    """How a box is made of the function that stands for it, in words after its name; nothing where it is that one."""
+    of = ["sums of what it reads with weights 1, 2, …"] * summing + ["positions"] * bool(places)
+    made = {"bool": " true where positive,", "int": " rounded down,"}.get(element, "")
+    return (f" of {' and '.join(of)}," if of else "") + made

@@ -131,6 +131,21 @@ def test_what_no_mapping_explains_is_refuted_of_a_box() -> None:
         assert refute(statement_of(*sides)) is not None
 
 
+def test_what_stands_for_a_box_is_said_as_what_it_is() -> None:
+    """A scalar function stands for a box as it is only where the box is one."""
+
+    def said(left, right, signature):
+        with pytest.raises(cd.Refuted) as error:
+            cd.prove(cd.algorithm(signature)(left), cd.algorithm(signature)(right))
+        (line,) = [line for line in str(error.value).splitlines() if " is " in line and "false" not in line]
+        return line.split(" is ")[0]
+
+    assert said(lambda A: h(A), lambda A: h(A + 1), "x -> x") == "h"
+    weighted = "of sums of what it reads with weights 1, 2, …"
+    assert said(lambda A: k(A), lambda A: cd.reverse(k(A), "y"), "x -> y") == f"k {weighted} and positions,"
+    assert said(lambda A: cd.where(b(A), 1, 0), lambda A: cd.where(b(-A), 1, 0), "x -> x") == "b true where positive,"
+
+
 # -- what does not stand ------------------------------------------------------------------------------------------
 
 
