@@ -160,7 +160,7 @@ class Checker(Loops):
             tuple(sorted(self.axioms, key=lambda name: int(name[1:]))),
             self.steps,
             self.goals,
-            (equal and not loops) or left["nodes"] == right["nodes"],
+            (equal and not loops) or (left["nodes"], left["outputs"]) == (right["nodes"], right["outputs"]),
         )
         witness = certificate.get("witness")
         return theorem if witness is None else self.witnessed(theorem, left["inputs"], witness)

@@ -240,7 +240,8 @@ def _inv(p: Poly, facts: Facts) -> Poly:
             if is_unit(a) or facts.nonzero(a):
                 powers[a] = powers.get(a, Fraction(0)) - e
             else:
-                flipped = a.args[0] if a.op == "inv" else fn("inv", a)  # inv(inv a) = a
+                # inv(inv u) = u for real u; it is 0 for u = −∞
+                flipped = a.args[0] if a.op == "inv" and facts.real(a.args[0]) else fn("inv", a)
                 powers[flipped] = powers.get(flipped, Fraction(0)) + e
         return times({(): 1 / coefficient}, {_mono(powers): Fraction(1)}, facts)
     powers[fn("inv", to_term(rest))] = Fraction(1)
@@ -395,7 +396,7 @@ def _divided(p: Poly, facts: Facts) -> Poly:
         c = p[m] / u[lead]
         powers = dict(m)
         for b, k in lead:
-            powers[b] -= k
+            powers[b] = powers.get(b, Fraction(0)) - k  # k < 0 where u has a power below 0 of b
         with_inverse: Poly = {_mono(powers): Fraction(1)}
         del powers[a]
         p = {n: d for n, d in p.items() if n != m}

@@ -22,7 +22,7 @@ Bound variables are de Bruijn indices, so that equality of terms is equality up 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from operator import is_
 
@@ -416,7 +416,7 @@ class Printer:
             text = " + ".join(self.show(a, depth, 1) for a in t.args)
             return f"({text})" if tight else text
         if t.op == "mul":
-            text = "·".join(self.show(a, depth, 2) for a in t.args)
+            text = self._product(t.args, depth)
             return f"({text})" if tight > 1 else text
         if t.op == "big":
             n, body = self.show(t.args[0], depth), self.show(t.args[1], depth + 1, 1)
@@ -425,13 +425,25 @@ class Printer:
         if t.op in _INFIX:
             return "(" + f" {_INFIX[t.op]} ".join(self.show(a, depth, 1) for a in t.args) + ")"
         if t.op == "inv":
-            return f"1/{self.show(t.args[0], depth, 2)}"
+            text = f"1/{self.show(t.args[0], depth, 2)}"
+            return f"({text})" if tight > 1 else text
         if t.op == "div":
-            return f"⌊{self.show(t.args[0], depth)}/{self.show(t.args[1], depth, 2)}⌋"
+            return f"⌊{self.show(t.args[0], depth, 2)}/{self.show(t.args[1], depth, 2)}⌋"
         if t.op == "bot":
             return "-∞"
         inner = ", ".join(self.show(a, depth) for a in t.args)
         return f"{t.op}({inner})" if t.args else t.op
+
+    def _product(self, factors: Sequence[Term], depth: int) -> str:
+        """Factors, an inverse after others as a quotient; what follows a quotient multiplies all of it."""
+        text, quotient = "", False
+        for a in factors:
+            if quotient:
+                text = f"({text})"
+            quotient = a.op == "inv" and bool(text)
+            part = self.show(a.args[0] if quotient else a, depth, 2)
+            text += ("/" if quotient else "·" if text else "") + part
+        return text
 
 
 def show(t: Term, depth: int = 0, tight: int = 0) -> str:

@@ -380,7 +380,7 @@ def test_expressions(expr, said):
         "f(g(h(1/2)))",
         "max_score·2",
         "sum1 + Σ_(k c) where(0 ≤ k, a[x = k], 0)[k c→(k c)]·w[k c→(k c)]",
-        "sqrt((Σ_{i0<d} X[t,i0]·X[t,i0])·1/d + eps) ≠ 0",
+        "sqrt((Σ_{i0<d} X[t,i0]·X[t,i0])/d + eps) ≠ 0",
     ],
 )
 def test_texts_lose_nothing(text):

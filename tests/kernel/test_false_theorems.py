@@ -29,7 +29,7 @@ from catdiag.kernel import check, context, judge, loops, reductions
 from catdiag.kernel.check import Checker
 from catdiag.kernel.context import Context
 from catdiag.kernel.loops import Meaning
-from catdiag.kernel.terms import ZERO, KernelError, fn, idx, read, term_data
+from catdiag.kernel.terms import BOT, ZERO, KernelError, fn, idx, read, term_data
 from catdiag.prove.find import Open, find
 from catdiag.solvers.z3 import Z3
 
@@ -78,6 +78,16 @@ def _is_zero(index: str) -> Any:
     return term_data(fn("eq", read("A", idx(index)), ZERO))
 
 
+# exp a = exp(−∞) = exp 0 where a = −∞, since −∞ = a = 1/(1/a) = 1/(1/−∞) = 0.
+IS_BOTTOM = [const("-inf"), apply("eq", 0, 1), const("1")]
+BOTTOM_A = term_data(fn("eq", read("A"), BOT))
+TWICE = term_data(fn("inv", fn("inv", read("A"))))
+BOTTOM_IS_0 = {"steps": [["equal", [0], term_data(read("A")), {"steps": [["equal", [1], term_data(BOT), {}]]}],
+                         ["equal", [0], TWICE, {"steps": [["ring", [1]]]}], ["equal", [0, 0, 0], term_data(BOT), {}],
+                         ["bottom", [0, 0]], ["ring", [0]]]}  # fmt: skip
+AT_BOTTOM = [["equal", [0], term_data(BOT), {}], ["equal", [0], term_data(ZERO), BOTTOM_IS_0], ["ring", []]]
+
+
 def _accept_anything(self: Checker, *args: Any, **named: Any) -> Callable[..., None]:
     return NOTHING
 
@@ -123,6 +133,10 @@ UNCUT = {
 
 ATTACKS = [
     # -- steps -----------------------------------------------------------------------------------
+    Attack("1/(1/a) = a of what may be −∞, so that exp a = 1 there",
+           program(X, [apply("exp", 0)], 1), program(X, [*IS_BOTTOM, apply("exp", 0), apply("where", 2, 3, 4)], 5),
+           {"outputs": {"0": {"when": BOTTOM_A, "yes": equal([*AT_BOTTOM], [["decide", []]], close="field"),
+                              "no": equal([], [["decide", []]])}}}, REAL_ALWAYS),
     Attack("a factor pulled out twice: Σ 3·a = 9·Σ a",
            program(A, [const("3"), apply("mul", 1, 0), reduce("sum", "x", 2)], 3),
            program(A, [const("9"), reduce("sum", "x", 0), apply("mul", 1, 2)], 3),

@@ -264,6 +264,14 @@ def test_what_is_counted_of_a_proof() -> None:
 # -- programs and loops ------------------------------------------------------------------------------------
 
 
+def test_other_results_of_the_same_boxes_are_not_trivially_one(z3: Z3) -> None:
+    """−(−a) = a, of which one side gives what is on the way of the other."""
+    twice = [apply("neg", 0), apply("neg", 1)]
+    left, right = program([array("A")], twice, 0), program([array("A")], twice, 2)
+    theorem = Checker(z3).check(certificate(left, right, by([["ring", []]], [["ring", []]])))
+    assert not theorem.trivial
+
+
 def test_a_loop_is_not_trivially_what_it_means(z3: Z3) -> None:
     inputs = [array("A", "x")]
     left = program(inputs, [reduce("sum", "x", 0)], 1)

@@ -86,7 +86,7 @@ def of_condition(text: str) -> Html:
     """
     said, every, indices = text.partition(" for all ")
     said, where, cases = said.partition(" where ")
-    parts = [of_text(said.replace("·1/", "/"))]
+    parts = [of_text(said)]
     if where:
         parts.append(joined([" where ", joined(map(of_text, cases.split(" and ")), " and ")]))
     if every:
