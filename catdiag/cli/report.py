@@ -135,7 +135,7 @@ class Report:
         for refused in self.refused:
             yield f"not streamed over {refused.axis}: {own_lines(refused.reason)}"
         for number, step in enumerate(self.derivation.steps, 1):
-            yield f"{number}. {step.name}, {step.theorem.surety} in {step.theorem.seconds:.2f} s"
+            yield f"{number}. {step.said}, {step.theorem.surety} in {step.theorem.seconds:.2f} s"
             yield from _indented(self._theorem(step), 3)
             if step.note:
                 yield f"   note: {step.note}"

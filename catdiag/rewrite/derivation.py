@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.corollaries import Divisor
     from catdiag.rewrite.formula import Found
     from catdiag.rewrite.given import Fold
+    from catdiag.rewrite.on_chip import Held
     from catdiag.rewrite.several import Plans
     from catdiag.rewrite.skip import Guide
     from catdiag.rewrite.stability import Stability
@@ -58,8 +59,9 @@ class Step:
     """One rewrite: its name, the diagram it led to, the theorem `source = diagram`, and what a stream found.
 
     `premises` are theorems beside it: of a fold that was given, that one element's state is what `element` gives.
-    `note` is what the theorem, which is about real numbers, does not say, and `dropped` are the boxes that subtract or
-    divide by a maximum which the diagram no longer has.
+    `note` is what the theorem, which is about real numbers, does not say, `dropped` are the boxes that subtract or
+    divide by a maximum which the diagram no longer has, and `held` are the arrays that are on chip along all of the
+    axis that is streamed.
     """
 
     name: str
@@ -69,9 +71,15 @@ class Step:
     premises: tuple[Theorem, ...] = ()
     note: str = ""
     dropped: tuple[Box, ...] = ()
+    held: Held | None = None
+
+    @property
+    def said(self) -> str:
+        """Its name, and what a stream holds along all of its axis."""
+        return f"{self.name}, but {self.held}" if self.held else self.name
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.theorem}"
+        return f"{self.said}: {self.theorem}"
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ class Derivation:
         >>> print(dot.stream("x").steps[0].found.components[0].name)
         sum1
         """
+        from catdiag.rewrite.on_chip import held_whole
         from catdiag.rewrite.passes import forms, plainer
 
         if isinstance(passes, (bool, type)) or not hasattr(passes, "__index__") or hasattr(passes, "shape"):
@@ -141,7 +150,8 @@ class Derivation:
             )
         streamed, theorem, form = chosen
         name = f"stream {axis}" + (f" in {count} passes" if count > 1 else "")
-        step = Step(name, streamed, theorem, form.found, dropped=form.dropped)
+        held = held_whole(streamed, base, axis)
+        step = Step(name, streamed, theorem, form.found, dropped=form.dropped, held=held)
         streamed_only = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step))
         return streamed_only.group(self.groups) if self.groups else streamed_only
 
@@ -166,6 +176,7 @@ class Derivation:
     def _stream_by(self, axis: str, fold: Fold) -> Derivation:
         from catdiag.boxes import Fold as FoldBox
         from catdiag.rewrite.given_stream import stream_by
+        from catdiag.rewrite.on_chip import held_whole
         from catdiag.rewrite.stream import divisions
 
         def prove(left: Diagram, right: Diagram, further: bool) -> Theorem | str:
@@ -185,7 +196,8 @@ class Derivation:
         streamed = _titled(made.diagram, title)
         # Whether a fold that is given keeps what the source divides by is not looked at.
         dropped = divisions(self.source, axis)
-        step = Step(f"stream {axis}", streamed, made.theorem, made.found, (made.element,), dropped=dropped)
+        held = held_whole(streamed, self.source, axis)
+        step = Step(f"stream {axis}", streamed, made.theorem, made.found, (made.element,), dropped=dropped, held=held)
         derived = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step), stayed=None)
         return derived.group(self.groups) if self.groups else derived
 
@@ -317,6 +329,7 @@ class Derivation:
 
         left_out = (
             *lost_maxima(self._dropped),
+            *(str(step.held) for step in self.steps if step.held),
             *casts.advice(self.source, self.diagram),
             *(s.note for s in self.steps if s.note),
         )
@@ -787,7 +800,7 @@ class Derivation:
         return shown(self.diagram)
 
     def __str__(self) -> str:
-        lines = [str(self.source)]
+        lines = ["; ".join([str(self.source), *(step.said for step in self.steps if step.held)])]
         for step in self.steps:
             lines.append(f"{step.name}: {step.theorem.seconds * 1000:.0f} ms")
         if self.steps:

@@ -22,7 +22,7 @@ from catdiag.diagram import Diagram, inline
 from catdiag.errors import AxisError, CatdiagError, NotGroupable, NotStreamable
 from catdiag.rewrite.derivation import Derivation, Step
 from catdiag.rewrite.group import find, groupable
-from catdiag.rewrite.passes import forms
+from catdiag.rewrite.passes import in_blocks
 from catdiag.solvers.z3 import Z3
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Kernel:
         found: list[Schedule] = []
         for axis, passes in tried:
             try:
-                streamed = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
+                streamed = flat if axis is None else in_blocks(flat, axis, passes)
                 groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
                 draft = find(streamed, groups) if groups else streamed
                 schedule = Schedule(self.diagram, axis, passes, groups, self.options, streamed, draft, self.ask)

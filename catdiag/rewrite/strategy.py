@@ -92,6 +92,8 @@ def attempts(
 ) -> tuple[list[Attempt[Worth]], list[Refused]]:
     """Every axis that is reduced, streamed and grouped, or refused; grouped alone where none streams.
 
+    Refused too is a loop beside which an array is on chip along all of the axis, unless it is asked for.
+
     A stream may take up to `passes` loops after each other. A derivation is gone on with.
     With `stream`, that axis only; with `group`, those axes (an empty sequence: none). Else the axes are grouped that
     repeat no contraction, or all where that measures less than the part `pays` of it (see `PAYS`; 0: never).
@@ -117,6 +119,10 @@ def attempts(
             streamed = start.stream(axis, passes=passes)
         except NotStreamable as error:
             refused.append(Refused(axis, error.message))
+            continue
+        held = next(step.held for step in reversed(streamed.steps) if step.held is not None)
+        if held.itself:
+            refused.append(Refused(axis, str(held)))
             continue
         tried.append(_grouped(axis, streamed, measure, group, pays))
     return tried or [_grouped(None, start, measure, group, pays)], refused

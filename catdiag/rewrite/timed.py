@@ -27,7 +27,7 @@ from catdiag.diagram import Diagram, Graph, inline
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.rewrite.group import find, groupable
 from catdiag.rewrite.parts import in_parts
-from catdiag.rewrite.passes import forms
+from catdiag.rewrite.passes import in_blocks
 from catdiag.types import size_symbols
 from catdiag.views import View
 
@@ -172,7 +172,7 @@ def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]
     tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept)]
     for axis, passes in tried:
         try:
-            streamed = flat if axis is None else forms(flat, axis, passes)[1][0].diagram
+            streamed = flat if axis is None else in_blocks(flat, axis, passes)
             groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
         except CatdiagError:
             continue
@@ -183,7 +183,7 @@ def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]
             if other == axis:
                 continue
             try:
-                within = forms(streamed, other, 1)[1][0].diagram
+                within = in_blocks(streamed, other, 1)
                 if not _inside(within):
                     continue
                 yield ((axis, 1), (other, 1)), tuple(groupable(within)), within

@@ -342,7 +342,7 @@ class _Outer:
         if self.free[w]:
             return None
         size, held = Amount.elements(local.axes), self.places.operand
-        return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w)
+        return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes)
 
     def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
         """A Group box as a kernel."""

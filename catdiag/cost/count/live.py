@@ -43,7 +43,7 @@ from catdiag.cost.count.windows import Side, outer
 from catdiag.cost.count.windows import box as box_of
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
-from catdiag.types import ArrayType, union
+from catdiag.types import ArrayType, Axis, union
 
 __all__ = [
     "LEVEL",
@@ -88,6 +88,8 @@ class Buffer:
     stages: Mapping[str, int] = field(default_factory=dict)
     wire: int = -1
     """Of an operand, which array of slow memory it is."""
+    axes: tuple[Axis, ...] = ()
+    """The axes of an operand, a state or what a box makes, with the sizes that they have on chip."""
     origin: Buffer | None = None
     """Of what a loop leaves to loops inside its turns: the array; `anew` are the loops around that lack none of it, so
     that it is loaded in each of their turns, and `nested` of the array those loops for each time it is loaded so."""
@@ -339,7 +341,7 @@ class Walk:
                             held = ()
                             found.keep(first, made_of)
                     made = Amount.elements(ty.axes)
-                    result = Buffer(array_name(box, k), role, made, self.widths.made_by(box, ty), held)
+                    result = Buffer(array_name(box, k), role, made, self.widths.made_by(box, ty), held, axes=ty.axes)
                     buffers.append(result)
                     self.add(result)
                 self.note(array_name(box) if box.cod else box.name)
@@ -450,7 +452,7 @@ class Walk:
         for k, ty in enumerate(step.dom.arrays[:states]):
             name = op.components[k] if k < len(op.components) else f"state {k}"
             size, width = Amount.elements(ty.axes), self.widths.on_chip(ty, name)
-            carried.append(Buffer(name, "accumulator", size, width, self.held("accumulator", ty)))
+            carried.append(Buffer(name, "accumulator", size, width, self.held("accumulator", ty), axes=ty.axes))
         for state in carried:
             self.add(state)
         self.note(f"start of the loop over {op.axis}")

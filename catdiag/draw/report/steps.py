@@ -65,6 +65,7 @@ def step_card(step: Step, number: int, picture: Html, times: bool) -> Html:
     time = f", in {step.theorem.seconds:.2f} s" if times else ""
     head = tag("h3", tag("a", f"{number}. {step.name}", href=f"#{anchor}"), " ", status(step.theorem))
     note = [tag("p", escaped(step.note[:1].upper() + step.note[1:] + "."))] if step.note else []
+    note += [tag("p", escaped(f"Beside the loop {step.held}."))] if step.held else []
     premises = [tag("p", "Beside it: ", statement(premise)) for premise in step.premises]
     return tag(
         "div",

@@ -1,0 +1,95 @@
+"""Which arrays a derived diagram holds along a whole axis on chip.
+
+A stream is there so that the memory on chip does not grow with the axis: blocks of it come and go. Where a kernel holds
+an array along all of the axis (what is read at computed positions, or next to what is summed; a product over all
+elements before one; two arrays put together), it is a loop in name only. That is read off the walk along the order of
+boxes that counts the memory: of every array that is live at some time, which axes it has there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from catdiag.cost.count.amounts import Amount
+from catdiag.cost.count.kernels import measure
+from catdiag.cost.count.live import Buffer, Kernel, Walk, Within
+from catdiag.cost.count.places import Places
+from catdiag.cost.count.widths import Widths
+from catdiag.diagram import Diagram, inline
+from catdiag.errors import CatdiagError
+from catdiag.rewrite.stream import axis_of
+from catdiag.types import Axis, size_symbols
+
+
+class _Watch(Walk):
+    """A walk that tells which arrays are live at some time."""
+
+    def __init__(
+        self, seen: list[Buffer], kernel: Kernel, widths: Widths, places: Places, within: Within | None = None
+    ) -> None:
+        super().__init__(kernel, widths, places, within)
+        self.found = seen
+
+    def add(self, buffer: Buffer) -> None:
+        self.found.append(buffer)
+        super().add(buffer)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The arrays that are on chip along all of an axis, each with the axis of its own that is so long."""
+
+    axis: str
+    arrays: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.arrays)
+
+    @property
+    def itself(self) -> bool:
+        """Whether the axis itself is held, and not only another one of its size."""
+        return any(own == self.axis for _, own in self.arrays)
+
+    def __str__(self) -> str:
+        if not self:
+            return ""
+        names = [name if own == self.axis else f"{name} (along {own}, of that size)" for name, own in self.arrays]
+        verb = "is" if len(names) == 1 else "are"
+        return f"{', '.join(names)} {verb} on chip along all of axis {self.axis!r}, and memory grows with it"
+
+
+def held_whole(streamed: Diagram, source: Diagram, axis: str) -> Held:
+    """The arrays that a streamed form of a diagram holds along all of the axis, however the results are grouped.
+
+    >>> import catdiag as cd
+    >>> later = cd.algorithm("x ->", name="later")(lambda a: cd.sum(a * cd.reverse(a, "x"), "x"))
+    >>> print(held_whole(later.stream("x").diagram, later, "x"))
+    a, view[x → x] [x] are on chip along all of axis 'x', and memory grows with it
+    >>> attention = cd.library.get("attention")
+    >>> bool(held_whole(attention.stream("x").diagram, attention, "x"))
+    False
+    """
+    from catdiag.rewrite.group import find, groupable
+
+    seen: list[Buffer] = []
+    try:
+        names = groupable(streamed)
+        measure(find(streamed, names) if names else streamed, walks=partial(_Watch, seen))
+    except CatdiagError:  # what is not counted is not known to be held
+        return Held(axis)
+    whole = axis_of(inline(source), axis)
+    found: dict[str, str] = {}
+    for buffer in seen:
+        own = next((a.name for a in buffer.axes if _is_whole(a, whole)), None)
+        # Of what is read in place, what lies around a tile: all of the axis where that is what its amount says.
+        part = buffer.window and not size_symbols(whole.size) <= set(buffer.amount.symbols())
+        if own is not None and buffer.role != "streamed" and not part:
+            found[buffer.name] = axis if axis in (own, found.get(buffer.name)) else own
+    return Held(axis, tuple(found.items()))
+
+
+def _is_whole(own: Axis, axis: Axis) -> bool:
+    """Whether an axis on chip is all of another, or one of its size: the same under another name."""
+    same = Amount.of(own.size) == Amount.of(axis.size)
+    return same and (own.name == axis.name or bool(size_symbols(axis.size)))
