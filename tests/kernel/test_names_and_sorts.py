@@ -237,3 +237,36 @@ def test_a_certificate_is_printed_by_one_list_of_names() -> None:
     made = copy.deepcopy(certificate(left, right))
     printer = printer_of(left, right)
     assert printer.index("x") == "i__x" and "    result[i__x] = A[i__x]" in statement(made)
+
+
+def test_a_printer_knows_the_names_in_loops_groups_and_functions() -> None:
+    """Wherever a name stands, an index is called otherwise."""
+    inputs = [array("A", "x")]
+    fold = sum_fold([reduce("sum", "x", 1), apply("add", 0, 2)], 3)
+    of_block, of_input = copy.deepcopy(fold), copy.deepcopy(fold)
+    of_block["block"] = "i_b"
+    of_input["step"]["inputs"][0]["name"] = "i_s"
+    body = program([array("i_c", "x", x="g")], [], 0)
+    programs = [
+        program([array("i_a", "x")], [], 0),
+        program([array("A", "x", x="i_n")], [], 0),
+        program(inputs, [{"op": "size", "size": ["+", "i_m", 1]}], 1),
+        program(inputs, [{"op": "map", "fn": "apply:i_f", "args": [0]}], 1),
+        program(inputs, [of_block], 1),
+        program(inputs, [of_input], 1),
+        program(inputs, [{"op": "group", "tiles": [["x", "i_t"]], "args": [0], "body": body}], 1),
+        program(inputs, [{"op": "group", "tiles": [["x", "g"]], "args": [0], "body": body}], 1),
+    ]
+    assert printer_of(program(inputs, [], 0)).index("x") == "i_x"
+    for made in programs:
+        assert printer_of(program(inputs, [], 0), made).index("x") == "i__x", made
+    for t in (read("i_a"), size("i_a"), Term("holds", "i_a", ()), Term("apply", "i_a", (num(1),))):
+        assert Printer.of(num(1), t).index("x") == "i__x"
+    assert Printer(["i_a"]).index("%0") == "%0"
+
+
+@pytest.mark.parametrize("name", ["x", "_", "X9", "resultant", "result_x", "expo", "max1", "i0", "a" * 500])
+def test_what_is_a_name(name: str) -> None:
+    made = program([array(name, "x")], [{"op": "map", "fn": f"apply:{name}", "args": [0]}], 1)
+    assert Checker(lambda *_: False).check(certificate(made, made)).statement.startswith(f"left({name}[x])")
+    assert parse_term(["idx", name, []]) == idx(name) and parse_term(["idx", "%0", []]) == idx("%0")
