@@ -27,6 +27,7 @@ ROWS: tuple[dict[str, str], ...] = (
         "in_place": "",
         "partial": "interpret",
         "lookups": "",
+        "statistics": "",
         "substitute": "",
         "evaluate": "",
     },

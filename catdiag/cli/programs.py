@@ -67,7 +67,7 @@ def pseudocode_of(report: Report) -> str:
         if plan is None or plan.diagram is not report.derivation.diagram:
             return expanded(report.derivation)
         own = longest(plan)
-        dtype = own.dtype
+        dtype = plan.dtype
         return expanded(report.derivation, sizes=sizes_of(plan), tiles=plan.tiles, dtype=dtype, stages=own.stages)
     except CatdiagError as error:
         return f"{report.derivation.pseudocode()}\n\nthe sizes of variables are not counted: {error.message}"

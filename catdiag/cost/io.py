@@ -220,10 +220,11 @@ def io(
 ) -> IO:
     """Transfers and memory of a diagram, exactly (the rules are above).
 
-    Without `dtype` in values. With one (`fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `fp8`) in bytes: inputs and outputs at
-    that width, arrays made on chip at 4 bytes or more, and so the states of parts that a split loop saves and loads; or
-    by name: `{"Q": "bf16", …}`, where inputs, outputs and loop states that are not named take 4. What `cd.cast` makes
-    takes the bytes of its type. Truth values take 1 byte, integers 4. `accumulators="registers"` counts
+    Without `dtype` in values. With one (`fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `fp8`) in bytes: inputs, outputs and
+    arrays between kernels at that width; at 4 bytes or more statistics between kernels (`catdiag.statistics`: results
+    of reductions) and arrays made on chip, and so the states of parts that a split loop saves and loads. Or by name:
+    `{"Q": "bf16", …}`, where inputs, outputs and loop states that are not named take 4. What `cd.cast` makes takes the
+    bytes of its type. Truth values take 1 byte, integers 4. `accumulators="registers"` counts
     all but the operands' tiles apart, as `.registers`. `fused=False` runs each box outside groups alone.
     `density` is the share of the blocks that are run, among those that a loop asks what is left in them: a number from
     0 to 1, or one by axis; a symbol `rho_x` where left out. That is an assumption about data, listed as such.

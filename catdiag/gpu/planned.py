@@ -102,14 +102,14 @@ def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
     """
     if tiles not in ("triton", "plan"):
         raise CatdiagError(f"tiles is {tiles!r}: expected 'triton' or 'plan'")
-    own, diagram = longest(plan), _known(plan)
+    diagram = _known(plan)
     if tiles == "triton":
         with suppress(CatdiagError):
             first = proposals_of(plan)[0]
             return module(
                 diagram,
                 first.tiles,
-                _dtypes(own),
+                _dtypes(plan),
                 stages=first.stages,
                 warps=first.warps,
                 specialized=first.specialized,
@@ -117,14 +117,16 @@ def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
     each = plans_of(plan)
     stages, warps = [one.stages for one in each], [warps_of(one) for one in each]
     if len(each) == 1:
-        return module(diagram, tiles_of(plan), _dtypes(own), stages=stages[0], warps=warps[0])
-    return module(diagram, tiles_of(plan), _dtypes(own), stages=stages, warps=warps)
+        return module(diagram, tiles_of(plan), _dtypes(plan), stages=stages[0], warps=warps[0])
+    return module(diagram, tiles_of(plan), _dtypes(plan), stages=stages, warps=warps)
 
 
-def _dtypes(plan: Plan) -> str | dict[str, str]:
+def _dtypes(plan: Plan | Plans) -> str | dict[str, str]:
     """The element types of a plan: by name they are written `Q fp8, K fp8`, and arrays that are not named are counted
     as fp32, as `catdiag.cost.io.io` has it."""
-    named = dict(part.split(" ") for part in plan.dtype.split(", ") if " " in part)
+    if hasattr(plan, "kernels"):
+        return plan.dtype
+    named = dict(part.rsplit(" ", 1) for part in plan.dtype.split(", ") if " " in part)
     diagram = _known(plan)
     return {**dict.fromkeys((*diagram.input_names, *output_names(diagram)), "fp32"), **named} if named else plan.dtype
 

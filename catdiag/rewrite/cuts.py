@@ -148,11 +148,16 @@ class Cuts:
         """Everything."""
         return 0, len(self.row.stages)
 
+    def target_of(self, span: Span) -> Target:
+        """The target of a kernel, with the types of what it reads and makes."""
+        dtype = self.target.dtype
+        return replace(self.target, dtype=self.row.types_of(*span, dtype)) if isinstance(dtype, str) else self.target
+
     def ways(self, span: Span) -> list[Timed] | CatdiagError:
         """The schedules of a kernel, the quickest first; or why there are none."""
         if span not in self._known:
             try:
-                self._known[span] = timed(self.row.piece(*span), self.target)
+                self._known[span] = timed(self.row.piece(*span), self.target_of(span))
             except CatdiagError as error:
                 self._known[span] = error
         return self._known[span]
@@ -167,7 +172,7 @@ class Cuts:
         if span in self._known:
             return self.seconds(span)
         if span not in self._bounds:
-            self._bounds[span] = at_least(self.row.piece(*span), self.target)
+            self._bounds[span] = at_least(self.row.piece(*span), self.target_of(span))
         return self._bounds[span]
 
     def least(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
@@ -304,7 +309,7 @@ class Cuts:
         return made.group(way.groups) if way.groups else made
 
     def _planned(self, way: tuple[Span, ...], kernels: list[tuple[Timed, Derivation | None, Diagram]]) -> Plans:
-        row, target = self.row, self.target
+        row = self.row
         source = self.source or row.diagram
         whole = row.composed((*span, diagram) for span, (_, _, diagram) in zip(way, kernels, strict=True))
         single = kernels[0][1] if len(way) == 1 else None
@@ -323,7 +328,7 @@ class Cuts:
         found: list[PlannedKernel] = []
         saved: list[tuple[str, int]] = []
         for span, (chosen, made, diagram) in zip(way, kernels, strict=True):
-            segment = row.segment(*span)
+            segment, target = row.segment(*span), self.target_of(span)
             sizes = target.sizes_of(segment.diagram)
             results = [w in row.graph.outputs for w in segment.makes]
             held = bytes_of(segment.diagram, target.dtype, target.sizes, results)
@@ -340,7 +345,8 @@ class Cuts:
             )
             crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.whole[1] else set()
             saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
-        return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0)
+        return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0,
+                     str(self.target.dtype))  # fmt: skip
 
     def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
         return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)
@@ -374,7 +380,7 @@ class Cuts:
             assert not isinstance(ways, CatdiagError)
             chosen = ways[0]
             piece = self.row.piece(*span)
-            made = fit(chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target.options())
+            made = fit(chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target_of(span).options())
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
             again += chosen.again
         names = dict.fromkeys(w for _, end in way[:-1] for w in self.row.crossing(end))

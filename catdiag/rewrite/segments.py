@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Call, Group, array_name, bodies
+from catdiag.cost.count.kernels import output_names, width
 from catdiag.cost.count.live import elementwise, is_view, spots
 from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.rewrite.fuse import assigned
+from catdiag.statistics import statistics
 from catdiag.types import Ty
 
 
@@ -62,6 +64,7 @@ class Row:
         self.types = self.graph.wire_types()
         graph, inputs = self.graph, len(self.graph.dom)
         self.free = spots(graph, [False] * inputs)
+        self.statistics = statistics(graph)
         self.maker = [-1] * inputs
         self.root = list(range(inputs))
         self.first: list[int] = []
@@ -169,6 +172,26 @@ class Row:
         title = title if whole else f"{title}, boxes {start + 1} to {end}"
         piece = Graph(types, tuple(nodes), tuple(local[w] for w in outputs))
         return Segment(of_graph(piece, names=names, title=title), tuple(dom), tuple(outputs))
+
+    def types_of(self, start: int, end: int, dtype: str) -> str | dict[str, str]:
+        """The types of what a segment reads and makes: `dtype`, but fp32 or wider for statistics between kernels.
+
+        >>> import catdiag as cd
+        >>> row = Row(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
+        >>> row.types_of(0, 2, "bf16"), row.types_of(2, 3, "bf16")
+        ({'A': 'bf16', 'b': 'bf16', 'out0': 'bf16', 'out1': 'fp32'}, {'mul [q x]': 'bf16', 'sum[x] [q]': 'fp32', \
+'out': 'bf16'})
+        """
+        if width(dtype) >= width("fp32"):
+            return dtype
+        segment, graph = self.segment(start, end), self.graph
+        whole = start == 0 and end == len(self.stages)
+        reads = zip(segment.diagram.input_names, segment.reads, strict=True)
+        told = {name: w in self.statistics for name, w in reads if self.types[w].element not in ("bool", "int")}
+        for name, w in zip(output_names(segment.diagram), segment.makes, strict=True):
+            if self.types[w].element not in ("bool", "int"):
+                told[name] = not whole and w in self.statistics and w not in graph.outputs
+        return {name: "fp32" if one else dtype for name, one in told.items()} if any(told.values()) else dtype
 
     def composed(self, parts: Iterable[tuple[int, int, Diagram]]) -> Diagram:
         """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own.

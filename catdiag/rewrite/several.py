@@ -93,7 +93,8 @@ class Plans:
     `derivation` is of the whole: in its diagram each kernel is a Group box on the outermost level, in order, and the
     theorem says that all of them together mean the source. Outside of them are views, positions, sizes and constants.
     No tile or block of one kernel is called as one of another, so that `tiles` is one mapping for all.
-    `saved` are the arrays that pass from kernel to kernel, each with its bytes, in the `dtype` of the plan.
+    `saved` are the arrays that pass from kernel to kernel, each with its bytes, in the `dtype` of the plan; statistics
+    (`catdiag.statistics`) in fp32, or wider.
     `rivals` are other ways: first everything in one kernel, where it was not taken.
     """
 
@@ -104,6 +105,8 @@ class Plans:
     rivals: tuple[Rival, ...]
     seconds: float
     """Of computing, to find the plan and prove it."""
+    dtype: str
+    """The type of inputs, results and what is saved, but for statistics."""
 
     @property
     def diagram(self) -> Diagram:
@@ -175,7 +178,7 @@ class Plans:
         for kernel in self.kernels:
             sizes.update(kernel.plan.sizes)
         lines = [
-            f"{several(len(self.kernels), 'kernel')} on {first.hardware}, {first.dtype}, "
+            f"{several(len(self.kernels), 'kernel')} on {first.hardware}, {self.dtype}, "
             f"{', '.join(f'{n}={s}' for n, s in sizes.items())}: {1e6 * self.time_s:,.1f} µs predicted"
         ]
         for number, kernel in enumerate(self.kernels, 1):
@@ -240,9 +243,14 @@ def continued(begun: Derivation, plans: Plans) -> Plans:
     return replace(plans, source=begun.source, derivation=replace(last, source=begun.source, steps=steps))
 
 
-def bytes_of(diagram: Diagram, dtype: str, sizes: Mapping[str, int], results: Sequence[bool] = ()) -> tuple[int, ...]:
-    """What the outputs of a diagram take in slow memory, in `dtype`; what a cast makes is saved in the type that it
-    says, but for those that are results.
+def bytes_of(
+    diagram: Diagram,
+    dtype: str | Mapping[str, str],
+    sizes: Mapping[str, int],
+    results: Sequence[bool] = (),
+) -> tuple[int, ...]:
+    """What the outputs of a diagram take in slow memory, in `dtype`, or theirs by name; what a cast makes is saved in
+    the type that it says, but for those that are results.
 
     >>> import catdiag as cd
     >>> bytes_of(cd.library.get("matmul"), "bf16", {"a": 8, "b": 8, "c": 4})
@@ -250,17 +258,18 @@ def bytes_of(diagram: Diagram, dtype: str, sizes: Mapping[str, int], results: Se
     >>> bytes_of(cd.algorithm("a")(lambda A: cd.cast(A, "fp32")), "bf16", {"a": 8}, [False])
     (32,)
     """
-    from catdiag.cost.count.kernels import width
+    from catdiag.cost.count.kernels import output_names, width
     from catdiag.types import BYTES, size_value
 
     made = {}
-    count = len(diagram.dom)
+    count, names = len(diagram.dom), output_names(diagram)
     for node in diagram.graph.nodes:
         made.update(dict.fromkeys(range(count, count + len(node.box.cod)), node.box.op))
         count += len(node.box.cod)
     found: list[int] = []
     for place, ty in enumerate(diagram.cod):
-        number = {"bool": 1, "int": 4}.get(ty.element, width(dtype))
+        kind = dtype if isinstance(dtype, str) else dtype.get(names[place], "fp32")
+        number = {"bool": 1, "int": 4}.get(ty.element, width(kind))
         op = made.get(diagram.graph.outputs[place])
         if place < len(results) and not results[place] and isinstance(op, Map) and op.fn.startswith("cast:"):
             number = BYTES[op.fn[5:]]

@@ -19,7 +19,7 @@ from typing import Any
 from catdiag.boxes import Fold
 from catdiag.cost.chips.search import Choice
 from catdiag.cost.chips.timing import ceil_div
-from catdiag.cost.count.kernels import measure
+from catdiag.cost.count.kernels import measure, worked_in
 from catdiag.cost.count.live import Kernel
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.plan import searching
@@ -39,11 +39,12 @@ Streams = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Target:
-    """The chip, the sizes, the element type of all inputs, results and saved arrays, and buffers (None: any number)."""
+    """The chip, the sizes, the element type of all inputs, results and saved arrays (or each by its name), and buffers
+    (None: any number)."""
 
     chip: Hardware
     sizes: Mapping[str, int]
-    dtype: str = "bf16"
+    dtype: str | Mapping[str, str] = "bf16"
     stages: int | None = None
 
     def sizes_of(self, diagram: Diagram) -> dict[str, int]:
@@ -214,7 +215,7 @@ def at_least(piece: Diagram, target: Target) -> float:
         bytes_moved += sum(
             float(t.amount.value(sizes)) for t in kernel.transfers if not t.window and t.wire not in only
         )
-        rate = chip.tensor.get(target.dtype)
+        rate = chip.tensor.get(worked_in(piece, target.dtype))
         if rate is not None:
             products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
             seconds += products / (rate * chip.sustained["tensor"])

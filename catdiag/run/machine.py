@@ -38,6 +38,7 @@ from catdiag.run.phases import Phased
 from catdiag.run.reach import rooms
 from catdiag.run.sizes import tile_lengths, within
 from catdiag.run.widths import Widths
+from catdiag.statistics import statistics
 from catdiag.types import ArrayType, size_symbols, size_value
 
 Dtype = str | Mapping[str, str] | None
@@ -157,10 +158,11 @@ class Machine:
         }
         names: dict[int, str] = {}
         self.kept: dict[int, int] = {}
+        told = statistics(graph)
         for w, p in whole.maker.items():
-            names[w] = array_name(graph.nodes[p].box, w - whole.first[p])
-            rule = widths.of_a_part if p == self.parts else widths.between
-            self.kept[w] = rule(graph.nodes[p].box, w - whole.first[p])
+            box, k = graph.nodes[p].box, w - whole.first[p]
+            names[w] = array_name(box, k)
+            self.kept[w] = widths.of_a_part(box, k) if p == self.parts else widths.between(box, k, w in told)
         names.update(self.names)
         several = len(graph.outputs) > 1
         self.results: dict[int, list[tuple[str, int]]] = {}

@@ -65,13 +65,14 @@ class Widths:
         box, k = _maker(box, k)
         return self.state(box.op, k, box.cod[k]) if isinstance(box.op, Fold) else self.made(box, k)
 
-    def between(self, box: Box, k: int) -> int:
-        """Of what a kernel saves for another; `box` made it."""
+    def between(self, box: Box, k: int, statistic: bool) -> int:
+        """Of what a kernel saves for another; `box` made it. A statistic is not narrower than on chip in fp32."""
         box, k = _maker(box, k)
         cast = isinstance(box.op, Map) and box.op.fn.startswith("cast:")
         if not self.counted:
             return 1
-        return self.made(box, k) if cast else _PLAIN.get(box.cod[k].element, self.all)
+        least = _ACCUMULATED if statistic else 0
+        return self.made(box, k) if cast else _PLAIN.get(box.cod[k].element, max(least, self.all))
 
 
 def _maker(box: Box, k: int) -> tuple[Box, int]:

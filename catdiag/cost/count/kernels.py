@@ -32,6 +32,7 @@ from catdiag.errors import CatdiagError
 from catdiag.in_place import in_place, picked
 from catdiag.lookups import looked_up
 from catdiag.partial import Parted, is_split, two_kernels
+from catdiag.statistics import statistics
 from catdiag.types import BYTES, ArrayType
 
 Dtype = str | Mapping[str, str] | None
@@ -94,7 +95,7 @@ def widest(dtype: str | Mapping[str, str]) -> str:
 def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
     """The type of a diagram's products: the one given, or of those given by array the widest of what products read as
     it is. What is computed on the way is rounded to it, whatever the types of the arrays that it is computed of. Where
-    all factors are computed, it is the widest of all. Raises CatdiagError as `widest` does.
+    all factors are computed, it is the widest of the inputs with the most axes. Raises CatdiagError as `widest` does.
 
     >>> import catdiag as cd
     >>> scaled = cd.algorithm("q d, x d, q -> q x")(lambda A, B, s: cd.einsum("q d, x d -> q x", A, B) - s)
@@ -103,6 +104,9 @@ def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
     """
     whole = widest(dtype)
     kinds = [whole] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in read_as_given(diagram)]
+    if not kinds and isinstance(dtype, Mapping):
+        named = [(len(ty.axes), dtype[n]) for n, ty in zip(diagram.input_names, diagram.dom, strict=True) if n in dtype]
+        kinds = [kind for axes, kind in named if axes == max(named)[0]]
     return max(kinds, key=width, default=whole)
 
 
@@ -271,12 +275,13 @@ class _Outer:
         self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
         self.between: dict[int, int] = {}
         self.first: list[int] = []
+        told = statistics(self.graph)
         count = len(self.graph.dom)
         for node in self.graph.nodes:
             self.first.append(count)
             for k in range(len(node.box.cod)):
                 self.names[count + k] = array_name(node.box, k)
-                self.between[count + k] = self.widths.saved(node.box, k)
+                self.between[count + k] = self.widths.saved(node.box, k, count + k in told)
             count += len(node.box.cod)
         self.ends: dict[int, list[str]] = {}
         self.looked_up = looked_up(self.graph)

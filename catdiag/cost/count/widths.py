@@ -33,8 +33,9 @@ class Widths:
             return BYTES[box.op.fn[5:]]
         return self.on_chip(ty)
 
-    def saved(self, box: Box, k: int) -> int:
-        """The width of what a kernel saves for another, output `k` of a box, or of a box in a group.
+    def saved(self, box: Box, k: int, statistic: bool) -> int:
+        """The width of what a kernel saves for another, output `k` of a box, or of a box in a group; a `statistic`
+        takes 4 bytes at the least.
 
         Not of the states of the parts of a loop, which are as wide as on chip.
         """
@@ -52,4 +53,5 @@ class Widths:
             box = node.box
         if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
             return self.made_by(box, box.cod[k])
-        return {"bool": 1, "int": 4}.get(box.cod[k].element, self.between)
+        plain = max(4, self.between) if statistic else self.between
+        return {"bool": 1, "int": 4}.get(box.cod[k].element, plain)

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.boxes import Map
-from catdiag.emit.nest import For, Let, Program, Save, Span, Value, Within
+from catdiag.emit.nest import Carry, Cut, Let, Program, Save, Span, Start, Value, statements
 from catdiag.emit.triton.builder import Boxes, Names
 from catdiag.emit.triton.nodes import Node
 from catdiag.emit.triton.values import Stored
+from catdiag.statistics import Origin, given, made
 
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32"}  # fmt: skip
 
 
-def kinds(program: Program) -> dict[Value, str]:
-    """The types in which arrays are saved of which a cast says which.
+def kinds(program: Program, dtype: str = "bf16") -> dict[Value, str]:
+    """The types in which arrays are saved of which a cast says which, or that are statistics: these in fp32, or wider.
 
     >>> import catdiag as cd
     >>> from catdiag.emit.nest import lower
@@ -27,18 +28,48 @@ def kinds(program: Program) -> dict[Value, str]:
     """
     cast: dict[Value, str] = {}
     found: dict[Value, str] = {}
-    todo = [*program.body]
-    while todo:
-        s = todo.pop(0)
+    told = _statistics(program)
+    for _, s in statements(program.body):
         if isinstance(s, Let) and isinstance(s.box.op, Map) and s.box.op.fn.startswith("cast:"):
             cast.update(dict.fromkeys(s.targets, s.box.op.fn[5:]))
         elif isinstance(s, Save):
             kind = cast.get(s.value) or cast.get(s.value.origin)
             if kind in WIDTHS:
                 found[s.target] = kind
-        elif isinstance(s, (For, Within)):
-            todo[:0] = s.body
+            elif s.value in told and s.target not in program.outputs:
+                found[s.target] = "fp64" if dtype == "fp64" else "fp32"
     return found
+
+
+def _statistics(program: Program) -> set[Value]:
+    """The values that are statistics, by the rule of `catdiag.statistics`."""
+    other: set[Value] = set()  # states that are none
+    while True:
+        found: dict[Value, Origin] = {}
+        before = len(other)
+
+        def of(value: Value, found: dict[Value, Origin] = found) -> Origin:
+            return found.get(value) or given(value.ty)
+
+        for _, s in statements(program.body):
+            match s:
+                case Let(targets, box, args):
+                    found.update(zip(targets, made(box, [of(a) for a in args]), strict=True))
+                case Cut(target, source):
+                    found[target] = of(source)
+                case Start(states):
+                    found.update(
+                        {
+                            v: Origin(given(v.ty).of, v not in other and v.ty.element in ("real", "extended"))
+                            for v in states
+                        }
+                    )
+                case Carry(states, values):
+                    other |= {v for v, new in zip(states, values, strict=True) if of(new).of and not of(new).statistic}
+                case Save(target, value):
+                    found[target] = of(value)
+        if len(other) == before:
+            return {value for value, origin in found.items() if origin.statistic}
 
 
 @dataclass(frozen=True, eq=False)

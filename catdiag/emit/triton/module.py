@@ -159,7 +159,7 @@ class _Modular:
         self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
         self.aparts: dict[str, Apart] = {}
         self.rooms: list[Room] = []
-        self.kinds = kinds(program)
+        self.kinds = kinds(program, self.dtype)
 
     def _symbols(self) -> dict[str, Span]:
         found: dict[str, Span] = {}
