@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +21,22 @@ SCHEMA = TESTS.parent / "catdiag" / "certificate.schema.json"
 # The rooms whose tests are not about proving: there, what has been proved in a process need not be proved again.
 BUILT_ON_PROOFS = {"cost", "draw", "emit", "gpu", "library", "rewrite", "run", "test_documents.py"}
 
+# As many tests run at once as there are processors. Where each of them computed with as many threads, these would wait
+# for one another, and most of the time go into waiting. Before NumPy and torch are imported, which read it then.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+
 # What is collected stays to the end. The collector of garbage would go through it again and again, which takes a
 # quarter of all computing.
 gc.disable()
+
+
+# No test fails for what the clock says. A machine with a GPU has the package, and little of what its tests need.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("no clock")
 
 
 @pytest.hookimpl(trylast=True)
@@ -36,6 +52,28 @@ def by_schema() -> Any:
     import jsonschema
 
     return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="session")
+def calls() -> Callable[[Callable[[], object]], int]:
+    """How many functions a piece of work calls, Python's own included: as many on every machine, however loaded."""
+
+    def counted(work: Callable[[], object]) -> int:
+        count = 0
+
+        def note(_: object, event: str, __: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            work()
+        finally:
+            sys.setprofile(before)
+        return count
+
+    return counted
 
 
 class Proved:

@@ -171,12 +171,14 @@ def test_nested_calls_cost_no_recursion():
             d = call(f"level{k % 3}", d) >> G
         return d
 
-    a, b = nest(5000), nest(5000)
+    # Deeper than calls of Python may be.
+    depth = sys.getrecursionlimit() + 1000
+    a, b = nest(depth), nest(depth)
     assert a == b
     assert hash(a) == hash(b)
-    assert a != nest(4999)
+    assert a != nest(depth - 1)
     assert a.boxes[0] == b.boxes[0]
-    assert inline(a) == left(then, [F, *[G] * 5001])
+    assert inline(a) == left(then, [F, *[G] * (depth + 1)])
     assert repr(a) == "<diagram [x] → [x]>"
     woven = weave(a, Axis("h"))
     check(woven)

@@ -5,7 +5,6 @@ import json
 import pickle
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -118,10 +117,9 @@ def test_a_turn_waits_for_sums_that_others_read():
     assert chains(PRODUCT) == [0, 0]
 
 
-def test_it_is_quick():
-    start = time.process_time()
-    fit(PRODUCT, "H100", {"a": 8192, "b": 8192, "c": 8192})
-    assert time.process_time() - start < 0.5
+def test_it_is_quick(calls):
+    work = calls(lambda: fit(PRODUCT, "H100", {"a": 8192, "b": 8192, "c": 8192}))
+    assert work < 150_000
 
 
 sizes = st.integers(1, 3000)

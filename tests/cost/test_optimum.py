@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import sympy
@@ -306,11 +306,10 @@ def test_it_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("case", [matmul, attention, multi_head, grouped_query])
-def test_closed_forms_take_less_than_a_second(case: object) -> None:
+def test_closed_forms_take_little_work(case: object, calls: Any) -> None:
     assert callable(case)
-    start = time.process_time()
-    case()
-    assert time.process_time() - start < 1
+    work = calls(case)
+    assert work < 1_500_000
 
 
 def number(expression: Expr, at: Mapping[Symbol, object]) -> float:

@@ -36,7 +36,8 @@ def children() -> set[int]:
         return found
 
 
-def busy(seconds: float) -> int:
+def busy(seconds: float = float("inf")) -> int:
+    """Without an argument it ends by a limit only: a test of one that is not kept does not end."""
     end, count = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         count += 1
@@ -48,23 +49,21 @@ G = cd.algorithm("x ->", name="g")(lambda A: 2 * cd.sum(A, "x"))
 
 
 def test_what_ends_in_time_is_given_back() -> None:
-    assert within(5, lambda: 3) == 3
+    assert within(5000, lambda: 3) == 3
     assert within(None, lambda: 3) == 3
     with pytest.raises(KeyError):
-        within(5, lambda: {}["x"])
+        within(5000, lambda: {}["x"])
 
 
 def test_work_is_ended_whatever_it_does() -> None:
     def swallows() -> None:
         while True:
             with contextlib.suppress(Exception):
-                busy(10)
+                busy()
 
-    for work in (lambda: busy(10), swallows):
-        start = time.monotonic()
+    for work in (busy, swallows):
         with pytest.raises(OutOfTime):
             within(0.05, work)
-        assert time.monotonic() - start < 5
 
 
 def test_no_stop_comes_after_the_work_has_ended() -> None:
@@ -168,12 +167,10 @@ def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def work() -> None:
         import_module("takes_its_time")
-        busy(10)
+        busy()
 
-    start = time.monotonic()
     with pytest.raises(OutOfTime):
         within(0.02, work)
-    assert time.monotonic() - start < 5
     assert sys.modules.pop("takes_its_time").DONE
 
 
@@ -190,23 +187,22 @@ def test_work_that_is_part_of_an_import_is_limited(tmp_path: Path, monkeypatch: 
 def test_limits_in_threads() -> None:
     def attempt(seconds: float) -> bool:
         try:
-            within(seconds, lambda: busy(1))
+            within(seconds, lambda: busy() if seconds < 1 else busy(0.1))
         except OutOfTime:
             return False
         return True
 
     with ThreadPoolExecutor(4) as executor:
-        assert list(executor.map(attempt, (0.05, 30, 0.05, 30))) == [False, True, False, True]
+        assert list(executor.map(attempt, (0.05, 3000, 0.05, 3000))) == [False, True, False, True]
 
 
 @pytest.mark.parametrize("where", ["certify", "statement_of"])
 def test_prove_keeps_to_its_limit(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("catdiag.prove.api"), where, lambda *_: busy(30))
-    before, start = children(), time.monotonic()
+    monkeypatch.setattr(import_module("catdiag.prove.api"), where, lambda *_: busy())
+    before = children()
     with pytest.raises(cd.Interrupted, match=r"f = g was interrupted: no verdict within 0\.1 s"):
         cd.prove(F, G, limit=0.1)
     assert cd.equivalent(F, G, limit=0.1) is None
-    assert time.monotonic() - start < 10
     assert children() <= before
 
 

@@ -144,10 +144,8 @@ def test_what_hangs_is_stopped_by_the_clock() -> None:
                 self._process.send_signal(signal.SIGSTOP)
 
     before = children()
-    start = time.monotonic()
     with Hangs(seconds=0.2) as ask, pytest.raises(SolverInterrupted, match=r"within 0\.2 s"):
         ask([], TRUE)
-    assert time.monotonic() - start < 5
     assert children() <= before
 
 
