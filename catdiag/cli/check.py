@@ -356,7 +356,7 @@ class _Formulas:
         for node, args in found:
             yield from self._group(node, args) if node["op"] == "group" else self._fold(node, args)
 
-    def _standing(self, names: Sequence[Wire], args: Sequence[Wire]) -> Iterator[str]:
+    def _bindings(self, names: Sequence[Wire], args: Sequence[Wire]) -> Iterator[str]:
         """What inputs of a loop or group stand for, where that is no input of the same name."""
         for name, arg in zip(names, args, strict=True):
             if self.term(name) != self.term(arg):
@@ -365,7 +365,7 @@ class _Formulas:
     def _group(self, node: Mapping[str, Any], args: Sequence[Wire]) -> Iterator[str]:
         yield "in groups: " + ", ".join(f"tiles of {local} along {axis}" for axis, local in node["tiles"])
         inputs = inputs_of(node["body"], {})
-        yield from self._standing(inputs, args)
+        yield from self._bindings(inputs, args)
         yield from (f"  {line}" for line in self.loops(node["body"], inputs))
 
     def _fold(self, node: Mapping[str, Any], args: Sequence[Wire]) -> Iterator[str]:
@@ -374,7 +374,7 @@ class _Formulas:
         starts = evaluate(node["unit"], inputs_of(node["unit"], {}), {}, _accepted)
         inputs = inputs_of(node["step"], {})
         states, block = inputs[: len(starts)], inputs[len(starts) :]
-        yield from self._standing(block, args)
+        yield from self._bindings(block, args)
         turns, means = (
             evaluate(node[body], given, {}, _accepted) for body, given in (("step", inputs), ("state", block))
         )

@@ -159,7 +159,7 @@ def run_prove(
         except Undecided as error:
             print(f"undecided: {error.message}")
             return UNDECIDED
-    print(f"{theorem.surety} in {theorem.seconds:.2f} s")
+    print(f"{theorem.verdict} in {theorem.seconds:.2f} s")
     print(theorem)
     if certificate is not None:
         _save(theorem, certificate)

@@ -121,7 +121,7 @@ class Report:
             yield from _section("Plan", str(self.plans).splitlines())
             for number, kernel in enumerate(self.plans.kernels, 1):
                 steps = () if kernel.derivation is None else kernel.derivation.steps
-                proofs = (f"{step.name}, {step.theorem.surety} in {step.theorem.seconds:.2f} s" for step in steps)
+                proofs = (f"{step.name}, {step.theorem.verdict} in {step.theorem.seconds:.2f} s" for step in steps)
                 yield from _section(f"Kernel {number}: {kernel.schedule}", [*proofs, *str(kernel.plan).splitlines()])
         yield "", False
         yield f"{self.seconds:.2f} s of computing, {self._proof_seconds():.2f} s of it for proofs", False
@@ -135,7 +135,7 @@ class Report:
         for refused in self.refused:
             yield f"not streamed over {refused.axis}: {own_lines(refused.reason)}"
         for number, step in enumerate(self.derivation.steps, 1):
-            yield f"{number}. {step.said}, {step.theorem.surety} in {step.theorem.seconds:.2f} s"
+            yield f"{number}. {step.said}, {step.theorem.verdict} in {step.theorem.seconds:.2f} s"
             yield from _indented(self._theorem(step), 3)
             if step.note:
                 yield f"   note: {step.note}"

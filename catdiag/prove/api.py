@@ -107,7 +107,7 @@ class Theorem:
         return self.checked.vacuous
 
     @property
-    def surety(self) -> str:
+    def verdict(self) -> str:
         """ "proved", "proved, on a condition", or "vacuous": of what nothing satisfies, it is said and is no proof.
 
         Words for people; the fields say the same to programs.

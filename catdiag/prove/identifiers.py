@@ -62,7 +62,7 @@ def name_of(text: str) -> str:
     return f"({found})" if group else found
 
 
-def identified(named: Mapping[str, V]) -> dict[str, V]:
+def by_identifier(named: Mapping[str, V]) -> dict[str, V]:
     """What goes by names, by their identifiers."""
     return {identifier(name): value for name, value in named.items()}
 
@@ -79,4 +79,4 @@ def title(text: str) -> str:
     return found if is_title(found) and (found or not text) else identifier(text)
 
 
-__all__ = ["identified", "identifier", "name_of", "title"]
+__all__ = ["by_identifier", "identifier", "name_of", "title"]

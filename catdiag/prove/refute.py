@@ -400,13 +400,13 @@ class Search:
         # Statements have identifiers; what is said has the names of the user.
         names = [name_of(str(d["name"])) for d in self.declared]
         return Counterexample(
-            named(point.sizes),
+            by_name(point.sizes),
             {name: nested(a) for name, a in zip(names, point.arrays, strict=True)},
             x,
             y,
-            named(index),
+            by_name(index),
             number,
-            named(point.blocks),
+            by_name(point.blocks),
             {name_of(n): f.function() if isinstance(f, Free) else f for n, f in point.functions.items()},
             None if reason is None else "rhs",
             reason or "",
@@ -416,9 +416,9 @@ class Search:
         )
 
 
-def named(by_identifier: Mapping[str, int]) -> dict[str, int]:
+def by_name(found: Mapping[str, int]) -> dict[str, int]:
     """Numbers by the names that identifiers are for."""
-    return {name_of(name): n for name, n in by_identifier.items()}
+    return {name_of(name): n for name, n in found.items()}
 
 
 def nested(array: exact.Array) -> Any:

@@ -28,7 +28,7 @@ from catdiag.kernel.meaning import Sizes, Wire, evaluate, inputs_of, numeric, vi
 from catdiag.kernel.terms import KernelError, Term, fn, num, substitute
 from catdiag.prove import exact
 from catdiag.prove.exact import Array, MinusInfinity, NoValue, Powers, Value
-from catdiag.prove.identifiers import identified
+from catdiag.prove.identifiers import by_identifier
 
 if TYPE_CHECKING:
     from catdiag.prove.refute import Counterexample
@@ -80,11 +80,11 @@ def _identified(found: Counterexample) -> Counterexample:
     """A counterexample by the identifiers that a statement has for the names of a user."""
     return replace(
         found,
-        sizes=identified(found.sizes),
-        arrays=identified(found.arrays),
-        index=identified(found.index),
-        blocks=identified(found.blocks),
-        functions=identified(found.functions),
+        sizes=by_identifier(found.sizes),
+        arrays=by_identifier(found.arrays),
+        index=by_identifier(found.index),
+        blocks=by_identifier(found.blocks),
+        functions=by_identifier(found.functions),
     )
 
 

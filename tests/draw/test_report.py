@@ -450,7 +450,7 @@ def test_a_conditional_theorem_is_headed_as_such(monkeypatch):
     from catdiag.prove.api import Theorem
 
     derivation = cd.library.get("sum_of_squares").stream("x")
-    assert derivation.theorem.surety == "proved"
+    assert derivation.theorem.verdict == "proved"
     monkeypatch.setattr(Theorem, "conditional", property(lambda _: True))
     page = derivation.html()
     assert page.count("proved, on a condition</span>") >= 3

@@ -76,7 +76,7 @@ def test_a_witness_says_that_it_is_not(ask: Z3) -> None:
 )
 def test_of_what_no_arrays_meet_it_is_vacuous(left: Any, right: Any) -> None:
     theorem = proved(left, right)
-    assert theorem.vacuous is True and theorem.surety == "vacuous"
+    assert theorem.vacuous is True and theorem.verdict == "vacuous"
     assert cd.equivalent(cd.algorithm("x")(left), cd.algorithm("x")(right)) is None
     with pytest.raises(AssertionError, match="about nothing"):
         cd.testing.assert_equivalent(cd.algorithm("x")(left), cd.algorithm("x")(right), conditional=True)

@@ -101,7 +101,7 @@ def _in_short(facts: Facts) -> Iterator[Html]:
     steps = ", then ".join(step.name for step in derivation.steps)
     yield tag("dt", "Derived by")
     yield tag(
-        "dd", f"{steps}: the same results for all sizes and for all blocks and tiles: {derivation.theorem.surety}"
+        "dd", f"{steps}: the same results for all sizes and for all blocks and tiles: {derivation.theorem.verdict}"
     )
     if not isinstance(io, str):
         yield tag("dt", "Moves and holds")
@@ -139,7 +139,7 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
             proofs.certificate(derivation.theorem, derivation.diagram.title),
         ]
     )
-    sure = derivation.theorem.surety
+    sure = derivation.theorem.verdict
     yield Section("theorem", "Theorem", sure, theorem)
     formulas = derivation.formulas()
     if formulas.loops:

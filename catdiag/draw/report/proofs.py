@@ -27,7 +27,7 @@ def mark(word: str, look: str = "soft") -> Html:
 
 def status(theorem: Theorem) -> Html:
     """That it is proved, or on a condition, or vacuous, in a frame."""
-    return mark(theorem.surety, "bad" if theorem.vacuous else "warn" if theorem.conditional else "good")
+    return mark(theorem.verdict, "bad" if theorem.vacuous else "warn" if theorem.conditional else "good")
 
 
 def statement(theorem: Theorem) -> Html:
