@@ -12,19 +12,21 @@ import catdiag as cd
 from catdiag import testing
 from catdiag.errors import NotGroupable, NotStreamable
 from catdiag.prove import exact, export
+from catdiag.prove.identifiers import identifier
 from catdiag.rewrite import group, stream
 from catdiag.run.numpy import run
 
 
 def exactly(f: cd.Diagram, arrays: tuple[Any, ...], sizes: Mapping[str, int], blocks: Mapping[str, int]) -> list[Any]:
     inputs = [
-        exact.build(ty.names, a.shape, lambda i, a=a: Fraction(float(a[i])))
+        exact.build(list(map(identifier, ty.names)), a.shape, lambda i, a=a: Fraction(float(a[i])))
         for a, ty in zip(arrays, f.dom, strict=True)
     ]
     return exact.run(export.program(f), inputs, sizes, blocks, {})
 
 
 def within(result: np.ndarray, expected: exact.Array, names: tuple[str, ...]) -> None:
+    names = tuple(map(identifier, names))
     assert set(names) == set(expected.axes)
     for i in np.ndindex(*result.shape):
         element = expected.at(dict(zip(names, i, strict=True)))
