@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.chips.pieces import read_by_products
-from catdiag.cost.chips.planned import Plan
+from catdiag.cost.chips.planned import Plan, spelled
 from catdiag.cost.chips.request import asked
 from catdiag.cost.chips.search import Search, block_candidates, group_candidates
 from catdiag.cost.chips.timing import Overlap
@@ -110,9 +110,10 @@ def fit(
         passed=passed,
         density=density,
     ).plan()
-    said = dtype if isinstance(dtype, str) else ", ".join(f"{n} {t}" for n, t in dtype.items())
     whole = getattr(diagram, "diagram", diagram)
-    return replace(plan, dtype=said, diagram=whole, source=getattr(diagram, "source", None), given=dict(tiles or {}))
+    return replace(
+        plan, dtype=spelled(dtype), diagram=whole, source=getattr(diagram, "source", None), given=dict(tiles or {})
+    )
 
 
 def searching(

@@ -124,8 +124,6 @@ def module_of(plan: Plan | Plans, tiles: str = "triton") -> Module:
 def _dtypes(plan: Plan | Plans) -> str | dict[str, str]:
     """The element types of a plan: by name they are written `Q fp8, K fp8`, and arrays that are not named are counted
     as fp32, as `catdiag.cost.io.io` has it."""
-    if hasattr(plan, "kernels"):
-        return plan.dtype
     named = dict(part.rsplit(" ", 1) for part in plan.dtype.split(", ") if " " in part)
     diagram = _known(plan)
     return {**dict.fromkeys((*diagram.input_names, *output_names(diagram)), "fp32"), **named} if named else plan.dtype

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.boxes import Fold, Group, bodies
 from catdiag.cost import hardware as chips
+from catdiag.cost.chips.planned import spelled
 from catdiag.cost.count.kernels import output_names
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.plan import fit
@@ -49,7 +50,7 @@ def plan(
     diagram: Diagram,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
-    dtype: str = "bf16",
+    dtype: str | Mapping[str, str] = "bf16",
     stages: int | None = None,
     *,
     cuts: int | None = None,
@@ -58,7 +59,8 @@ def plan(
 ) -> Plans:
     """The kernels of a diagram for a chip, of least predicted time, with proofs.
 
-    `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, `stages` the
+    `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, but for
+    statistics (fp32, or wider: see `catdiag.statistics`), or the types of inputs and results by name; `stages` the
     buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there may be at
     most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved once, also
     where the model has one kernel for as quick. Raises DoesNotFit where no way fits, with what the least of them would
@@ -79,7 +81,7 @@ def searching(
     diagram: Diagram,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
-    dtype: str = "bf16",
+    dtype: str | Mapping[str, str] = "bf16",
     stages: int | None = None,
     *,
     cuts: int | None = None,
@@ -150,8 +152,7 @@ class Cuts:
 
     def target_of(self, span: Span) -> Target:
         """The target of a kernel, with the types of what it reads and makes."""
-        dtype = self.target.dtype
-        return replace(self.target, dtype=self.row.types_of(*span, dtype)) if isinstance(dtype, str) else self.target
+        return replace(self.target, dtype=self.row.types_of(*span, self.target.dtype))
 
     def ways(self, span: Span) -> list[Timed] | CatdiagError:
         """The schedules of a kernel, the quickest first; or why there are none."""
@@ -346,7 +347,7 @@ class Cuts:
             crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.whole[1] else set()
             saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
         return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0,
-                     str(self.target.dtype))  # fmt: skip
+                     spelled(self.target.dtype))  # fmt: skip
 
     def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
         return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)

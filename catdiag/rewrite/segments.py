@@ -8,7 +8,7 @@ again wherever they are read. A cut is between two stages of the stored order, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Call, Group, array_name, bodies
@@ -173,8 +173,9 @@ class Row:
         piece = Graph(types, tuple(nodes), tuple(local[w] for w in outputs))
         return Segment(of_graph(piece, names=names, title=title), tuple(dom), tuple(outputs))
 
-    def types_of(self, start: int, end: int, dtype: str) -> str | dict[str, str]:
-        """The types of what a segment reads and makes: `dtype`, but fp32 or wider for statistics between kernels.
+    def types_of(self, start: int, end: int, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
+        """The types of what a segment reads and makes: `dtype`, or by the whole's names (fp32 where not named);
+        but of statistics between kernels fp32, or wider.
 
         >>> import catdiag as cd
         >>> row = Row(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
@@ -182,16 +183,24 @@ class Row:
         ({'A': 'bf16', 'b': 'bf16', 'out0': 'bf16', 'out1': 'fp32'}, {'mul [q x]': 'bf16', 'sum[x] [q]': 'fp32', \
 'out': 'bf16'})
         """
-        if width(dtype) >= width("fp32"):
+        if isinstance(dtype, str) and width(dtype) >= width("fp32"):
             return dtype
-        segment, graph = self.segment(start, end), self.graph
-        whole = start == 0 and end == len(self.stages)
-        reads = zip(segment.diagram.input_names, segment.reads, strict=True)
-        told = {name: w in self.statistics for name, w in reads if self.types[w].element not in ("bool", "int")}
-        for name, w in zip(output_names(segment.diagram), segment.makes, strict=True):
-            if self.types[w].element not in ("bool", "int"):
-                told[name] = not whole and w in self.statistics and w not in graph.outputs
-        return {name: "fp32" if one else dtype for name, one in told.items()} if any(told.values()) else dtype
+        inputs, ends = len(self.graph.dom), dict[int, str]()
+        for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
+            ends.setdefault(self.root[w], name)
+
+        def kind(w: int) -> str:
+            w = self.root[w]
+            between = w >= inputs and w not in ends
+            if isinstance(dtype, str):
+                return "fp32" if between and w in self.statistics else dtype
+            return "fp32" if between else dtype.get(self.names[w] if w < inputs else ends[w], "fp32")
+
+        segment = self.segment(start, end)
+        own = (*segment.diagram.input_names, *output_names(segment.diagram))
+        wires = (*segment.reads, *segment.makes)
+        found = {n: kind(w) for n, w in zip(own, wires, strict=True) if self.types[w].element not in ("bool", "int")}
+        return dtype if isinstance(dtype, str) and set(found.values()) <= {dtype} else found
 
     def composed(self, parts: Iterable[tuple[int, int, Diagram]]) -> Diagram:
         """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own.

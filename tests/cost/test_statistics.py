@@ -101,6 +101,17 @@ def test_plans_count_prove_and_write_statistics_in_fp32() -> None:
     assert wide.kernels[0].plan.dtype == "fp32"
 
 
+def test_statistics_that_are_given_have_the_type_that_is_said_of_them() -> None:
+    scaled = cd.algorithm("t d, d -> t d")(lambda X, s: X / cd.sqrt(cd.sum(X * X, "t")) * s)
+    dtype = {"X": "bf16", "s": "fp32", "out": "bf16"}
+    plans = scaled.plan("H200", {"t": 65536, "d": 1024}, dtype=dtype, several=True)
+    assert plans.saved == (("sqrt [d]", 4 * 1024),) and plans.dtype == "X bf16, s fp32, out bf16"
+    assert plans.kernels[-1].plan.dtype == "X bf16, sqrt [d] fp32, s fp32, out bf16"
+    assert "dtype=torch.float32" in plans.triton()
+    found = {t.array: str(t.exact) for t in io(plans.diagram, dtype=dtype).traffic if t.direction == "load"}
+    assert found["s"].startswith("4*d") and found["X"] == "2*d*t"
+
+
 def test_matrix_units_work_in_the_type_of_what_products_read() -> None:
     """Row sums that are given in fp32 do not make products of bf16 arrays products of fp32 ones."""
 

@@ -294,3 +294,12 @@ def several(number: int, noun: str) -> str:
 def shown(tiles: Mapping[str, int]) -> str:
     """Tiles in a row."""
     return ", ".join(f"{name}={value}" for name, value in tiles.items()) or "none"
+
+
+def spelled(dtype: str | Mapping[str, str]) -> str:
+    """Element types as a plan has them in words.
+
+    >>> spelled("bf16"), spelled({"Q": "fp8", "out": "bf16"})
+    ('bf16', 'Q fp8, out bf16')
+    """
+    return dtype if isinstance(dtype, str) else ", ".join(f"{name} {kind}" for name, kind in dtype.items())
