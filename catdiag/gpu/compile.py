@@ -214,6 +214,7 @@ class Compiled:
         the GPU, or where `TRITON_INTERPRET=1` was set, slowly, without one. Raises Mismatch with the smallest sizes and
         arrays that fail; CatdiagError where the diagram is not known or the kernel takes types that are not tested.
         """
+        __tracebackhide__ = True  # pytest shows the line that calls this
         import torch
 
         from catdiag.testing import assert_implements

@@ -97,9 +97,10 @@ def assert_implements(
     one array or a tuple. Sizes are 1, primes, and about `block` (the lengths of the kernel's own blocks, by size) and
     its multiples; `sizes` fixes some, to a number or to several to draw from. Arrays are of `dtype` ("float16",
     "bfloat16", "float32", "float64"): plain ones, large logits, ties, zeros of both signs, subnormal numbers, constant,
-    one-hot, sorted, permutations, rising, all negative, of a large mean; minus infinity where an input is extended;
-    integers that say where is read in range, and truth values that leave whole rows empty. `inputs` draws some by
-    name, as in `{"eps": lambda rng, n: 1e-5}`, where `n` are the sizes; `examples` are tried first.
+    one-hot, sorted, permutations, rising, all negative, of a large mean, wholly near one number far from zero, the
+    largest last; minus infinity where an input is extended; integers that say where is read in range, and truth values
+    that leave whole rows empty. `inputs` draws some by name, as in
+    `{"eps": lambda rng, n: 1e-5}`, where `n` are the sizes; `examples` are tried first.
 
     How far a number may be off is not a setting. It is worked out for each from the diagram, at the arrays at hand, by
     running error analysis (`catdiag.testing.near` has the rules and their sources): in a type `accumulate` (float32
@@ -112,7 +113,8 @@ def assert_implements(
     and where its own steps overflow.
 
     The function fails too if it raises, gives other shapes or types, changes its inputs or memory beside them, gives
-    memory of its inputs, or other numbers when it is called again (but with `repeats=False`). What it asks of
+    memory of its inputs, or other numbers when it is called again, after a call on other arrays every other time (but
+    with `repeats=False`). What it asks of
     `np.empty` and `torch.empty` is filled with NaN. `convert` makes what it takes of an array: a function, or "torch",
     "torch:cuda". bfloat16 comes as arrays of ml_dtypes if that is installed, else as float32 whose values are of
     bfloat16.
