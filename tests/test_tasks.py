@@ -133,7 +133,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_goes_on(tmp_path: Any, how: 
                 break
             time.sleep(0.05)
         process.send_signal(how)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     assert process.returncode == (130 if how == signal.SIGINT else -9), err
     # Only what Python says of an object that was being made when Ctrl-C came.
     assert b"interrupted\n" in err or how == signal.SIGKILL

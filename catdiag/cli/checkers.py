@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -19,8 +18,9 @@ from pathlib import Path
 
 from catdiag.cli.check import Solvers, Verdict, verdict_on
 from catdiag.cli.outcome import REFUTED
+from catdiag.solvers.process import environment
 
-# Seconds that a process has to end its solvers and itself.
+# Seconds that a process has to end its solvers and itself when there is nothing more to check.
 _PARTING = 2.0
 
 
@@ -51,7 +51,7 @@ class _Checker:
                 text=True,
                 encoding="utf-8",
                 process_group=0,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env=environment(),
             )
         process = self._process
         reply = ""
@@ -67,7 +67,7 @@ class _Checker:
         return Verdict(REFUTED, f"{file}: REFUSED\n  the process that checked it ended with status {status}")
 
     def interrupt(self) -> None:
-        """Asks the process to end its solvers and itself, in the middle of what it is doing."""
+        """Ends the process in the middle of what it is doing. Its solvers end with it, as their pipes close."""
         self._stopped = True
         if self._process is not None:
             self._process.terminate()
@@ -166,14 +166,6 @@ class _Progress:
             self._bar.advance(self._task)
 
 
-class _Ended(BaseException):
-    """The process was asked to end: its solvers are ended on the way out."""
-
-
-def _end(*_: object) -> None:
-    raise _Ended
-
-
 def main(limit: float | None) -> None:
     """Checks the files whose names come on the standard input, until it ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -185,6 +177,5 @@ def main(limit: float | None) -> None:
 
 
 if __name__ == "__main__":
-    with suppress(_Ended, BrokenPipeError):
-        signal.signal(signal.SIGTERM, _end)
+    with suppress(BrokenPipeError):
         main(float(sys.argv[1]) if len(sys.argv) > 1 else None)

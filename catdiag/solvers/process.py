@@ -92,7 +92,7 @@ class Solver:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 process_group=0,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env=environment(),
             )
             self._finalizer = weakref.finalize(self, _end, self._process, self._owner)
 
@@ -202,6 +202,13 @@ def searching(ask: Ask) -> Ask:
 def checking(ask: Ask) -> Ask:
     """A solver for one check."""
     return Allowance(ask, ask.rlimit) if isinstance(ask, Solver) else ask
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process of ours, which imports what is imported here: these sources too, from wherever."""
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = [p for p in sys.path if p]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path if ours in path else [*path, ours])}
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:

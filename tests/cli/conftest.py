@@ -50,7 +50,7 @@ def apart() -> Callable[..., Outcome]:
     def call(*args: object, prefix: str = "", cwd: Path | None = None) -> Outcome:
         code = f"{prefix}\nfrom catdiag.cli import main\nmain()"
         done = subprocess.run(
-            [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=120, cwd=cwd
+            [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=600, cwd=cwd
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 

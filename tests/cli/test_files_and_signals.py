@@ -156,8 +156,8 @@ def interrupt(after: float, *args: object, prefix: str = "") -> tuple[int, str]:
         assert process.stdout.readline() == "ready\n"
         time.sleep(after)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    for _ in range(40):
+        _, err = process.communicate(timeout=600)
+    for _ in range(1200):  # at once, but on a machine that is busy
         if not running(mark):
             break
         time.sleep(0.05)
@@ -215,7 +215,7 @@ def test_interrupted_where_python_drops_exceptions(tmp_path):
     for k in range(40):
         theorem.save(str(tmp_path / f"{k}.json"))
     code = f"from catdiag.cli import main\n{DROPS}\nmain()"
-    done = subprocess.run([sys.executable, "-c", code, "check", tmp_path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, "check", tmp_path], capture_output=True, text=True, timeout=600)
     assert done.returncode == 130 and done.stderr.endswith("interrupted\n")
 
 
@@ -245,7 +245,7 @@ def test_a_solver_that_dies_is_no_verdict(apart, op):
 
 def test_output_that_nobody_reads(op):
     command = f"{sys.executable} -m catdiag.cli axioms | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 141)
 
@@ -254,7 +254,7 @@ def test_a_terminal_without_the_letters(op):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [sys.executable, "-m", "catdiag.cli", "derive", op("variance")],
-        capture_output=True, text=True, env=environment, timeout=60,
+        capture_output=True, text=True, env=environment, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "variance: A[q x] ? [q]" in done.stdout
@@ -313,5 +313,5 @@ except KeyboardInterrupt:
     print("heard")
 cli._hear_no_more()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr) == ("heard\n", "")

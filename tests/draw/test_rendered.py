@@ -84,7 +84,7 @@ def test_texts_are_as_wide_as_they_are_taken_to_be(tmp_path):
         f"<meta charset='utf-8'><body>{svg(Scene(300, 900, tuple(labels)))}<script>{script}</script>", encoding="utf-8"
     )
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"file://{page}"]
-    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
     for label, width in zip(labels, map(float, re.search(r'data-found="([^"]*)"', dom)[1].split()), strict=True):
         assert width <= 1.12 * text_width(label.text, label.role) + 1, label.text
 
@@ -112,7 +112,7 @@ def test_one_picture_is_a_document(tmp_path):
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "one.tex"],
         cwd=tmp_path,
         check=True,
-        timeout=120,
+        timeout=600,
         capture_output=True,
     )
     assert (tmp_path / "one.pdf").stat().st_size > 1000
@@ -144,7 +144,7 @@ def test_texts_stand_where_they_are_to_stand(tmp_path):
     )  # fmt: skip
     (tmp_path / "texts.tex").write_text(tikz(Scene(300, 200, labels)), encoding="utf-8")
     compiled = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "texts.tex"]
-    subprocess.run(compiled, cwd=tmp_path, check=True, timeout=120, capture_output=True)
+    subprocess.run(compiled, cwd=tmp_path, check=True, timeout=600, capture_output=True)
     words = subprocess.run(
         ["pdftotext", "-bbox", "texts.pdf", "-"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout

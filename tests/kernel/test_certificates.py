@@ -90,7 +90,7 @@ def test_a_fresh_process_without_the_prover_checks_them(real_ones: dict[str, Jso
         input=json.dumps(list(real_ones.values())),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert all(int(line) > 0 for line in done.stdout.split()) and len(done.stdout.split()) == len(real_ones)

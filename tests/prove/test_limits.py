@@ -135,7 +135,7 @@ within(60, others)
 
 def test_a_stop_that_python_drops_is_not_told() -> None:
     """In callbacks of the garbage collector, in which most of this work is; what else is dropped there is told."""
-    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "_Stop" not in done.stderr, done.stderr
     assert "somebody's own" in done.stderr
@@ -293,7 +293,7 @@ def test_ctrl_c_leaves_no_solver() -> None:
         assert process.stdout is not None
         solver = int(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=600)
     assert "KeyboardInterrupt" in err
     assert not os.path.exists(f"/proc/{solver}")
 
@@ -356,5 +356,5 @@ print(len(calls) > 100)
 
 
 def test_debuggers_and_profilers_see_the_work_before_and_after() -> None:
-    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=600)
     assert done.stdout == "True\n", done.stderr

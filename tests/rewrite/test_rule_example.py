@@ -10,7 +10,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_rules.py"
 
 
 def test_the_example() -> None:
-    done = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "fold the gain does not match layer: what mul" in done.stdout
     assert "is read 3 times, by other boxes too" in done.stdout

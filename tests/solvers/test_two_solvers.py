@@ -199,9 +199,9 @@ def test_a_solver_ends_soon_after_whoever_asked_was_killed() -> None:
         "import sys, os; from catdiag.solvers.z3 import Z3; from catdiag.kernel.terms import TRUE\n"
         "ask = Z3(); ask([], TRUE); print(ask._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     pid = int(done.stdout)
-    for _ in range(100):
+    for _ in range(1200):  # it ends at once, but on a machine that is busy
         if not os.path.exists(f"/proc/{pid}") or " Z " in open(f"/proc/{pid}/stat").read():  # noqa: SIM115
             return
         time.sleep(0.05)
