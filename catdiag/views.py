@@ -262,7 +262,7 @@ def times(a: Expr, b: Expr) -> Expr:
     if isinstance(b, int):
         a, b = b, a
     if isinstance(a, int):
-        if a in (0, 1):
+        if a == 1 or (a == 0 and always(b)):
             return b if a else 0
         if isinstance(b, tuple) and b[0] == "*" and len(b) == 3 and isinstance(b[1], int):
             return times(a * b[1], b[2])
@@ -270,16 +270,28 @@ def times(a: Expr, b: Expr) -> Expr:
 
 
 def divided(a: Expr, b: Expr) -> Expr:
-    """⌊a / b⌋, for a positive b.
+    """⌊a / b⌋; what has no value stays as it is.
 
-    >>> divided(7, 2), divided(("i", "y"), 1), divided(("i", "y"), 2)
-    (3, ('i', 'y'), ('//', ('i', 'y'), 2))
+    >>> divided(7, 2), divided(("i", "y"), 1), divided(("i", "y"), 2), times(0, divided(7, "x"))
+    (3, ('i', 'y'), ('//', ('i', 'y'), 2), ('*', 0, ('//', 7, 'x')))
     """
     if b == 1:
         return a
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b if b > 0 else 0
+    if isinstance(a, int) and isinstance(b, int) and b > 0:
+        return a // b
     return ("//", a, b)
+
+
+def always(e: Expr) -> bool:
+    """Whether an expression has a value whatever the sizes are: nothing in it divides but by a positive integer."""
+    stack: list[Any] = [e]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, tuple) and len(item) == 3:
+            if item[0] == "//" and not (isinstance(item[2], int) and item[2] > 0):
+                return False
+            stack += item[1:]
+    return True
 
 
 def replaced(e: Expr, put: Mapping[Any, Expr]) -> Expr:

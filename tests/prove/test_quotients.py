@@ -123,6 +123,15 @@ def test_a_position_that_divides_by_a_size_needs_it_too(same: bool) -> None:
     assert cd.prove(f, g, ["x >= 0"]).defined == ("0 < x",)
 
 
+def test_a_quotient_that_counts_for_nothing_is_owed_all_the_same() -> None:
+    f = cd.algorithm("k=q, x, q -> q")(
+        lambda A, B, C: cd.gather(A, "k", cd.index("q") + 0 * (cd.index("q") // cd.size("x"))) + 0 * C
+    )
+    g = cd.algorithm("k=q, x, q -> q")(lambda A, B, C: cd.gather(A, "k", cd.index("q")) + 0 * C)
+    assert cd.prove(f, g, ["x >= 0"]).defined == ("0 < x",)
+    assert cd.prove(g, f, ["x >= 0"]).conditions == ("0 < x",)
+
+
 @pytest.mark.parametrize("dividend", [-7, -6, -1, 0, 1, 6, 7])
 def test_what_is_negative_is_rounded_down(dividend: int) -> None:
     f = cd.algorithm("int[q] -> int[q], int[q]")(lambda a: (a // 3, a % 3))
