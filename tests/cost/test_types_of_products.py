@@ -30,11 +30,10 @@ def test_what_is_only_added_or_scales_slows_no_product(program: Any, chip: str) 
     form = program.stream("x").group("q")
     short = form.fit(chip, SIZES, dtype={**ARRAYS, "L": "bf16"})
     wide = form.fit(chip, SIZES, dtype={**ARRAYS, "L": "fp32"})
-    if program is weighted:
-        assert short.time_s <= wide.time_s <= 1.05 * short.time_s
-        assert wide.parts_s["tensor"] == pytest.approx(short.parts_s["tensor"])
-    else:  # all factors are computed: of what cannot be told from the types
-        assert worked_in(form.diagram, {**ARRAYS, "L": "fp32"}) == "fp32"
+    assert short.time_s <= wide.time_s <= 1.05 * short.time_s
+    assert wide.parts_s["tensor"] == pytest.approx(short.parts_s["tensor"])
+    text = module(form.diagram, {"g_q": 64, "s_x": 64}, {**ARRAYS, "L": "fp32"}).text
+    assert "tf32x3" not in text and "L.dtype" not in text
 
 
 def test_products_are_in_the_type_that_the_kernel_hands_over() -> None:
@@ -84,3 +83,16 @@ def test_matrix_units_are_counted_where_the_kernel_has_them(program: Any) -> Non
     assert work["tensor"] + work["alu"] == real.stream("d").group("q x").io().work["tensor"]
     assert (plan.parts_s["tensor"] > 0) is units
     assert units == any("matrix" in line for line in str(plan).splitlines() if line.startswith(("pieces", "bound")))
+
+
+@cd.algorithm("q d, d -> q")
+def by_vector(A: Any, b: Any) -> Any:
+    return cd.einsum("q d, d -> q", A, b)
+
+
+def test_matrix_units_take_no_vectors() -> None:
+    form = by_vector.stream("d").group("q")
+    plan = form.fit("H100", {"q": 4096, "d": 1024})
+    assert "tl.dot(" not in module(form.diagram, {"g_q": 64, "s_d": 64}).text
+    assert plan.parts_s["tensor"] == plan.parts_s["SMEM"] == 0 < plan.parts_s["alu"]
+    assert not any(line.startswith("pieces") and "matrix" in line for line in str(plan).splitlines())

@@ -4,7 +4,8 @@ Groups run in waves of SMs × resident blocks; how many blocks share an SM follo
 registers and threads. What one block needs, from `Kernel`:
 
 - matrix units: its FLOPs on whole pieces of rows (`Hardware.matrix_rows`), spread over the block's warps, at the
-  sustained rate; or the reading of both factors from shared memory, if that takes longer (small tiles);
+  sustained rate; or the reading of both factors from shared memory, if that takes longer (small tiles). What multiplies
+  by a vector, or integers, is the ALUs' work;
 - special functions and ALUs: its operations at the chip's rate, on whole pieces of rows too, since results of matrix
   units lie in registers so; and on the ALUs `turn_clocks` for each turn of a loop;
 - registers: a factor of a product that a turn makes of loaded blocks (`catdiag.cost.count.products`) is read out of
@@ -249,7 +250,8 @@ def _predict(
         turns = turns + (_turns(nest, values) if nest else 0)
     # Loops inside loops whose turns wait for no sums.
     inner = [nest for nest in kernel.chains if len(nest) > 1 and runs_on(kernel, nest)]
-    alu, tensor, read, filled, within = _work(kernel, "alu", values), 0.0, 0.0, 1.0, 0.0
+    tensor, read, filled, within = 0.0, 0.0, 1.0, 0.0
+    alu = _work(kernel, "alu", values) + sum((_once(product, values) for product in kernel.by_vectors), 0.0)
     for contraction in kernel.contractions:
         if rate is None:
             alu = alu + _once(contraction, values)

@@ -22,7 +22,7 @@ from catdiag.cost.count.extents import Bound, known
 from catdiag.cost.count.live import Buffer, Kernel, Transfer, Walk, Walks, is_view, lives, spots
 from catdiag.cost.count.phases import Phases, part
 from catdiag.cost.count.places import Places, two
-from catdiag.cost.count.products import read_as_given
+from catdiag.cost.count.products import deciding
 from catdiag.cost.count.widths import Widths
 from catdiag.cost.count.windows import box as box_of
 from catdiag.cost.count.windows import clipped, of_inputs
@@ -103,10 +103,7 @@ def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
     'bf16'
     """
     whole = widest(dtype)
-    kinds = [whole] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in read_as_given(diagram)]
-    if not kinds and isinstance(dtype, Mapping):
-        named = [(len(ty.axes), dtype[n]) for n, ty in zip(diagram.input_names, diagram.dom, strict=True) if n in dtype]
-        kinds = [kind for axes, kind in named if axes == max(named)[0]]
+    kinds = [whole] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in deciding(diagram)]
     return max(kinds, key=width, default=whole)
 
 

@@ -20,7 +20,7 @@ from catdiag.boxes import (
     Reduce,
     array_name,
 )
-from catdiag.cost.count.amounts import ZERO, Amount
+from catdiag.cost.count.amounts import ONE, ZERO, Amount
 from catdiag.cost.count.extents import Bound, Extent, extent_of
 from catdiag.cost.count.extents import known as known_values
 from catdiag.cost.count.lives import (
@@ -152,6 +152,9 @@ class Kernel:
     moments: dict[str, list[Moment]] = field(default_factory=lambda: {LEVEL: [], REGISTERS: []})
     work: dict[tuple[str, tuple[Loop, ...]], Amount] = field(default_factory=dict)
     contractions: list[Contraction] = field(default_factory=list)
+    """Those that matrix units take."""
+    by_vectors: list[Contraction] = field(default_factory=list)
+    """Those that have no rows or no columns, which they do not take."""
     factors: list[Factor] = field(default_factory=list)
     """What products read that turns of loops make of the blocks that they load."""
     extents: dict[Loop, Extent] = field(default_factory=dict)
@@ -495,7 +498,9 @@ class Walk:
         elif isinstance(op, Einsum):
             if multiplies(box):
                 self._work("tensor", space.times(len(box.dom)), loops)
-                self.kernel.contractions.append(contraction(box, set(self.kernel.tiles), loops))
+                of = contraction(box, set(self.kernel.tiles), loops)
+                vector = ONE in (of.rows, of.columns, of.depth)
+                (self.kernel.by_vectors if vector else self.kernel.contractions).append(of)
             else:  # products one by one, and where an axis is summed a sum of them
                 self._work("alu", space.times(len(box.dom) - 1 + contracts(box)), loops)
 

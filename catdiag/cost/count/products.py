@@ -132,6 +132,19 @@ def factors(
     return found
 
 
+def deciding(diagram: Diagram) -> tuple[str, ...]:
+    """The inputs whose types say in which a diagram's products are: those that products read as they are, or where all
+    factors are computed, those with the most axes.
+
+    >>> import catdiag as cd
+    >>> deciding(cd.algorithm("q d, x d, q -> q x")(lambda A, B, s: cd.einsum("q d, x d -> q x", A * s, cd.exp(B))))
+    ('A', 'B')
+    """
+    axes = {name: len(ty.axes) for name, ty in zip(diagram.input_names, diagram.dom, strict=True)
+            if ty.element in ("real", "extended")}  # fmt: skip
+    return read_as_given(diagram) or tuple(name for name, count in axes.items() if count == max(axes.values()))
+
+
 def read_as_given(diagram: Diagram) -> tuple[str, ...]:
     """The inputs of a diagram that products read as they are: whole, or a part of them.
 

@@ -149,4 +149,4 @@ class Shared:
     """What sizes are called: where an input has the name of an axis, the size has another."""
     saved: dict[Value, Stored] = field(default_factory=dict)
     factors: set[str] = field(default_factory=set)
-    """The inputs that products read as they are."""
+    """The inputs in whose type products are that read no array as it is."""

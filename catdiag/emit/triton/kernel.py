@@ -85,12 +85,12 @@ class Writing:
         the array that says it where one of them is not."""
         arrays = [_array(x) for x in (a, b)]
         first, second = kinds = [None if x is None else self._kind(x) for x in arrays]
+        wider = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index
         if first is not None and second is not None:
-            wide = max(first, second, key=("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index)
-            return "fp16" if "fp8" in kinds and first != second else wide, kinds, None
+            return "fp16" if "fp8" in kinds and first != second else max(first, second, key=wider), kinds, None
         real = [x for x in self.k.arrays if x.ty.element in ("real", "extended")]
-        order = [*(x for x in arrays if x is not None), *(x for x in real if x.name in self.shared.factors), *real]
-        known = next(iter(order), None)
+        read = [x for x in arrays if x is not None] or [x for x in real if x.name in self.shared.factors] or real[:1]
+        known = max(read, key=lambda x: wider(self._kind(x)), default=None)
         if known is None or self._kind(known) == "fp8":
             return "fp16", kinds, None
         return self._kind(known), kinds, known

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.cost.count.products import read_as_given
+from catdiag.cost.count.products import deciding
 from catdiag.diagram import Diagram
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Start, Statement, Value, lower, statements
 from catdiag.emit.triton.apart import Apart, in_gluon
@@ -104,8 +104,7 @@ def module(
     (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
     dtype and for numbers of warps that Triton does not take.
     """
-    read = read_as_given(diagram)
-    return _Modular(lower(diagram), read, dict(tiles), dtype, stages, warps, specialized).made()
+    return _Modular(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).made()
 
 
 class _Modular:
