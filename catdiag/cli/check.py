@@ -327,7 +327,7 @@ def formulas(program: Program, printer: Printer | None = None) -> Iterator[str]:
     said = _Formulas(printer or printer_of(program))
     wires = evaluate(program, inputs_of(program, {}), {}, _accepted)
     for k, wire in enumerate(wires):
-        yield f"result{k if len(wires) > 1 else ''}{said.indices(wire)} = {said.term(wire)}"
+        yield f"result{k if len(wires) > 1 else ''}{said.indices(wire)} = {said.term(wire)}{said.ranges(wire)}"
     yield from said.loops(program, inputs_of(program, {}))
 
 
@@ -342,6 +342,12 @@ class _Formulas:
 
     def indices(self, wire: Wire) -> str:
         return f"[{','.join(self.printer.index(name) for name, _ in wire.axes)}]" if wire.axes else ""
+
+    def ranges(self, wire: Wire) -> str:
+        """The ranges of indices along axes whose sizes are not called as the axes are."""
+        sizes = ((name, self.printer.show(n)) for name, n in wire.axes)
+        over = [f"{self.printer.index(name)} < {n}" for name, n in sizes if n != name]
+        return f" for all {', '.join(over)}" if over else ""
 
     def loops(self, program: Program, inputs: Sequence[Wire]) -> Iterator[str]:
         """The loops and groups that stand in a program."""
@@ -379,7 +385,7 @@ class _Formulas:
             evaluate(node[body], given, {}, _accepted) for body, given in (("step", inputs), ("state", block))
         )
         for state, start, turn, mean in zip(states, starts, turns, means, strict=True):
-            yield f"  {self.term(replace(state, axes=mean.axes))} of a list: {self.term(mean)}"
+            yield f"  {self.term(replace(state, axes=mean.axes))} of a list: {self.term(mean)}{self.ranges(mean)}"
             yield f"    starts as {self.term(start)}"
             yield f"    after a block is {self.term(turn)}"
         for k, line in enumerate(self.loops(node["step"], inputs)):

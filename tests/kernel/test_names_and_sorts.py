@@ -173,6 +173,16 @@ def test_sorts_and_sizes_are_printed(ask: Z3) -> None:
     assert "(A: int[x], M: bool[q x], S: extended[x d=64], R[p=x + 1], n: int[])" in found.statement
 
 
+def test_a_result_says_its_ranges_where_these_are_not_called_as_its_axes() -> None:
+    """Of no index, A[i] = A[i] + 1 follows: nobody may take it to be said of all x."""
+    none: Json = {"op": "view", "args": [0], "axes": [["x", 0]], "reads": [{"at": {"x": ["i", "x"]}, "where": []}]}
+    inputs = [array("A", "x", "y")]
+    (line,) = formulas(program(inputs, [none | {"axes": [["x", 0], ["y", "y"]]}], 1))
+    assert line == "result[i_x,i_y] = A[i_x,i_y] for all i_x < 0"
+    (line,) = formulas(program(inputs, [], 0))
+    assert line == "result[i_x,i_y] = A[i_x,i_y]"
+
+
 def test_programs_that_are_called_the_same_are_told_apart(ask: Z3) -> None:
     made = {**program([array("A")], [], 0), "title": "f"}
     assert Checker(ask).check(certificate(made, made)).statement == "left f(A[]) = right f(A[])"
