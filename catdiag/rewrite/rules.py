@@ -102,7 +102,7 @@ class Rules(Selection):
         if fn == "neg":
             return scaled(f, Fraction(-1))
         if fn == "mul":
-            return self.kept_inside(self.multiply(f, forms[1]), box)
+            return self.kept_inside(self.multiply(*self.kept_in_products(forms, box)), box)
         found: Form | None = self.compared(fn, f, forms[1]) if fn in COMPARISONS else None
         if found is not None or self.selected(direct, forms):
             return self.atom(direct) if found is None else found

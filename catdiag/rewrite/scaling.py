@@ -6,8 +6,9 @@ other than 0 on every list r. Then `b/C = (b/σ)·(σ/C)`, and `b/σ(r′) = (b/
 with a tiny number for it where it is smaller, or where no element is seen yet. So the elements stay in the range that
 the program gives them: `A/max |A|` is at most 1, where A·A may be more than any number that is kept.
 
-Kept are divisors that are made of maxima by arithmetic; what is divided by sums (a softmax, a norm) is accumulated
-undivided, but where it is cast: a cast rounds to what its type holds, and what goes into it keeps the program's scale.
+Kept are divisors that are made of maxima by arithmetic, and in products of what is divided those that are made of sums
+of absolute values. What is divided by other sums (a softmax, a norm) is accumulated undivided, but where it is cast: a
+cast rounds to what its type holds, and what goes into it keeps the program's scale.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Scaling(Stabiliser):
         self.dropped: list[Box] = []  # where the loop lacks a maximum that the program divides by or subtracts
         self.ratios: set[int] = set()  # a statistic by what stands for it: 1 unless it is tiny
 
-    def is_divisor(self, wire: int) -> bool:
-        """Whether a wire is a statistic that arithmetic makes of a maximum over the axis."""
+    def is_divisor(self, wire: int, sums: bool = False) -> bool:
+        """Whether a wire is a statistic that arithmetic makes of a maximum over the axis, or of a sum of magnitudes."""
         terms = self.terms
         if not terms.late[wire] or self.has_axis(wire):
             return False
@@ -56,7 +57,13 @@ class Scaling(Stabiliser):
                 other = isinstance(op, Rename | View) or (isinstance(op, Reduce) and op.monoid in ("max", "min"))
                 if not cast and not other:
                     return False
-        return any(w in self.components and self.components[w].monoid == "max" for w in cone)
+        made = {w: self.components[w].monoid for w in cone if w in self.components}
+        return "max" in made.values() or (sums and any(m == "sum" and self._adds_sizes(w) for w, m in made.items()))
+
+    def _adds_sizes(self, wire: int) -> bool:
+        """Whether a sum is one of absolute values."""
+        node = self.terms.node(wire)
+        return node is not None and self.terms.made_by(node.inputs[0]) == "abs"
 
     def is_inverse(self, wire: int) -> bool:
         """Whether a wire is an early number by such a statistic, or that times one, or a choice of such."""
@@ -87,6 +94,25 @@ class Scaling(Stabiliser):
             return form
         return (self.with_factor(t, found, box.line),)
 
+    def kept_in_products(self, forms: Sequence[Form], box: Box) -> list[Form]:
+        """Forms that are multiplied: where two are elements that are divided by sums of magnitudes, they keep these.
+
+        What is added up once is not larger than such a sum, but a product of two such may be more than any number.
+        """
+        found: list[Monomial] = []
+        for form in forms:
+            loaded = len(form) == 1 and not form[0].bound and form[0].element is not None
+            powers = form[0].monomial if loaded and self.has_axis(form[0].element or 0) else ()
+            found.append(tuple((w, p) for w, p in powers if p < 0 and self.is_divisor(w, sums=True)))
+        if sum(map(bool, found)) < 2:
+            return list(forms)
+        for w in (w for powers in found for w, _ in powers):
+            self.divided.setdefault(w, box)
+        if not self.scaled:
+            return list(forms)
+        kept = zip(forms, found, strict=True)
+        return [(self.with_factor(form[0], powers, box.line),) if powers else form for form, powers in kept]
+
     def with_factor(self, t: Term, factor: Monomial, line: str | None) -> Term:
         """A term with powers of statistics taken into its element, each as the number that stands for it."""
         terms, element = self.terms, t.element
@@ -99,6 +125,9 @@ class Scaling(Stabiliser):
             scale = merge_scales(scale, Scale(factor=((made, p),)))
             if made != w:
                 ratio = terms.map("div", *((w, made) if p > 0 else (made, w)))
+                if p < 0:
+                    # Nothing is divided by a 0 where a choice leaves it out.
+                    ratio = terms.map("where", terms.map("eq", w, terms.const(0)), terms.const(1), ratio)
                 self.ratios.add(ratio)
                 outside = times(outside, ((ratio, abs(p)),))
         self.set_scale(element, scale)
@@ -109,13 +138,17 @@ class Scaling(Stabiliser):
         terms, small = self.terms, self.terms.const(SMALL)
         if terms.positive[wire]:
             return wire
-        maxima = self._maxima([wire])
-        for low in (small, terms.const(LOW)):
-            safe = {w: self._real(terms.map("max", w, low)) for w in maxima}
-            made = self._chosen(terms.substitute(wire, safe, self.components))
-            if terms.positive[made] and all(map(self._not_negative, maxima)):
+        if all(map(self._not_negative, self._maxima([wire]))):
+            made = self._above(wire, small)
+            if terms.positive[made]:
                 return made
-        return terms.map("max", made if terms.made_by(made) in ("abs", "sqrt") else terms.map("abs", made), small)
+        made = self._above(wire, terms.const(LOW))
+        return terms.map("max", made if self._not_negative(made) else terms.map("abs", made), small)
+
+    def _above(self, wire: int, low: int) -> int:
+        """A statistic with maxima that are at least a number."""
+        safe = {w: self._real(self.terms.map("max", w, low)) for w in self._maxima([wire])}
+        return self._chosen(self.terms.substitute(wire, safe, self.components))
 
     def _chosen(self, wire: int) -> int:
         """A wire without choices that depend on whether a positive number is 0, or below."""
@@ -143,13 +176,22 @@ class Scaling(Stabiliser):
         return real
 
     def _not_negative(self, wire: int) -> bool:
-        """Whether a maximum is, by its form, of numbers that are not below 0."""
-        node = self.terms.node(wire)
-        inside = None if node is None else self.terms.node(node.inputs[0])
-        if node is None or inside is None:
-            return False
-        square = self.terms.made_by(node.inputs[0]) == "mul" and inside.inputs[0] == inside.inputs[1]
-        return square or self.terms.positive[node.inputs[0]] or self.terms.made_by(node.inputs[0]) in ("abs", "sqrt")
+        """Whether an array is, by its form, of numbers that are not below 0."""
+        terms, known = self.terms, dict[int, bool]()
+        for w in terms.cone([wire]):
+            node, fn, value = terms.node(w), terms.made_by(w), terms.const_value(w)
+            if node is None or terms.positive[w] or value is not None:
+                known[w] = terms.positive[w] or value == 0
+                continue
+            parts = [known[i] for i in node.inputs]
+            if fn in ("abs", "sqrt") or (fn == "mul" and node.inputs[0] == node.inputs[1]):
+                known[w] = True
+            elif isinstance(node.box.op, Map):
+                every = fn in ("add", "mul", "div", "min") or fn.startswith("cast:")
+                known[w] = (fn == "max" and any(parts)) or (every and all(parts)) or (fn == "where" and all(parts[1:]))
+            else:
+                known[w] = isinstance(node.box.op, Reduce | Rename) and all(parts)
+        return known[wire]
 
     def of_power(self, fn: str, scale: Scale) -> Scale:
         """The scale of |b| or √b, given that of b."""
@@ -171,6 +213,7 @@ class Scaling(Stabiliser):
                 together = times(together, t.monomial)
             loaded = any(t.element is not None and self.has_axis(t.element) for t in parts)
             left = [w for w, _ in self.divisors(Term(Fraction(1), together))] if loaded else []
+            left += [w for w, p in together if loaded and p < -1 and self.is_divisor(w, sums=True) and w not in left]
             self.note_dropped(box for w in left if (box := self.divided.get(w, self.here)) is not None)
         return super()._contract_term(parts, gone, output, line)
 

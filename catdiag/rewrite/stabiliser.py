@@ -11,18 +11,19 @@ from catdiag.rewrite.separable import Algebra, Form, Monomial, Scale, Term, coll
 from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis, Ty
 
-MODES = ("plain", "guarded", "shifted", "whole", "none", "raised")
+MODES = ("plain", "guarded", "shifted", "whole", "greatest", "none", "raised")
 """How exponentials are stabilised, in order of preference.
 
 - `plain`: as the user wrote them, guarded where the empty list leaves the repair undefined;
 - `guarded`: every repair is guarded on the maxima that it uses being above minus infinity;
 - `shifted`: the same, minus infinity replaced by a number, with no guard on the repair itself;
 - `whole`: guarded, and no part of an exponent is moved out of the loop;
+- `greatest`: the greatest exponent itself is subtracted, whatever the program subtracts that is no maximum;
 - `none`: `exp(b − μ) = exp(b)·exp(−μ)`, nothing to repair and nothing stabilised;
 - `raised`: as `shifted`, with the larger of a maximum and the number, which grows with the maximum.
 """
 
-FALLING = ("raised", "shifted", "guarded", "whole", "plain", "none")
+FALLING = ("raised", "shifted", "guarded", "whole", "plain", "greatest", "none")
 """The same where what is subtracted may be minus infinity on a list that is not empty, a block that a mask empties: as
 the user wrote them they are undefined there, and a number for minus infinity is all that is needed.
 """
@@ -30,6 +31,8 @@ the user wrote them they are undefined there, and a number for minus infinity is
 # What stands for minus infinity where a maximum is subtracted: so low that exp(LOW − m) is 0 in floating point for any
 # other maximum m, as the exponential of minus infinity is; with 0 it would overflow where all of x is below −700.
 LOW = Fraction(-(10**30))
+
+_UNGUARDED = ("plain", "greatest")
 
 # Scalar functions that are defined everywhere, so that a statistic made by them is defined on every block.
 _TOTAL = frozenset(
@@ -86,7 +89,7 @@ class Stabiliser(Algebra):
             return (
                 Term(Fraction(1), self._moved_factor(moved, line), terms.map("exp", self.emit(elements), line=line)),
             )
-        scale = tuple(map(self._absorb, kept)) if self.mode == "plain" else kept
+        scale = tuple(map(self._absorb, kept)) if self.mode in _UNGUARDED else kept
         element = direct
         if element is None or moved or scale != kept:
             element = terms.map("exp", terms.map("sub", self.emit(elements), self.emit(scale)), line=line)
@@ -141,19 +144,21 @@ class Stabiliser(Algebra):
         greatest = (
             Term(Fraction(1), ((self.component(self.terms.reduce("max", self.axis, top, line), "max", line), 1),)),
         )
-        return greatest, collect((*statistics, *scaled(greatest, Fraction(-1)))), self.mode != "plain"
+        return greatest, collect((*statistics, *scaled(greatest, Fraction(-1)))), self.mode not in _UNGUARDED
 
     def _has_factor(self, t: Term) -> bool:
         """Whether a summand of a scale is a product that is no maximum, and undefined where a maximum is −∞."""
         bare = self._absorb(t)
         product = bare.coefficient != 1 or len(bare.monomial) != 1
+        if self.mode == "greatest":
+            product = product or not self._is_maximum(bare.monomial[0])
         return product and self._falls([w for w, _ in bare.monomial if self.terms.late[w]], empty=True)
 
     def split(self, statistics: Form) -> tuple[Form, Form, bool]:
         """The summands of a scale: those kept in the loop, those moved out of it, and whether a guard is needed."""
         if self.mode == "none":
             return (), statistics, False
-        kept, moved, guarded = [], [], self.mode != "plain"
+        kept, moved, guarded = [], [], self.mode not in _UNGUARDED
         for t in statistics:
             late = [(w, p) for w, p in t.monomial if self.terms.late[w]]
             if self.mode != "whole" and (any(p < 0 for _, p in late) or not self._total(w for w, _ in late)):

@@ -131,7 +131,7 @@ class Stability:
 def lost_maxima(dropped: Sequence[Box]) -> list[str]:
     """A text for each box of a program that subtracts or divides by a maximum which no loop is known to keep."""
     return [
-        f"{box.name} of [{' '.join(box.cod[0].names)}] is by a maximum that the loop is not known to keep: "
+        f"{box.name} of [{' '.join(box.cod[0].names)}] is by a statistic that the loop is not known to keep: "
         "what it accumulates may overflow where the program does not" + (f"\n  at {box.line}" if box.line else "")
         for box in dropped
     ]
