@@ -42,7 +42,7 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
     it is of a list was not found; Undecided, with the goal, where neither a proof nor such a list was found; and what
     `typed` raises.
     """
-    from catdiag.prove.api import Refuted, Undecided
+    from catdiag.prove.api import Refuted, Undecided, how_false
 
     title = f"{source.title or 'the diagram'} by the fold over {axis!r}"
     given = typed(fold, source, require_streamed(source, axis))
@@ -50,7 +50,7 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
     def refute(here: Given, tries: int, states: bool = True) -> None:
         found = false_fold(here, tries, assume, states)
         if found is not None:
-            raise Refuted(f"{title} is false", found)
+            raise Refuted(how_false(title, found), found)
 
     mine = bool(given.missing)
     if mine:

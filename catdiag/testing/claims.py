@@ -36,13 +36,15 @@ def assert_equivalent(
         A = np.array([1.0])
     """
     from catdiag.prove import Interrupted, Refuted, Undecided, prove
+    from catdiag.prove.api import how_false
     from catdiag.testing.paste import counterexample
 
     title = f"{f.title or 'left'} = {g.title or 'right'}"
     try:
         theorem = prove(f, g, assume, limit)
     except Refuted as error:
-        raise AssertionError(f"{title} is false: {counterexample(error.counterexample)}") from None
+        found = error.counterexample
+        raise AssertionError(f"{how_false(title, found)}: {counterexample(found)}") from None
     except (Undecided, Interrupted) as error:
         raise AssertionError(error.message) from None
     if theorem.vacuous:

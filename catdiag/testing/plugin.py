@@ -135,12 +135,13 @@ class Vacuous(Exception):
 
 def refutation(claim: Claim, error: Any) -> str:
     """A refuted claim with its counterexample as statements that can be pasted, and what both sides give there."""
+    from catdiag.prove.api import how_false
     from catdiag.testing.paste import counterexample
 
     found: Counterexample = error.counterexample
     given = ", ".join(filter(None, [*found.arrays, f"sizes={found.sizes!r}" if found.sizes else ""]))
     blocks = ", ".join(filter(None, [*found.arrays, f"tiles={found.blocks!r}"])) if found.blocks else given
-    lines = [f"{claim.name} is false: {counterexample(found)}", f"    left, right = {claim.name}.sides()"]
+    lines = [f"{how_false(claim.name, found)}: {counterexample(found)}", f"    left, right = {claim.name}.sides()"]
     return "\n".join([*lines, f"    left.run({given}), right.run({blocks})"])
 
 

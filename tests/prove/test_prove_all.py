@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import catdiag as cd
+from catdiag.prove.api import statement_of
+from catdiag.prove.refute import refute
 from catdiag.prove.replay import NotACounterexample, as_data, of_data, replay
 
 F = cd.algorithm("x ->", name="f")(lambda A: cd.sum(2 * A, "x"))
@@ -65,6 +67,20 @@ def test_in_threads_and_by_any_executor() -> None:
     here = Here()
     assert kinds(cd.prove_all([(F, G), (F, H)], executor=here)) == ["Theorem", "Refuted"]
     assert here.submitted == 2
+
+
+def test_what_is_not_defined_is_not_said_to_be_false() -> None:
+    one = cd.algorithm("x", name="one")(lambda A: 1 + 0 * A)
+    quotient = cd.algorithm("x", name="quotient")(lambda A: A / A)
+    found = refute(statement_of(one, quotient), tries=10, partial=True)
+    assert found is not None and found.undefined
+
+    def says(_: Any) -> dict[str, Any]:
+        return {"outcome": "refuted", "counterexample": as_data(found)}
+
+    (outcome,) = cd.prove_all([(one, quotient)], executor=Here(says))
+    assert isinstance(outcome, cd.Refuted)
+    assert outcome.message.startswith("one = quotient does not hold wherever its left side is defined")
 
 
 def test_wrong_use_is_said_here() -> None:
