@@ -99,14 +99,19 @@ class Proved:
 
 
 @pytest.fixture(scope="session")
-def proved() -> Iterator[Proved]:
-    """Every certificate that a test has found is one by the published schema too."""
+def fitting() -> Any:
+    """The validator of certificates that is quick, for many of them."""
     import jsonschema_rs
 
+    return jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="session")
+def proved(fitting: Any) -> Iterator[Proved]:
+    """Every certificate that a test has found is one by the published schema too."""
     api = importlib.import_module("catdiag.prove.api")
-    schema = jsonschema_rs.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     certify = api.certify
-    kept = Proved(certify, schema.validate)
+    kept = Proved(certify, fitting.validate)
     api.certify = functools.wraps(certify)(lambda *args, **options: kept(*args, **options))
     yield kept
     api.certify = certify

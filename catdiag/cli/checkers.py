@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from catdiag.cli.check import Solvers, Verdict, verdict_on
-from catdiag.cli.outcome import REFUTED
+from catdiag.cli.outcome import INTERRUPTED, shown
 from catdiag.solvers.process import environment
 
 # Seconds that a process has to end its solvers and itself when there is nothing more to check.
@@ -33,7 +33,7 @@ class _Checker:
         self._stopped = False
 
     def check(self, file: Path) -> Verdict:
-        """The verdict on a file; what brings the process down is refused."""
+        """The verdict on a file; what brings the process down has none."""
         if self._stopped:
             raise queue.Empty
         if self._process is None:
@@ -64,7 +64,8 @@ class _Checker:
             return Verdict.of(json.loads(reply))
         status = process.wait()
         self._process = None
-        return Verdict(REFUTED, f"{file}: REFUSED\n  the process that checked it ended with status {status}")
+        # A machine without memory, or somebody's kill: that is nothing about the certificate.
+        return Verdict(INTERRUPTED, f"interrupted: {shown(str(file))}: its process ended with status {status}")
 
     def interrupt(self) -> None:
         """Ends the process in the middle of what it is doing. Its solvers end with it, as their pipes close."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
 
 import pytest
+
+from catdiag.cli.checkers import _Checker
 
 # Everything but the command line, the kernel, the solver and two small modules cannot be imported.
 BLOCK = """
@@ -27,6 +31,18 @@ def theorem(tmp_path_factory):
     path = tmp_path_factory.mktemp("theorems") / "flash.json"
     cd.library.get("attention").stream("x").group("q").theorem.save(str(path))
     return path
+
+
+def test_a_process_that_dies_gives_no_verdict(theorem):
+    checker = _Checker(None)
+    try:
+        assert checker.check(theorem).status == 0
+        assert checker._process is not None
+        os.kill(checker._process.pid, signal.SIGKILL)
+        assert checker.check(theorem).status == 130
+        assert checker.check(theorem).status == 0
+    finally:
+        checker.close()
 
 
 def test_without_what_found_the_proof(apart, theorem):

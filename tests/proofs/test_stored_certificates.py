@@ -51,13 +51,16 @@ def test_each_theorem_has_a_certificate_and_no_other_is_there() -> None:
     assert {file.suffix for file in PROOFS.iterdir() if file.is_file()} == {".py", ".json"}
 
 
+def test_all_certificates_fit_the_schema(fitting: Any) -> None:
+    for name in NAMES:
+        assert fitting.is_valid(stored(name)), name
+
+
 # All are checked by the command.
-@pytest.mark.parametrize("name", OTHERS + DERIVED[::3])
-def test_a_stored_certificate_is_accepted(name: str, ask: Z3, by_schema: Any) -> None:
+@pytest.mark.parametrize("name", OTHERS + DERIVED[::6])
+def test_a_stored_certificate_is_accepted(name: str, ask: Z3) -> None:
     certificate = stored(name)
     size = (PROOFS / f"{name}.json").stat().st_size
-    if size < 10_000:  # the validator is slow, and larger ones have the same parts
-        by_schema.validate(certificate)
     theorem = Checker(ask).check(certificate)
     assert not theorem.conditional
     # Two programs: that one is itself is no theorem.
