@@ -107,7 +107,7 @@ class Report:
             yield from _section("Loops", self._loops())
         if self.verdicts:
             yield from _section("Theorems of the loops", self._verdicts())
-        if self.stability.exponentials:
+        if self.stability.exponentials or self.stability.dropped:
             yield from _section("Exponentials", self._exponentials())
         yield from _section(f"Transfers H and memory M at the SMEM level, in {self.io.unit}", self._io())
         yield from _section(f"Optimum: the least H with {self.io.capacity} values of SMEM", self._optimum())

@@ -108,6 +108,13 @@ def test_another_axis_is_chosen(program: Callable[..., Any]) -> None:
         in_blocks(written(program), axis, 1)
 
 
+def test_a_fold_that_is_given_says_what_it_holds() -> None:
+    total = cd.Fold(unit=0, element=lambda a: a, merge=lambda a, b: a + b)
+    turned = cd.algorithm("x ->")(lambda a: cd.sum(cd.reverse(a, "x"), "x"))
+    loop = turned.stream("x", by=total)
+    assert bool(loop.steps[0].held) == held(loop, "x")
+
+
 def test_a_cut_into_kernels_chooses_no_such_loop() -> None:
     found: Fusions = written(with_sink).fusions()
     assert "x+h" not in [s.axis for s in found.kernel(0, len(found.row.stages)).schedules]

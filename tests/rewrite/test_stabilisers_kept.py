@@ -13,6 +13,7 @@ import pytest
 import catdiag as cd
 from catdiag.boxes import Box, Fold, Map
 from catdiag.diagram import inline
+from catdiag.draw.report.proofs import exponential_rows
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.stream import candidates
 from catdiag.run import numpy as run_numpy
@@ -194,6 +195,7 @@ def test_a_divisor_that_is_lost_is_said() -> None:
     (text,) = loop.advice
     assert "div of [x] is by a statistic that the loop is not known to keep" in text and "test_stabilisers" in text
     assert text in str(loop.stability())
+    assert "is not known to keep" in exponential_rows(loop.stability())
 
 
 def test_a_fold_that_is_given_is_not_taken_to_keep_a_divisor() -> None:

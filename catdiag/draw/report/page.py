@@ -148,7 +148,7 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
     yield Section("loops", "Loops", "", _loops(facts, pictures))
     if facts.verdicts:
         yield Section("laws", "Laws of the loops", "", proofs.verdict_rows(facts.verdicts))
-    if facts.stability.exponentials:
+    if facts.stability.exponentials or facts.stability.dropped:
         yield Section("exponentials", "Exponentials", "", proofs.exponential_rows(facts.stability))
     yield from _costs(facts)
     if facts.plan is not None:

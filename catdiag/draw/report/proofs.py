@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
 from catdiag.draw.report.maths import plain
 from catdiag.draw.report.texts import of_condition, of_text
+from catdiag.rewrite.stability import lost_maxima
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -147,7 +149,7 @@ def verdict_rows(verdicts: Mapping[str, Verdict]) -> Html:
 
 
 def exponential_rows(stability: Stability) -> Html:
-    """Whether each exponential is bounded."""
+    """Whether each exponential is bounded, and what the loops lack that the source subtracts or divides by."""
     rows = []
     for e in stability.exponentials:
         v = e.verdict
@@ -158,9 +160,10 @@ def exponential_rows(stability: Stability) -> Html:
             said.append(plain(e.line))
         claim = of_text(f"exp({e.argument}) ≤ 1")
         rows.append((where, claim, mark(word, _LOOKS.get(v.verdict, "soft")), joined(said, "; ")))
-    last = str(stability).splitlines()[-1]
+    last = str(replace(stability, dropped=())).splitlines()[-1]
+    lost = [tag("p", escaped(text + ".")) for text in lost_maxima(stability.dropped)]
     parts = [table(["where", "claim", "verdict", ""], rows, label="exponentials")] if rows else []
-    return joined([tag("div", *parts, class_="scroll"), tag("p", last[:1].upper() + last[1:] + ".")])
+    return joined([tag("div", *parts, class_="scroll"), tag("p", last[:1].upper() + last[1:] + "."), *lost])
 
 
 def theorem_card(theorem: Theorem) -> Html:
