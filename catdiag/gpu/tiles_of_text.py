@@ -106,6 +106,12 @@ def _argument(name: str, value: object, constant: bool) -> Value:
     return Value(by=DIVIDED if not isinstance(value, int) or value % DIVIDED == 0 else 1)
 
 
+def _a_tensor_and_none(a: Any, b: Any) -> bool:
+    """Whether one of two values is None and the other a tensor or its descriptor, so that they are not the same."""
+    pairs = ((a, b), (b, a))
+    return any(getattr(x, "known", x) is None and isinstance(y, Value) and bool(y.array) for x, y in pairs)
+
+
 class _Reader(Calls):
     """Executes statements on tiles without elements."""
 
@@ -227,6 +233,9 @@ class _Reader(Calls):
             value = self.expression(node.left, env)
             for op, part in zip(node.ops, node.comparators, strict=True):
                 other = self.expression(part, env)
+                if isinstance(op, (ast.Is, ast.IsNot)) and _a_tensor_and_none(value, other):
+                    value = Value(known=isinstance(op, ast.IsNot))
+                    continue
                 found = self.binary(node, _COMPARED.get(type(op)), value, other)
                 value = replace(found, dtype="bool", grain=_alike(found, value, other)) if found.shape else found
             return value
