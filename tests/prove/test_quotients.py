@@ -76,6 +76,15 @@ def test_all_readings_agree_where_a_quotient_has_a_value(function, numbers, x) -
     assert told(owed, sizes, dict(zip(names, plain.values(), strict=True)), {}) is not any(missing)
 
 
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(whole(2), st.integers(1, 4), st.booleans())
+def test_what_is_multiplied_and_divided_again_is_not_refuted(function, m, left) -> None:
+    f = cd.algorithm(SIGNATURE)(lambda a, _: function(a) + 0 * a)
+    g = cd.algorithm(SIGNATURE)(lambda a, _: (m * function(a) + (m - 1)) // m + 0 * a)
+    sides = (f, g) if left else (g, f)
+    assert refute(statement_of(*sides, ["x >= 0"]), tries=5, operations=2_000_000, partial=True) is None
+
+
 def quotients():
     f = cd.algorithm("q, x -> q", name="quotient")(lambda A, B: cd.index("q") // cd.size("x") + 0 * A)
     g = cd.algorithm("q, x -> q", name="guarded")(
