@@ -38,7 +38,7 @@ def within(result: np.ndarray, expected: exact.Array, names: tuple[str, ...]) ->
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_numpy_agrees_with_exact_numbers(data: st.DataObject) -> None:
     f = data.draw(testing.diagrams(max_boxes=5))
     sizes = data.draw(testing.sizes_for(f, max_size=3))
@@ -51,7 +51,7 @@ def test_numpy_agrees_with_exact_numbers(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_blocks_in_numpy_are_blocks_in_exact_numbers(data: st.DataObject) -> None:
     f = data.draw(testing.diagrams(max_boxes=5))
     axes = [a.name for ty in f.dom for a in ty.axes]
