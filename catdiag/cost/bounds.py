@@ -209,10 +209,10 @@ def assumptions(recompute: bool, masks: bool = False, left_out: bool = False) ->
     """What a schedule is, in words; more where a diagram has masks, or loops that leave blocks out."""
     again = "anything may be computed again" if recompute else "nothing is computed twice"
     found = [
-        "a schedule: a fast memory of M, a slow one without limit; values are loaded, saved, computed and dropped",
-        "each result ends in an array of its own in the slow one, equal ones too; an input that is returned is there",
-        "each scalar operation of this diagram is done at each index of its box, with its operands in fast memory",
-        "a product's operand may be summed before over indices that it alone has and the result lacks",
+        "a schedule: a fast memory of M, a slow one without limit; values are loaded, saved, computed and dropped; "
+        "each result ends in an array of its own, equal ones too, but for inputs that are returned",
+        "each scalar operation of this diagram is done at each index of its box, with its operands in fast memory; "
+        "a product's operand may be summed before over indices that it alone has",
         "sums go in any order and partial sums may be saved; other boxes use a sum when it is complete, or add to it",
         f"products of the same elements may be shared, and their sums; {again}",
         "every size is at least 1, and reads at index arithmetic are in range",
