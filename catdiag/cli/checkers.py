@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from catdiag.cli.check import Solvers, Verdict, verdict_on
-from catdiag.cli.outcome import INTERRUPTED, shown
+from catdiag.cli.outcome import INTERRUPTED, REFUTED, shown
 from catdiag.solvers.process import environment
 
 # Seconds that a process has to end its solvers and itself when there is nothing more to check.
@@ -33,7 +34,7 @@ class _Checker:
         self._stopped = False
 
     def check(self, file: Path) -> Verdict:
-        """The verdict on a file; what brings the process down has none."""
+        """The verdict on a file; what brings the process down is refused, and there is none where it was killed."""
         if self._stopped:
             raise queue.Empty
         if self._process is None:
@@ -64,8 +65,11 @@ class _Checker:
             return Verdict.of(json.loads(reply))
         status = process.wait()
         self._process = None
-        # A machine without memory, or somebody's kill: that is nothing about the certificate.
-        return Verdict(INTERRUPTED, f"interrupted: {shown(str(file))}: its process ended with status {status}")
+        said = f"the process that checked it ended with status {status}"
+        # Killed from outside, by a machine without memory or by somebody: that is nothing about the certificate.
+        if status in (-signal.SIGKILL, -signal.SIGTERM):
+            return Verdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {said}")
+        return Verdict(REFUTED, f"{shown(str(file))}: REFUSED\n  {said}")
 
     def interrupt(self) -> None:
         """Ends the process in the middle of what it is doing. Its solvers end with it, as their pipes close."""

@@ -33,7 +33,7 @@ def theorem(tmp_path_factory):
     return path
 
 
-def test_a_process_that_dies_gives_no_verdict(theorem):
+def test_a_process_that_is_killed_gives_no_verdict(theorem):
     checker = _Checker(None)
     try:
         assert checker.check(theorem).status == 0
