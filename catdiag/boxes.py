@@ -8,6 +8,7 @@ What an operation means is said once, in `kernel/meaning.py`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -82,6 +83,15 @@ class Const:
     """A rational constant; None is minus infinity."""
 
     value: Fraction | None
+
+
+def held(value: Fraction, largest: float = sys.float_info.max) -> float:
+    """A number as a type holds it whose largest is given: what is too large stays finite.
+
+    >>> held(Fraction(10**400)), held(Fraction(-1, 2))
+    (1.7976931348623157e+308, -0.5)
+    """
+    return float(max(Fraction(-largest), min(value, Fraction(largest))))
 
 
 @dataclass(frozen=True)

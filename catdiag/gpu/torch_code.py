@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from catdiag.boxes import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.boxes import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, held
 from catdiag.errors import TypeMismatch
 from catdiag.types import ArrayType, Size
 from catdiag.views import Cond, Expr, read_off
@@ -34,6 +34,8 @@ _NUMBERS = {"exp": "math.exp({})", "log": "math.log({})", "sqrt": "math.sqrt({})
 _REDUCE = {"sum": "sum", "prod": "prod", "max": "amax", "min": "amin", "any": "any", "all": "all"}
 _COMPARISONS = {"lt": "<", "le": "<=", "eq": "=="}
 _REAL = ("real", "extended")
+SINGLE = Fraction(2**24 - 1) * 2**104
+"""The largest number of single precision."""
 _FLOATING = ("stored", "wide")
 
 
@@ -385,6 +387,9 @@ def _kind(ty: ArrayType, real: str) -> str:
 def _constant(value: Fraction | None) -> Value:
     if value is None:
         return Value("-math.inf", _UNARY, (), "number")
+    if abs(value) > SINGLE:  # what is too large for a type stays finite
+        largest = f"{'max' if value < 0 else 'min'}({held(value)!r}, torch.finfo(wide).{'min' if value < 0 else 'max'})"
+        return Value(largest, ATOM, (), "number")
     if value.denominator == 1:
         text = str(value.numerator) if abs(value) < 2**53 else repr(float(value))
         return Value(text, ATOM if value >= 0 else _UNARY, (), "number")

@@ -28,9 +28,11 @@ FALLING = ("raised", "shifted", "guarded", "whole", "plain", "greatest", "none")
 the user wrote them they are undefined there, and a number for minus infinity is all that is needed.
 """
 
-# What stands for minus infinity where a maximum is subtracted: so low that exp(LOW − m) is 0 in floating point for any
-# other maximum m, as the exponential of minus infinity is; with 0 it would overflow where all of x is below −700.
-LOW = Fraction(-(10**30))
+# What stands for minus infinity where a maximum is subtracted: so low that exp(LOW − m) is 0 in floating point for most
+# other maxima m, as the exponential of minus infinity is; with 0 it would overflow where all of x is below −700. Where
+# nothing but the maximum is subtracted, it is the least number of double precision, and in another type that type's own
+# (`catdiag.boxes.held`): it stands for no other maximum m, and exp(LEAST − m) never overflows.
+LOW, LEAST = Fraction(-(10**30)), Fraction(-(2**1024 - 2**971))
 
 _UNGUARDED = ("plain", "greatest")
 
@@ -98,7 +100,8 @@ class Stabiliser(Algebra):
             maxima = self._maxima(w for t in scale for w, _ in t.monomial)
             # A multiple of unknown sign could be as high as it should be low.
             falls = all(t.coefficient > 0 and len(t.monomial) == 1 and self._is_maximum(t.monomial[0]) for t in scale)
-            low = LOW if falls else Fraction(0)
+            bare = falls and not moved and len(scale) == 1 and scale[0].coefficient <= 1
+            low = LEAST if bare else LOW if falls else Fraction(0)
             safe = {w: self._safe(w, low) for w in maxima}
             change = {w: terms.substitute(w, safe, self.components) for t in scale for w, _ in t.monomial}
             scale, moved = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View, held
 from catdiag.emit.nest import Let, Span, Value
 from catdiag.emit.triton.bounds import Whole, reach, solved
 from catdiag.emit.triton.contract import SHORTEST, contracted
@@ -16,6 +16,8 @@ from catdiag.errors import TypeMismatch
 from catdiag.types import ArrayType, Axis, Size, size_symbols
 from catdiag.views import read_off
 
+SINGLE = (2 - 2.0**-23) * 2.0**127
+"""The largest number of single precision, in which kernels compute."""
 MOST = 1 << 20
 """Triton's own limit of the entries of a tile."""
 
@@ -356,7 +358,7 @@ class Build:
         elif isinstance(op, SizeOf):
             self.env[target] = Scalar(ty, None, op.size)
         elif isinstance(op, Const):
-            self.env[target] = Scalar(ty, None if op.value is None else float(op.value))
+            self.env[target] = Scalar(ty, None if op.value is None else held(op.value, SINGLE))
         elif isinstance(op, (Rename, Reindex, View)):
             self.env[target] = viewed(box, args)
         elif isinstance(op, Reduce):

@@ -274,10 +274,11 @@ class Nodes:
 
         A difference of the like is taken before that: of two equal numbers it is 0, also where the compiler rounds a
         product and a difference once. So is any difference where tiles hold numbers so large that what is lost in
-        rounding a product of them is more than an exponent holds: rows that are masked whole would be no numbers.
+        rounding a product of them is more than an exponent holds: rows that are masked whole would be no numbers. Such
+        may be what arrays give; products of matrices alone are taken to be smaller.
         """
         log2e = self.const(LOG2E)
-        if self.huge and a.kind in ("sub", "add"):
+        if a.kind in ("sub", "add") and (self.huge or _given(a)):
             self.apart = self.apart or any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
             return self.raw_op("exp2", [self.scaled(a, log2e)])
         if a.kind in ("sub", "add") and any(set(p.dims) != set(a.dims) for p in a.args):
@@ -347,6 +348,19 @@ class Nodes:
                 fills[d] = held if held == NEUTRAL[monoid] or monoid in ("max", "min") else None
         element = "bool" if monoid in ("any", "all") else node.element
         return self.make("reduce", (node,), dims, element, (monoid, dim), fills=fills, heavy=True)
+
+
+def _given(node: Node) -> bool:
+    """Whether entries of an array are in a tile, otherwise than by products of matrices and reductions."""
+    stack, seen = [node], set[Node]()
+    while stack:
+        item = stack.pop()
+        if item.kind == "load" and item.dims and item.element not in ("int", "bool"):
+            return True
+        if item not in seen and item.kind not in ("dot", "reduce"):
+            seen.add(item)
+            stack += item.args[1:] if item.kind in ("where", "guard") else item.args
+    return False
 
 
 def _filled(node: Node, dim: Dim) -> Fill:
