@@ -85,7 +85,13 @@ def test_rings_that_have_no_room_are_not_tried() -> None:
         return list(Tensor.of(shape, "bfloat16").strides)
 
     assert launched(made, row_by_row).kernel in made.specialized
-    assert launched(made, row_by_row, {**SIZES, "d": 256}).kernel in made.kernels
+    plain = launched(made, row_by_row, {**SIZES, "d": 256})
+    assert plain.kernel in made.kernels and plain.options["num_warps"] == 8
+    # Sixteen warps have too few registers for products of 256 columns, and warpgroups no rows but powers of two.
+    twelve = specialised("multi_head_attention", 192, 12)
+    assert launched(twelve, turned, {**SIZES, "d": 256}).options["num_warps"] == 8
+    for warps in (4, 8):
+        assert launched(twelve, row_by_row, num_warps=warps).kernel in twelve.kernels
 
 
 def test_buffers_are_as_many_as_there_is_room_for() -> None:

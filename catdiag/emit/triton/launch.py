@@ -310,12 +310,13 @@ class Launch:
             return
         self._apart(apart, kernel, count)
         outer, self.lines = self.lines, []
-        self._plain(kernel, count, fallback=True)
+        known = dict(self._constants(kernel))
+        self._plain(kernel, count, ", ".join(known.get(block, block) for block in apart.tiles))
         self.lines = [*outer, "    else:", *("    " + line for line in self.lines)]
 
-    def _plain(self, kernel: Kernel, count: str, fallback: bool = False) -> None:
-        """The launch of a kernel in Triton. As a `fallback`, numbers of warps and buffers are those of another form:
-        here warps are a power of two, and there are as many buffers as there is room for."""
+    def _plain(self, kernel: Kernel, count: str, fallback: str = "") -> None:
+        """The launch of a kernel in Triton. As a `fallback`, of products with these columns, numbers of warps and
+        buffers are those of another form: here warps are a power of two, and buffers as many as there is room for."""
         arguments = [a.name for a in kernel.arrays]
         if kernel.boxes:
             self._boxes(kernel)
@@ -332,7 +333,7 @@ class Launch:
         arguments += self._wide(kernel)
         several = len(self.kernels) > 1
         warps, stages = (f"{name}[{kernel.place}]" if several else name for name in ("num_warps", "num_stages"))
-        warps = f"_power({warps})" if fallback else warps
+        warps = f"_warps({warps}, [{fallback}])" if fallback else warps
         # Where rows of several axes are fewer than 16 a warp, Triton 3.6 ends the process while it compiles.
         joint = [" * ".join(rows) for rows in kernel.joint if all(s in self.tiles or s.isdigit() for s in rows)]
         if joint:

@@ -41,11 +41,18 @@ CHECKS = '''def _fitted(run, num_stages, *arguments, **options):
     return run(*arguments, num_stages=1, **options)
 
 
+def _warps(num_warps, columns):
+    """The warps of the plain form: the next power of two, but 8 at most where products have so many columns that the
+    threads of more have too few registers for one."""
+    return min(_power(num_warps), 8 if max(columns) > 128 else 32)
+
+
 def _groups(rows, num_warps, num_stages, columns, shared, *tensors):
     """How many warpgroups compute where loads are apart, 0 where they are not: by the chip, tiles and types, and by the
     bytes of shared memory that they take."""
     groups = num_warps // 4 if num_warps % 4 == 0 else 0
     fits = 1 <= groups <= 3 and rows % (64 * groups) == 0 and num_stages > 1 and shared <= 232448
+    fits = fits and rows // groups == _power(rows // groups)
     fits = fits and all(16 <= n <= 256 for n in columns) and gluon is not None
     fits = fits and triton.__version__.split(".")[:2] == ["3", "6"]  # Gluon differs from one version to the next
     fits = fits and not triton.knobs.runtime.interpret  # Gluon has no interpreter
