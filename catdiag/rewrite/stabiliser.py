@@ -100,8 +100,9 @@ class Stabiliser(Algebra):
             maxima = self._maxima(w for t in scale for w, _ in t.monomial)
             # A multiple of unknown sign could be as high as it should be low.
             falls = all(t.coefficient > 0 and len(t.monomial) == 1 and self._is_maximum(t.monomial[0]) for t in scale)
-            bare = falls and not moved and len(scale) == 1 and scale[0].coefficient <= 1
-            low = LEAST if bare else LOW if falls else Fraction(0)
+            alone = not moved and len(scale) == 1 and scale[0].coefficient <= 1
+            lowest = LEAST if alone and self.mode == "raised" else LOW
+            low = lowest if falls else Fraction(0)
             safe = {w: self._safe(w, low) for w in maxima}
             change = {w: terms.substitute(w, safe, self.components) for t in scale for w, _ in t.monomial}
             scale, moved = (
