@@ -10,6 +10,14 @@ from catdiag.rewrite.terms import Terms
 from catdiag.types import ArrayType, Axis, Ty
 
 
+class NotInScope(Exception):
+    """A wire of an input that what is made does not have: `.wire` is its number in the graph of terms."""
+
+    def __init__(self, wire: int) -> None:
+        super().__init__(f"wire {wire} is not among what is known here")
+        self.wire = wire
+
+
 class Emitter:
     """A diagram under construction from wires of a `Terms` graph, with a local size for the streamed axis."""
 
@@ -51,7 +59,8 @@ class Emitter:
             if w in env:
                 continue
             node = self.terms.node(w)
-            assert node is not None, "every input wire is in the environment"
+            if node is None:
+                raise NotInScope(w)
             inputs = [env[i] for i in node.inputs]
             dom = [self.types[i] for i in inputs]
             cod = [self.fit(t) for t in node.box.cod]

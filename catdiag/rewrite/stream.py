@@ -23,7 +23,7 @@ from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.cascade import Cascade, reduces
 from catdiag.rewrite.casts import is_cast
-from catdiag.rewrite.emitter import Emitter, element_type, localised
+from catdiag.rewrite.emitter import Emitter, NotInScope, element_type, localised
 from catdiag.rewrite.stabiliser import FALLING, MODES, Component
 from catdiag.rewrite.terms import Terms
 from catdiag.rewrite.tidy import last_over, reads_first, seen_only
@@ -151,7 +151,15 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
             if mode not in cascades:
                 continue
             cascade = cascades[mode]
-            made = _Loop(cascade, flat, taken).streamed()
+            try:
+                made = _Loop(cascade, flat, taken).streamed()
+            except NotInScope as error:
+                name = flat.input_names[error.wire] if error.wire < len(flat.input_names) else "an input"
+                refused = refused or NotStreamable(
+                    f"cannot stream axis {axis!r}: what a statistic is rescaled by needs {name}, which is not at hand "
+                    "where the states of neighbouring lists are merged"
+                )
+                continue
             key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
             if not any(key == other for other in seen):
                 seen.append(key)

@@ -297,3 +297,17 @@ def test_no_form_casts_what_lacks_its_scale() -> None:
     for form in candidates(diagram, "x"):
         for box in inline(form.fold.step).boxes:
             assert box.op != Map("cast:fp8") or "div" in {b.name for b in inline(form.fold.step).boxes}
+
+
+def test_a_scale_that_is_an_input_is_not_at_hand_in_a_merge():
+    """What a merge of states lacks makes no repair: another form is taken, or the axis is refused."""
+
+    def weights(S, m, V, G):
+        L = m + cd.log(cd.sum(cd.exp(S - m), "x"))
+        return cd.sum(cd.einsum("q x, x d -> q d", cd.exp(S - L), V) * G, "d")
+
+    f = cd.algorithm("q x, q, x d, q d -> q")(weights)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in ((2, 5), (2,), (5, 3), (2, 3))]
+    derived = f.stream("x")
+    np.testing.assert_allclose(derived.run(*arrays, tiles={"s_x": 2}), f.run(*arrays), rtol=1e-12)
