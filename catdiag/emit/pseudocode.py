@@ -57,7 +57,7 @@ def shown(diagram: Diagram) -> list[str]:
 
     >>> import catdiag as cd
     >>> shown(cd.algorithm("x -> x")(lambda A: A + A))
-    ['A[x] → out[x]', 'save out[x] = A + A']
+    ['lambda: A[x] → out[x]', 'load A[x]', 'save out[x] = A + A']
     """
     try:
         lines = [] if is_large(diagram) else pseudocode(diagram).splitlines()

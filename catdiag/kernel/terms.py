@@ -400,7 +400,7 @@ class Printer:
     def show(self, t: Term, depth: int = 0, tight: int = 0) -> str:
         """A term under `depth` binders; `tight` is how strongly what is around binds (0 sum, 1 product, 2 argument)."""
         if t.op == "num":
-            text = str(t.data)
+            text = _number(t.data)
             return f"({text})" if tight and (text.startswith("-") or "/" in text) else text
         if t.op in ("size", "idx"):
             return str(t.data) if t.op == "size" else self.index(str(t.data))
@@ -444,6 +444,15 @@ class Printer:
             part = self.show(a.args[0] if quotient else a, depth, 2)
             text += ("/" if quotient else "·" if text else "") + part
         return text
+
+
+def _number(value: Data) -> str:
+    """A number as text: a long one that is even as (k·2^n) with an odd k, which is as exact and is read."""
+    text = str(value)
+    if len(text) <= 40 or not isinstance(value, Fraction) or value.denominator != 1:
+        return text
+    n = (value.numerator & -value.numerator).bit_length() - 1
+    return f"({value.numerator >> n}·2^{n})" if n else text
 
 
 def show(t: Term, depth: int = 0, tight: int = 0) -> str:

@@ -68,15 +68,15 @@ def by_identifier(named: Mapping[str, V]) -> dict[str, V]:
 
 
 def title(text: str) -> str:
-    """A title as certificates have it: the name of a program and the steps by which it was derived, or nothing.
+    """A title as certificates have it: the name of a program and the steps by which it was derived, else nothing.
 
     >>> title("softmax.stream('x', passes=2)"), title("a + b"), title("stripes.stream('\u03b1')")
-    ("softmax.stream('x', passes=2)", 'a__space____plus____space__b', "stripes.stream('__u3b1__')")
+    ("softmax.stream('x', passes=2)", '', "stripes.stream('__u3b1__')")
     """
     begun, dot, steps = text.partition(".")
     derived = re.sub(r"[^\x00-\x7f\u2026]", lambda m: f"__u{ord(m[0]):x}__", steps)
-    found = identifier(begun) + dot + derived if begun else ""
-    return found if is_title(found) and (found or not text) else identifier(text)
+    found = identifier(begun) + dot + derived if begun.isidentifier() else ""
+    return found if is_title(found) else ""
 
 
 __all__ = ["by_identifier", "identifier", "name_of", "title"]

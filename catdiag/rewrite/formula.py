@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -175,8 +176,15 @@ def say(box: Box, args: Sequence[Text]) -> Text:
 
 
 def _number(value: Fraction) -> Text:
-    """A number; round large ones, and their inverses, in powers of ten."""
+    """A number; round large ones, their inverses, and large ones that a float is, in powers of ten."""
     text = str(value)
+    if (
+        value.denominator == 1
+        and len(text) > 40
+        and abs(value) <= Fraction(sys.float_info.max)
+        and value == float(value)
+    ):
+        return repr(float(value)).replace("e+", "e"), 2 if value < 0 else ATOM
     places = len(str(value.denominator)) - 1
     if places > 6 and value.denominator == 10**places:
         return f"{value.numerator}e-{places}", 2 if value < 0 else ATOM
