@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.boxes import Box, Rename, map_box
+from catdiag.boxes import Box, Group, Rename, map_box
 from catdiag.cost.io import io
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.rewrite import group, stream
@@ -71,9 +71,13 @@ def coinciding(draw: Any, programs: Any) -> Diagram:
 
 
 def read(diagram: Diagram) -> set[int]:
-    """The inputs that a diagram reads, those of its loops and groups opened."""
+    """The inputs that a diagram reads: a group may take arrays that its body does not."""
     graph = inline(diagram, kernels=True).graph
-    return {w for wires in (*(node.inputs for node in graph.nodes), graph.outputs) for w in wires if w < len(graph.dom)}
+    used = set(graph.outputs)
+    for node in graph.nodes:
+        inner = read(node.box.op.body) if isinstance(node.box.op, Group) else range(len(node.inputs))
+        used |= {node.inputs[k] for k in inner}
+    return {w for w in used if w < len(graph.dom)}
 
 
 def above(source: Diagram, form: Diagram, trials: int, number: int, dtypes: Any = DTYPES, counted: bool = True,

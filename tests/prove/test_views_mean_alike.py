@@ -58,7 +58,7 @@ def views(draw):
     return reindex_box(View(made, tuple(reads)), types)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(views(), st.integers(0, 2**32))
 def test_views_mean_the_same_everywhere(box, seed):
     rng = np.random.default_rng(seed)
