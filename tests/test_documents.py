@@ -94,6 +94,7 @@ def test_example_on_a_real_shape():
     assert re.search(r"tiles .*g_r=\d+, g_q=\d+, s_x=\d+", out)
 
 
+@pytest.mark.slow
 def test_example_of_serving():
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "router_and_decoding.py")], capture_output=True, text=True, timeout=600

@@ -98,7 +98,7 @@ def test_library(run, name, sizes, grouped, leading):
 @pytest.mark.parametrize(
     ("name", "streamed", "grouped", "found"),
     [
-        ("cosine_attention", "x", "q", "finish out = sum3/sum2"),
+        pytest.param("cosine_attention", "x", "q", "finish out = sum3/sum2", marks=pytest.mark.slow),
         ("gated_mlp", "f", "t", "finish out = sum1"),
         pytest.param("entropy", "x", "q", "max1", marks=pytest.mark.slow),
         ("variance", "x", "q", "sum2"),

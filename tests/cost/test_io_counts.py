@@ -314,7 +314,7 @@ def test_views_share_their_array():
     assert found.load == 12 and found.peak == 12 + 16
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_arbitrary_diagrams(data):
     diagram = data.draw(cd.testing.diagrams())
@@ -322,7 +322,7 @@ def test_arbitrary_diagrams(data):
     agree(diagram, sizes, {}, fused=data.draw(st.booleans()))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_arbitrary_diagrams_in_groups_and_streams(data):
     diagram = data.draw(cd.testing.diagrams())

@@ -41,10 +41,10 @@ def weighted(signature: str, q: str, d: str, x: str, v: str) -> cd.Diagram:
     ("q", "d", "x", "v"),
     [
         ("α", "δ", "ξ", "β"),
-        ("q", "s_x", "x", "g_q"),
-        ("s_x", "g_x", "x", "x_"),
+        pytest.param("q", "s_x", "x", "g_q", marks=pytest.mark.slow),
+        pytest.param("s_x", "g_x", "x", "x_", marks=pytest.mark.slow),
         ("q", "d", "5", "v"),
-        ("q", "2", "x", "v"),
+        pytest.param("q", "2", "x", "v", marks=pytest.mark.slow),
         ("q", "d", "x+y", "v"),
         ("q", "d", "(x y)", "v"),
         ("(h q)", "d", "x", "v"),
