@@ -80,8 +80,12 @@ class Checker(Loops):
         return theorem if theorem.witness else self.examined(theorem)
 
     def examined(self, theorem: Theorem) -> Theorem:
-        """The last theorem, which has no witness, and whether it is about nothing."""
-        return replace(theorem, vacuous=contradictory(self.ask, self._taken, self._elements) or None)
+        """The last theorem, which has no witness, and whether it is about nothing: not known where that is too much."""
+        try:
+            vacuous = contradictory(self.ask, self._taken, self._elements)
+        except (KernelError, RecursionError):
+            vacuous = False
+        return replace(theorem, vacuous=vacuous or None)
 
     def proved(self, certificate: Json) -> Theorem:
         """`check`, without the question whether the theorem is about nothing."""

@@ -14,6 +14,7 @@ import catdiag as cd
 from catdiag.cli.check import check_file
 from catdiag.cli.outcome import DONE, VACUOUS
 from catdiag.kernel.check import Checker
+from catdiag.kernel.polynomial import TooLarge
 from catdiag.solvers.z3 import Z3
 
 INPUT = [array("A", "x")]
@@ -106,6 +107,15 @@ def test_where_neither_is_known_that_is_said(ask: Z3) -> None:
     made = program(inputs, pell, 12)
     theorem = Checker(ask).check(certificate(made, made))
     assert theorem.vacuous is None and "not known to be satisfiable" in str(theorem)
+
+
+def test_what_is_proved_stands_where_the_question_takes_too_much_work() -> None:
+    def spent(hypotheses: Any, goal: Any) -> bool:
+        raise TooLarge("the goals take too much work")
+
+    root = program(INPUT, [apply("sqrt", 0)], 1)
+    theorem = Checker(spent).check(certificate(root, root))
+    assert theorem.vacuous is None and theorem.defined == ("0 ≤ A[i_x] for all i_x < x",)
 
 
 def test_the_command_ends_with_its_own_status(tmp_path: Path, monkeypatch: Any) -> None:
