@@ -85,10 +85,10 @@ class Const:
     value: Fraction | None
 
 
-def held(value: Fraction, largest: float = sys.float_info.max) -> float:
+def clamped(value: Fraction, largest: float = sys.float_info.max) -> float:
     """A number as a type holds it whose largest is given: what is too large stays finite.
 
-    >>> held(Fraction(10**400)), held(Fraction(-1, 2))
+    >>> clamped(Fraction(10**400)), clamped(Fraction(-1, 2))
     (1.7976931348623157e+308, -0.5)
     """
     return float(max(Fraction(-largest), min(value, Fraction(largest))))

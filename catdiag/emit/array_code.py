@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from catdiag.boxes import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, held
+from catdiag.boxes import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
 from catdiag.emit.writer import ATOM, Text
 from catdiag.errors import TypeMismatch
 from catdiag.types import ArrayType, Size
@@ -228,7 +228,7 @@ def _constant(value: Fraction | None) -> Text:
     if value is None:
         return "-np.inf", UNARY
     if value.denominator == 1:
-        text = str(value.numerator) if abs(value) < 2**53 else repr(held(value))
+        text = str(value.numerator) if abs(value) < 2**53 else repr(clamped(value))
     else:
         return f"{value.numerator} / {value.denominator}", _PLUS  # a factor as a whole: products may be too large
     return text, ATOM if value >= 0 else UNARY

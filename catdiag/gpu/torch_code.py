@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from catdiag.boxes import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, held
+from catdiag.boxes import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
 from catdiag.errors import TypeMismatch
 from catdiag.types import ArrayType, Size
 from catdiag.views import Cond, Expr, read_off
@@ -388,7 +388,9 @@ def _constant(value: Fraction | None) -> Value:
     if value is None:
         return Value("-math.inf", _UNARY, (), "number")
     if abs(value) > SINGLE:  # what is too large for a type stays finite
-        largest = f"{'max' if value < 0 else 'min'}({held(value)!r}, torch.finfo(wide).{'min' if value < 0 else 'max'})"
+        largest = (
+            f"{'max' if value < 0 else 'min'}({clamped(value)!r}, torch.finfo(wide).{'min' if value < 0 else 'max'})"
+        )
         return Value(largest, ATOM, (), "number")
     if value.denominator == 1:
         text = str(value.numerator) if abs(value) < 2**53 else repr(float(value))

@@ -124,7 +124,7 @@ class Derivation:
         >>> print(dot.stream("x").steps[0].found.components[0].name)
         sum1
         """
-        from catdiag.rewrite.on_chip import held_whole
+        from catdiag.rewrite.on_chip import allocated_whole
         from catdiag.rewrite.passes import forms, plainer
 
         if isinstance(passes, (bool, type)) or not hasattr(passes, "__index__") or hasattr(passes, "shape"):
@@ -150,7 +150,7 @@ class Derivation:
             )
         streamed, theorem, form = chosen
         name = f"stream {axis}" + (f" in {count} passes" if count > 1 else "")
-        held = held_whole(streamed, base, axis)
+        held = allocated_whole(streamed, base, axis)
         step = Step(name, streamed, theorem, form.found, dropped=form.dropped, held=held)
         streamed_only = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step))
         return streamed_only.group(self.groups) if self.groups else streamed_only
@@ -176,7 +176,7 @@ class Derivation:
     def _stream_by(self, axis: str, fold: Fold) -> Derivation:
         from catdiag.boxes import Fold as FoldBox
         from catdiag.rewrite.given_stream import stream_by
-        from catdiag.rewrite.on_chip import held_whole
+        from catdiag.rewrite.on_chip import allocated_whole
         from catdiag.rewrite.stream import divisions
 
         def prove(left: Diagram, right: Diagram, further: bool) -> Theorem | str:
@@ -196,7 +196,7 @@ class Derivation:
         streamed = _titled(made.diagram, title)
         # Whether a fold that is given keeps what the source divides by is not looked at.
         dropped = divisions(self.source, axis)
-        held = held_whole(streamed, self.source, axis)
+        held = allocated_whole(streamed, self.source, axis)
         step = Step(f"stream {axis}", streamed, made.theorem, made.found, (made.element,), dropped=dropped, held=held)
         derived = replace(self, diagram=streamed, ungrouped=streamed, groups=(), steps=(*self.steps, step), stayed=None)
         return derived.group(self.groups) if self.groups else derived

@@ -59,15 +59,15 @@ class Held:
         return f"{', '.join(names)} {verb} on chip along all of axis {self.axis!r}, and memory grows with it"
 
 
-def held_whole(streamed: Diagram, source: Diagram, axis: str) -> Held:
+def allocated_whole(streamed: Diagram, source: Diagram, axis: str) -> Held:
     """The arrays that a streamed form of a diagram holds along all of the axis, however the results are grouped.
 
     >>> import catdiag as cd
     >>> later = cd.algorithm("x ->", name="later")(lambda a: cd.sum(a * cd.reverse(a, "x"), "x"))
-    >>> print(held_whole(later.stream("x").diagram, later, "x"))
+    >>> print(allocated_whole(later.stream("x").diagram, later, "x"))
     a, view[x → x] [x] are on chip along all of axis 'x', and memory grows with it
     >>> attention = cd.library.get("attention")
-    >>> bool(held_whole(attention.stream("x").diagram, attention, "x"))
+    >>> bool(allocated_whole(attention.stream("x").diagram, attention, "x"))
     False
     """
     from catdiag.rewrite.group import find, groupable

@@ -17,7 +17,7 @@ from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.errors import NotGroupable, NotStreamable
 from catdiag.rewrite.cascade import Cascade
 from catdiag.rewrite.formula import Found, Printer
-from catdiag.rewrite.on_chip import held_whole
+from catdiag.rewrite.on_chip import allocated_whole
 from catdiag.rewrite.stream import Streamed, axis_of, candidates
 from catdiag.rewrite.terms import Terms
 from catdiag.types import Ty
@@ -93,7 +93,7 @@ def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
     Raises NotStreamable where there is none, or where an array is on chip along all of the axis, naming it.
     """
     streamed = forms(diagram, axis, passes)[1][0].diagram
-    held = held_whole(streamed, diagram, axis)
+    held = allocated_whole(streamed, diagram, axis)
     if held.itself:
         raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {held}")
     return streamed

@@ -31,7 +31,7 @@ the user wrote them they are undefined there, and a number for minus infinity is
 # What stands for minus infinity where a maximum is subtracted: so low that exp(LOW − m) is 0 in floating point for most
 # other maxima m, as the exponential of minus infinity is; with 0 it would overflow where all of x is below −700. Where
 # nothing but the maximum is subtracted, it is the least number of double precision, and in another type that type's own
-# (`catdiag.boxes.held`): it stands for no other maximum m, and exp(LEAST − m) never overflows.
+# (`catdiag.boxes.clamped`): it stands for no other maximum m, and exp(LEAST − m) never overflows.
 LOW, LEAST = Fraction(-(10**30)), Fraction(-(2**1024 - 2**971))
 
 _UNGUARDED = ("plain", "greatest")

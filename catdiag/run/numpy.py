@@ -32,7 +32,7 @@ from catdiag.boxes import (
     Rename,
     SizeOf,
     View,
-    held,
+    clamped,
 )
 from catdiag.diagram import Diagram, inline, nested_beyond
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
@@ -468,7 +468,7 @@ def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:
     if exact:
         return int(value)
     largest = min(float(np.finfo(kind).max), float(np.finfo(np.float64).max))
-    return held(value, largest)
+    return clamped(value, largest)
 
 
 def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Named:

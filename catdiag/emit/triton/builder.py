@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View, held
+from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
 from catdiag.emit.nest import Let, Span, Value
 from catdiag.emit.triton.bounds import Whole, reach, solved
 from catdiag.emit.triton.contract import SHORTEST, contracted
@@ -358,7 +358,7 @@ class Build:
         elif isinstance(op, SizeOf):
             self.env[target] = Scalar(ty, None, op.size)
         elif isinstance(op, Const):
-            self.env[target] = Scalar(ty, None if op.value is None else held(op.value, SINGLE))
+            self.env[target] = Scalar(ty, None if op.value is None else clamped(op.value, SINGLE))
         elif isinstance(op, (Rename, Reindex, View)):
             self.env[target] = viewed(box, args)
         elif isinstance(op, Reduce):
