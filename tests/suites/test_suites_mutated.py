@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from mutants import mutants
 from rewrites import Rewrite, rewrites
 
 from catdiag.kernel.check import Checker
@@ -13,7 +14,6 @@ from catdiag.prove.api import statement_of
 from catdiag.prove.find import Open, find
 from catdiag.prove.refute import refute
 from catdiag.solvers.z3 import Z3
-from mutants import mutants
 
 TRUE = [r for r in rewrites() if r.true]
 

@@ -21,7 +21,7 @@ from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.prove import exact
 from catdiag.prove.export import NotExportable, program
-from fuzz.source import Source
+from tests.fuzz.source import Source
 
 _AXES = ["q", "x", "d", "2", "3", "1", "(q x)", "q+x", "y", "k", "q2", ""]
 _NAMES = ["q", "x", "d", "y", "k", "q2", "q x", "x d", "", "a b", "(q x)", "i"]

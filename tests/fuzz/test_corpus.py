@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.__main__ import CORPUS, TARGETS, target
-from fuzz.source import Source
+from tests.fuzz.__main__ import CORPUS, TARGETS, target
+from tests.fuzz.source import Source
 
 INPUTS = [(name, file) for name in TARGETS for file in sorted((CORPUS / name).iterdir())]
 
@@ -24,7 +24,7 @@ def test_every_target_has_inputs() -> None:
 def test_a_wrong_acceptance_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a checker that takes everything for proved, a changed statement is seen to be false."""
     from catdiag.kernel.check import Checker, Theorem
-    from fuzz import certificates
+    from tests.fuzz import certificates
 
     gullible = Theorem("any", (), (), (), (), 0, 0, False)
     monkeypatch.setattr(Checker, "check", lambda self, certificate: gullible)

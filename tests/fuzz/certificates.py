@@ -19,9 +19,9 @@ from catdiag.prove import exact
 from catdiag.prove.refute import refute
 from catdiag.solvers.process import SolverInterrupted
 from catdiag.solvers.z3 import Z3
-from fuzz.source import Source
+from tests.fuzz.source import Source
 
-PROOFS = Path(__file__).resolve().parent.parent / "proofs"
+PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 LARGEST = 40_000
 """Bytes of the stored certificates that are changed: larger ones take too long a time each."""
 Json = dict[str, Any]

@@ -1,12 +1,12 @@
 """Is each wrong change of the kernel noticed by a test?
 
-    python -m mutants                                  all mutants, until the end
-    python -m mutants --sample 300 --seed 1            a random sample of them
-    python -m mutants --module context --budget 60     those of a module, with more time for each
-    python -m mutants --conditions                     those that change a condition or leave a refusal out
-    python -m mutants --again --tests tests/kernel/F.py   survivors once more, on some tests only
-    python -m mutants --list                           the mutants, and nothing run
-    python -m mutants --report docs/mutants.md         the score, from the results of earlier runs
+    python -m tests.mutants                                  all mutants, until the end
+    python -m tests.mutants --sample 300 --seed 1            a random sample of them
+    python -m tests.mutants --module context --budget 60     those of a module, with more time for each
+    python -m tests.mutants --conditions                     those that change a condition or leave a refusal out
+    python -m tests.mutants --again --tests tests/kernel/F.py   survivors once more, on some tests only
+    python -m tests.mutants --list                           the mutants, and nothing run
+    python -m tests.mutants --report docs/mutants.md         the score, from the results of earlier runs
 
 What became of each is written to a file as it is known, and a later run goes on from there.
 """
@@ -26,10 +26,10 @@ from typing import Any
 
 import pytest
 
-from mutants.operators import Mutant, mutants
-from mutants.session import KERNEL, Plugin, Result
+from tests.mutants.operators import Mutant, mutants
+from tests.mutants.session import KERNEL, Plugin, Result
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TESTS = ["tests/kernel", "tests/proofs"]
 
 
@@ -163,10 +163,10 @@ def report(path: Path, every: list[Mutant], known: dict[str, dict[str, Any]]) ->
     lines = [
         "# Mutants of the kernel",
         "",
-        "Is each wrong change of the kernel noticed by a test? `python -m mutants` makes small wrong changes of",
-        "`catdiag/kernel/`, one at a time (`mutants/operators.py` lists the kinds), and runs the tests of the kernel",
-        "and of the stored proofs on each: those that execute the changed lines, until one fails. This page is made by",
-        "`python -m mutants --report docs/mutants.md`.",
+        "Is each wrong change of the kernel noticed by a test? `python -m tests.mutants` makes small wrong changes of",
+        "`catdiag/kernel/`, one at a time (`tests/mutants/operators.py` lists the kinds), and runs the tests of the",
+        "kernel and of the stored proofs on each: those that execute the changed lines, until one fails. This page is",
+        "made by `python -m tests.mutants --report docs/mutants.md`.",
         "",
         f"There are {len(every):,} mutants, {sum(m.condition for m in every):,} of which change a condition or leave a",
         f"refusal out. **{len(run):,} were run**, {len(conditions):,} of them of conditions and refusals; {outside}",

@@ -29,10 +29,10 @@ import pytest
 from _pytest.fixtures import FixtureDef
 from _pytest.runner import runtestprotocol
 
-from mutants.blocks import Blocks
-from mutants.operators import Mutant
+from tests.mutants.blocks import Blocks
+from tests.mutants.operators import Mutant
 
-KERNEL = Path(__file__).resolve().parent.parent / "catdiag" / "kernel"
+KERNEL = Path(__file__).resolve().parents[2] / "catdiag" / "kernel"
 # Tests that start a process of Python run the kernel on disk in it, which is whole.
 SUBPROCESS = ("test_a_fresh_process", "test_all_are_checked_by_the_command")
 MEMORY = 4 << 30

@@ -1,4 +1,4 @@
-"""`python -m fuzz TARGET [SECONDS] [SEED]` fuzzes; `python -m fuzz replay` runs the stored inputs again."""
+"""`python -m tests.fuzz TARGET [SECONDS] [SEED]` fuzzes; `python -m tests.fuzz replay` runs stored inputs again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 TARGETS = {
-    "certificate": "fuzz.texts:certificate",
-    "chip": "fuzz.texts:chip",
-    "arguments": "fuzz.texts:arguments",
-    "counterexample": "fuzz.texts:counterexample",
-    "program": "fuzz.programs:target",
-    "changed": "fuzz.certificates:Fuzzed()",
+    "certificate": "tests.fuzz.texts:certificate",
+    "chip": "tests.fuzz.texts:chip",
+    "arguments": "tests.fuzz.texts:arguments",
+    "counterexample": "tests.fuzz.texts:counterexample",
+    "program": "tests.fuzz.programs:target",
+    "changed": "tests.fuzz.certificates:Fuzzed()",
 }
 CORPUS = Path(__file__).parent / "corpus"
 FOUND = Path("fuzz-found")
@@ -84,7 +84,7 @@ def main() -> None:
         replay()
         return
     if not 1 <= len(arguments) <= 3 or arguments[0] not in TARGETS or not all(a.isdigit() for a in arguments[1:]):
-        raise SystemExit(f"usage: python -m fuzz replay | {'|'.join(TARGETS)} [SECONDS [SEED]]")
+        raise SystemExit(f"usage: python -m tests.fuzz replay | {'|'.join(TARGETS)} [SECONDS [SEED]]")
     name, seconds, seed = (*arguments, "60", "1")[0], *map(int, (*arguments[1:], *("60", "1")[len(arguments) - 1 :]))
     fuzz(name, seconds, seed)
 

@@ -1,1 +1,0 @@
-"""Mutation testing of the kernel: `python -m mutants`."""

@@ -1,0 +1,1 @@
+"""The tests, and two programs that test further: `python -m tests.fuzz` and `python -m tests.mutants`."""

@@ -1,0 +1,1 @@
+"""Mutation testing of the kernel: `python -m tests.mutants`."""
