@@ -11,6 +11,8 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
+from catdiag.display import set_hooks
+
 # As in `typing`, which takes longer to import than all else that is imported before the command line hears Ctrl-C.
 TYPE_CHECKING = False
 
@@ -129,6 +131,12 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+set_hooks(
+    html=lambda shown: import_module("catdiag.draw.report.notebook").html(shown),
+    svg=lambda shown: import_module("catdiag.draw.api").shown(shown),
+)
 
 
 class _Package(ModuleType):

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "catdiag"
 
 # Each room stands on those in rows above it, and on those named after it in its own row.
 ROWS: tuple[dict[str, str], ...] = (
-    {"errors": "", "files": "", "kernel": ""},
+    {"display": "", "errors": "", "files": "", "kernel": ""},
     {"types": "", "solvers": "", "views": "types", "tasks": ""},
     {"boxes": "", "graph": "boxes", "diagram": "boxes graph constants", "constants": "diagram", "signature": ""},
     {

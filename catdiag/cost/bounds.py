@@ -28,6 +28,7 @@ from catdiag.cost.lower.needed import Needed, needed
 from catdiag.cost.lower.segments import BoundError, Case, Claim, Monomial, approximate, check, derive, evaluate
 from catdiag.cost.lower.sources import Candidate, Reader, vertices
 from catdiag.diagram import inline
+from catdiag.display import AsHTML
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.types import Size, size_symbols, size_value
 
@@ -70,7 +71,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class LowerBound:
+class LowerBound(AsHTML):
     """No schedule of the diagram's scalar operations moves less than `bound` (values, or bytes where `unit` says so).
 
     `compulsory` is what has to be loaded and saved once at least, `terms` what else is shown, each with a certificate;
@@ -188,12 +189,6 @@ class LowerBound:
             "conditions": [str(c) for c in self.conditions],
             "assumptions": list(self.assumptions),
         }
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_bound
-
-        return of_bound(self)
 
     def __str__(self) -> str:
         lines = [f"at least    {self.compulsory}  ({COMPULSORY}: each input and result once)"]

@@ -63,6 +63,7 @@ from catdiag.cost.count.amounts import ZERO, Amount, symbol
 from catdiag.cost.count.kernels import Account, Dtype, measure
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Loop, Moment
 from catdiag.cost.count.nested import summed
+from catdiag.display import AsHTML
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class IO:
+class IO(AsHTML):
     """Transfers and memory as sympy expressions, in values, or in bytes where a dtype was given.
 
     `load`, `save`, `transfers` are exact for the whole run; `relaxed` is `transfers` without rounding up;
@@ -162,12 +163,6 @@ class IO:
         from catdiag.cost.optima.whole import whole_of
 
         return whole_of(self, sizes, capacity, multiples, divisors)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_io
-
-        return of_io(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; expressions as text."""

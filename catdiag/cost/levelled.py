@@ -10,6 +10,7 @@ from catdiag.cost.count.kernels import Account
 from catdiag.cost.count.places import Places
 from catdiag.cost.hierarchy import Level
 from catdiag.cost.io import Resident, Traffic
+from catdiag.display import AsHTML
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class LevelsIO:
+class LevelsIO(AsHTML):
     """Transfers of every edge and memory of every level below the first, in values, or in bytes with a dtype.
 
     `edges` are by the names of upper and lower level; `memory` is the peak of one piece of a level, `residents` what it
@@ -314,12 +315,6 @@ class LevelsIO:
             "work": {name: str(expr) for name, expr in self.work.items()},
             "order": self.order,
         }
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_levels
-
-        return of_levels(self)
 
     def placement(self) -> dict[str, list[str]]:
         """The levels of each role."""

@@ -54,6 +54,7 @@ from catdiag.cost.optima.posynomial import (
 from catdiag.cost.optima.powerform import PowerForm, power_form
 from catdiag.cost.optima.slowest import slowest as at_once
 from catdiag.cost.optima.stationary import Program
+from catdiag.display import AsHTML
 from catdiag.errors import FormulaError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ _UNBOUNDED: Mapping[Symbol, Expr] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Optimum:
+class Optimum(AsHTML):
     """Least transfers under a capacity, in the unit of the transfers given (values, or bytes: `unit`, where known).
 
     `leading` takes the least stream blocks and the leading terms of memory (and of transfers, where there is no
@@ -142,12 +143,6 @@ class Optimum:
         if not capacity.is_Symbol:
             raise FormulaError(f"the capacity is {capacity}: leave it a symbol to see the powers of it")
         return power_form(value, capacity)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_optimum
-
-        return of_optimum(self)
 
     def __str__(self) -> str:
         lines = []

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from catdiag.display import AsHTML
 from catdiag.errors import CatdiagError, SizeError, require
 from catdiag.prove.alike import require_one_type
 from catdiag.prove.identifiers import identifier, name_of
@@ -52,7 +53,7 @@ class Interrupted(CatdiagError):
 
 
 @dataclass(frozen=True)
-class Theorem:
+class Theorem(AsHTML):
     """A checked equation between two diagrams, with the certificate that proves it.
 
     `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
@@ -145,12 +146,6 @@ class Theorem:
         told = {"about": about, **self.certificate}
         fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in told.values())
         return "{" + ",\n".join(f"{json.dumps(name)}:{field}" for name, field in zip(told, fields, strict=True)) + "}\n"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_theorem
-
-        return of_theorem(self)
 
     def __str__(self) -> str:
         lines = [str(self.checked), *(f"  where {text}" for text in self.taken[:_SHOWN])]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.boxes import Box, Rename
 from catdiag.diagram import Diagram
+from catdiag.display import AsHTML
 from catdiag.rewrite.lists import Assembly
 from catdiag.types import ArrayType, Ty
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(AsHTML):
     """How a claim ended: `.verdict` is "proved", "conditional", "refuted", "undecided" or "interrupted".
 
     `.theorem` is the kernel's where there is one, `.lemmas` those that it is put together with, `.conditions` what it
@@ -39,12 +40,6 @@ class Verdict:
     def proved(self) -> bool:
         """Whether it holds without conditions."""
         return self.verdict == "proved"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_verdict
-
-        return of_verdict(self)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Box, Const, Fold, Map, const_box, reduce_box
 from catdiag.diagram import Diagram, Graph, Node, inline
+from catdiag.display import AsHTML
 from catdiag.rewrite.claims import Claims, Form, Verdict, truth
 from catdiag.rewrite.formula import Printer
 from catdiag.rewrite.lists import Assembly, Parts, opened, part_sizes, whole
@@ -77,7 +78,7 @@ _SAID = {
 
 
 @dataclass(frozen=True)
-class Stability:
+class Stability(AsHTML):
     """What is known of each exponential that a program runs, and which maxima it lacks that the source subtracts or
     divides by (`.dropped`). It is true where all exponentials are proved, and nothing is dropped.
     """
@@ -104,12 +105,6 @@ class Stability:
     def unbounded(self) -> tuple[Exponential, ...]:
         """The exponentials whose arguments exceed 0 on an input that is known."""
         return tuple(e for e in self.exponentials if e.verdict.verdict == "refuted")
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_stability
-
-        return of_stability(self)
 
     def __str__(self) -> str:
         lost = lost_maxima(self.dropped)

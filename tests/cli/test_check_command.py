@@ -11,11 +11,11 @@ import pytest
 
 from catdiag.cli.checkers import _Checker
 
-# Everything but the command line, the kernel, the solver and two small modules cannot be imported.
+# Everything but the command line, the kernel, the solver and three small modules cannot be imported.
 BLOCK = """
 import sys
 class Blocker:
-    allowed = ("catdiag.cli", "catdiag.kernel", "catdiag.solvers", "catdiag.errors", "catdiag.files")
+    allowed = ("catdiag.cli", "catdiag.kernel", "catdiag.solvers", "catdiag.display", "catdiag.errors", "catdiag.files")
     def find_spec(self, name, path=None, target=None):
         ours = name.startswith("catdiag.") and not name.startswith(self.allowed)
         if ours or name.split(".")[0] in ("sympy", "numpy"):

@@ -12,7 +12,8 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.draw.report import charts, html, maths, plans, texts
+from catdiag.display import AsHTML
+from catdiag.draw.report import charts, html, maths, notebook, plans, texts
 from catdiag.draw.report.style import shared
 from catdiag.rewrite.claims import Verdict
 
@@ -322,6 +323,15 @@ def test_notebook_pieces(mean, plan):
         assert "script" not in read.names
         assert read.values("class")[0] == "catdiag"
         assert all(v.startswith("catdiag-") for v in read.values("id")), "two outputs of a notebook would share it"
+
+
+def test_every_class_that_is_shown_has_its_piece():
+    classes = [c for c in AsHTML.__subclasses__() if c.__module__.startswith("catdiag.")]
+    assert len(classes) >= 9
+    for shown in classes:
+        assert notebook.html.dispatch(shown) is not notebook.html.dispatch(object), shown.__name__
+    with pytest.raises(TypeError, match="no HTML of int"):
+        notebook.html(3)
 
 
 def test_style_of_pieces_stays_within_them():

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.proof import Proof
+from catdiag.display import AsHTML
 
 if TYPE_CHECKING:
     from catdiag.cost.chips.turns import Schedule
@@ -84,7 +85,7 @@ UNEVEN = "groups differ in length: these are of the average one, and at the end 
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(AsHTML):
     """Tiles for a chip, and what they are predicted to do.
 
     A group runs as a thread block: `smem_bytes`, `register_bytes` and `matrix_bytes` (of tensor memory) are of one,
@@ -202,12 +203,6 @@ class Plan:
     def _made(self) -> dict[str, Compiled]:
         """The kernel, once it was asked for, tuned or not."""
         return {}
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_plan
-
-        return of_plan(self)
 
     def table(self) -> str:
         """Level by level: what one holds and what of it is taken, by which arrays; what crosses each edge."""

@@ -44,6 +44,7 @@ from catdiag.cost.optima.stationary import (
     coordinates_of,
     ranges,
 )
+from catdiag.display import AsHTML
 from catdiag.errors import SizeError
 
 _MOST = 25
@@ -105,7 +106,7 @@ class Regime:
 
 
 @dataclass(frozen=True)
-class Regimes:
+class Regimes(AsHTML):
     """All regimes that were found. `covers` says whether z3 showed that at all sizes of at least one and all positive
     capacities one of them holds. Where it did not, `open` names the choices of what binds for which there is no closed
     form, or no short one; `program` and `unlikely`, the choices that bind at none of some hundred random sizes or were
@@ -123,12 +124,6 @@ class Regimes:
         """The optimum as a `Piecewise`: infinite where nothing fits, and `nan` where none of the regimes holds."""
         pieces = [(r.value, sympy.And(*map(_real, r.conditions))) for r in self.regimes]
         return sympy.Piecewise(*pieces, (sympy.nan, True))
-
-    def _repr_html_(self) -> str:
-        """For notebooks: as HTML."""
-        from catdiag.draw.report.notebook import of_regimes
-
-        return of_regimes(self)
 
     def at(self, sizes: Mapping[Symbol, object] | Mapping[str, object]) -> Regime | None:
         """The regime at these sizes, given by symbol or by name; `None` where no closed form was found for what binds

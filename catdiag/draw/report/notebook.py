@@ -3,8 +3,14 @@ own that stays within them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import singledispatch
 
+from catdiag.cost.bounds import LowerBound
+from catdiag.cost.io import IO
+from catdiag.cost.levelled import LevelsIO
+from catdiag.cost.optima.regimes import Regimes
+from catdiag.cost.optimum import Optimum
+from catdiag.cost.plan import Plan
 from catdiag.draw.report import costs, plans, proofs
 from catdiag.draw.report.facts import io_of, optimum_of
 from catdiag.draw.report.html import folded, joined, tag
@@ -13,18 +19,10 @@ from catdiag.draw.report.page import type_of
 from catdiag.draw.report.pictures import Pictures
 from catdiag.draw.report.state import state
 from catdiag.draw.report.style import shared
-
-if TYPE_CHECKING:
-    from catdiag.cost.bounds import LowerBound
-    from catdiag.cost.io import IO
-    from catdiag.cost.levelled import LevelsIO
-    from catdiag.cost.optima.regimes import Regimes
-    from catdiag.cost.optimum import Optimum
-    from catdiag.cost.plan import Plan
-    from catdiag.prove.api import Theorem
-    from catdiag.rewrite.claims import Verdict
-    from catdiag.rewrite.derivation import Derivation
-    from catdiag.rewrite.stability import Stability
+from catdiag.prove.api import Theorem
+from catdiag.rewrite.claims import Verdict
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.stability import Stability
 
 
 def card(*parts: str) -> str:
@@ -36,6 +34,13 @@ def card(*parts: str) -> str:
     return str(joined([tag("style", shared()), tag("div", *parts, class_="catdiag")]))
 
 
+@singledispatch
+def html(shown: object) -> str:
+    """What a notebook shows of an object, by its class. Raises TypeError for a class that nothing is said of."""
+    raise TypeError(f"there is no HTML of {type(shown).__name__}")
+
+
+@html.register
 def of_derivation(derivation: Derivation) -> str:
     """The statement, the steps, the state, H and M."""
     source = derivation.source
@@ -57,46 +62,55 @@ def of_derivation(derivation: Derivation) -> str:
     return card(*parts)
 
 
+@html.register
 def of_theorem(theorem: Theorem) -> str:
     """The statement, the hypotheses, how it was checked, and the certificate."""
     return card(proofs.theorem_card(theorem))
 
 
+@html.register
 def of_verdict(verdict: Verdict) -> str:
     """How a claim ended."""
     return card(proofs.verdict_card(verdict))
 
 
+@html.register
 def of_stability(stability: Stability) -> str:
     """What is known of each exponential."""
     return card(proofs.exponential_rows(stability))
 
 
+@html.register
 def of_plan(plan: Plan) -> str:
     """The tables of a plan."""
     return card(plans.of_plan(plan))
 
 
+@html.register
 def of_io(io: IO) -> str:
     """Transfers and memory, typeset."""
     return card(tag("p", f"In {io.unit}."), costs.of_io(io))
 
 
+@html.register
 def of_levels(io: LevelsIO) -> str:
     """Transfers and memory at each level, typeset."""
     return card(tag("p", f"In {io.unit}."), costs.of_levels(io))
 
 
+@html.register
 def of_optimum(optimum: Optimum) -> str:
     """The least transfers, typeset."""
     return card(costs.of_optimum(optimum))
 
 
+@html.register
 def of_regimes(regimes: Regimes) -> str:
     """What binds, and the least transfers there."""
     return card(costs.of_regimes(regimes))
 
 
+@html.register
 def of_bound(bound: LowerBound) -> str:
     """What no schedule beats, and under which conditions."""
     return card(costs.of_bound(bound))
