@@ -1,7 +1,8 @@
-"""The memories on chip of the counting machine: boxes run on the pieces of a kernel, which fetch what they read.
+"""The memories on chip of the counting machine: boxes run on the tiles of a kernel, which load what they read.
 
-The pieces of all levels walk along the stored order side by side, box by box. Those of the last level compute; at each
-level a piece loads what its box reads into its own memory, out of the level above, and frees what nobody will read.
+A piece is the tile of a kernel that one memory of a level works on (a thread block's, a warp's). The pieces of all
+levels walk along the stored order together, box by box. Those of the fastest level compute. At each level a piece loads
+what its box reads into its own memory, from the level above, and frees an array after its last read.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True)
 class Chain:
-    """The levels of memory, 0 the slow one: what passes through which, and how tiles and blocks are cut at each.
+    """The chain of memories, level 0 the slow one, and the placement of arrays in it.
 
-    `operand`, `streamed` and `output` are the levels that hold such arrays, in order; `home` the level of the states of
-    loops, `work` that of everything else that is made; `lengths` the tiles and blocks of each level by their symbols,
-    and `stages` the buffers of streamed blocks (both without level 0). `caches` are the capacities of those between the
-    levels 0 and 1, which are no levels here, and `wave` how many groups run at a time. With `nested`, what only loops
-    inside a loop read comes block by block there, in every turn.
+    `operand`, `streamed` and `output` are the levels that hold arrays of that role, in order. `home` is the level of
+    loop states, `work` that of all other temporaries. `lengths` gives for each level the tile and block lengths by
+    symbol, and `stages` the number of buffers for each streamed block; both leave out level 0. `caches` are the
+    capacities (bytes, or None: unbounded) of the caches between levels 0 and 1; caches are not counted as levels here.
+    `wave` is the number of groups that run at a time. With `nested`, an array that only inner loops read is loaded
+    there block by block, in every iteration of the outer loop.
     """
 
     names: tuple[str, ...]
@@ -56,16 +58,20 @@ class Chain:
         return len(self.names) - 1
 
     def length(self, level: int, symbol: str, whole: int) -> int:
-        """How long a tile or a block is at a level that cuts `whole`."""
+        """The length of a tile or block at a level, clipped to the length `whole` of the axis that it divides."""
         return min(self.lengths[level - 1].get(symbol, whole), whole)
 
     def upper(self, level: int, streamed: bool) -> int:
-        """Where a level on the path of operands, or of streamed arrays, loads from."""
+        """The level that a level loads operands from, or streamed arrays if `streamed`."""
         return max((k for k in (self.streamed if streamed else self.operand) if k < level), default=0)
 
 
 class Chip:
-    """Runs the boxes of kernels, and counts what crosses each edge."""
+    """Runs the boxes of kernels, and counts what crosses each edge between levels.
+
+    Counts are in values, or in bytes where the widths are of a dtype. `peaks` is the most that one memory of each level
+    held, `children` the most pieces of a level within one of the level above.
+    """
 
     def __init__(self, runner: Runner, chain: Chain, widths: Widths) -> None:
         self.runner, self.chain, self.widths = runner, chain, widths
@@ -79,7 +85,7 @@ class Chip:
 
     def piece(self, level: int, wires: dict[int, Wire], sizes: dict[str, int], bounds: dict[str, tuple[int, int]],
               tiles: Sequence[tuple[str, str]]) -> Piece:  # fmt: skip
-        """A piece of a kernel at a level, with those of the levels below that it is cut into."""
+        """A piece of a kernel at a level, with the smaller pieces of the levels below."""
         piece = Piece(level, sizes, bounds, wires)
         if level == self.chain.last:
             return piece
@@ -89,7 +95,7 @@ class Chip:
         return piece
 
     def tiled(self, level: int, bounds: Mapping[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]) -> list[Any]:
-        """The tiles of a level within a tile of the level above, in launch order: the last axis runs first."""
+        """The tiles of a level within a tile of the level above, in launch order: the last axis varies fastest."""
         found: list[dict[str, tuple[int, int]]] = [{}]
         for axis, symbol in tiles:
             start, stop = bounds[axis]
@@ -113,21 +119,28 @@ class Chip:
         return self.piece(above.level + 1, wires, sizes, bounds, tiles)
 
     def finish(self, root: Piece) -> None:
-        """Notes how full the memories of the pieces were."""
+        """Records the peak of each piece's memory, and checks that all of it was freed."""
         for piece in root.all():
             self.peaks[piece.level] = max(self.peaks[piece.level], piece.memory.peak)
             if piece.memory.held:
-                raise RuntimeError(f"a piece left {piece.memory.held} in memory {self.chain.names[piece.level]}")
+                raise RuntimeError(
+                    f"after its kernel, a piece has {piece.memory.held} still allocated in memory "
+                    f"{self.chain.names[piece.level]}: expected 0; a rule about live ranges is wrong"
+                )
 
     def save(self, name: str, amount: int, level: int) -> None:
-        """An array leaves the level where it was made, and crosses every edge above."""
+        """Counts the stores of an array from the level where it was made: it crosses every edge above."""
         for k in range(level):
             self.saves[k, k + 1][name] += amount
 
     # -- boxes ---------------------------------------------------------------------------------------------------
 
     def roles(self, outline: Outline, piece: Piece, copied: bool) -> set[Cell]:
-        """Counts the readers of a piece's arrays, and gives those that only loops along their axis read."""
+        """Counts the reads of a piece's arrays, and returns those that are streamed.
+
+        An array is streamed if it is not loaded yet and all its readers are loops along one of its axes. An array that
+        a loop body leaves to an inner loop counts as streamed too, if the chain is `nested`.
+        """
         graph, base, wires = outline.graph, outline.base, piece.wires
         cells = dict.fromkeys(wire.cell for wire in wires.values())
         along: set[Cell] = set()
@@ -161,9 +174,14 @@ class Chip:
         return streamed
 
     def boxes(self, outline: Outline, crew: Sequence[Piece], copied: bool) -> None:
-        """Runs the boxes of an outline in order, adding their wires; `copied`: inputs that are outputs pass through.
+        """Runs the boxes of an outline in order, and adds their results to the wires of the pieces.
 
-        `crew` are the pieces at work, those of upper levels first.
+        `crew` are the pieces that take part, those of upper levels first. With `copied`, inputs that are also outputs
+        are loaded, so that they can be stored. A view shares the memory of the array that it shows. A rematerialized
+        result takes no memory. A reduction with a host (see `Outline.host`) runs with its host, into the other
+        operand's memory.
+
+        Raises CatdiagError for a group within a loop.
         """
         graph, work = outline.graph, self.chain.work
         if not outline.kept:
@@ -195,7 +213,10 @@ class Chip:
                         piece.wires[w] = Wire(Cell(spot=True), value)
                 continue
             if isinstance(box.op, Group):
-                raise CatdiagError(f"{box.name} lies within another loop: the machine runs groups outside of loops")
+                raise CatdiagError(
+                    f"{box.name} lies within another loop: expected groups outside of loops, the only ones that the "
+                    "counting machine runs"
+                )
             read = list(inputs)
             made: dict[Piece, list[Wire]] = {}
             if isinstance(box.op, Fold):
@@ -238,7 +259,7 @@ class Chip:
                     self.release(piece.wires[w].cell)
 
     def held_beside(self, outline: Outline, piece: Piece, place: int) -> None:
-        """What a box makes for slow memory stays at the levels that hold outputs too, until its last use."""
+        """At the levels that hold outputs, allocates what a box makes for slow memory until its last use."""
         if outline.kept or piece.level not in self.chain.output:
             return
         for k, w in enumerate(outline.made(place)):
@@ -249,8 +270,11 @@ class Chip:
                 piece.wires[w] = Wire(Cell(rooms=rooms, readers=outline.reads[w]), UNSEEN)
 
     def leaves_from(self, outline: Outline, w: int) -> int:
-        """The level where an array that leaves a kernel is: of what is computed on the spot, an operand as it is, the
-        state of a loop, or what another box makes."""
+        """The level that an array is stored from when it leaves a kernel.
+
+        That is the fastest level for a rematerialized array, the last level of operands for an input, the home level
+        for the state of a loop, and the level of temporaries for the rest.
+        """
         base = outline.base[w]
         if outline.spot[w]:
             return self.chain.last
@@ -260,11 +284,11 @@ class Chip:
         return self.chain.home if loop else self.chain.work
 
     def length(self, piece: Piece, ty: ArrayType) -> int:
-        """How many values an array has at a piece."""
+        """The number of values of an array at a piece."""
         return extent(ty, UNSEEN, piece.sizes)
 
     def allot(self, lane: Piece, level: int, ty: ArrayType, value: Named, width: int) -> Cell:
-        """Room for an array of a lane, in the memories of a level."""
+        """Allocates memory for an array of a piece that computes, at a level at or above it."""
         if level == lane.level:
             amount = extent(ty, value, lane.sizes) * width
             return Cell(rooms={level: [(lane.memory, lane.memory.allocate(amount))]}, width=width)
@@ -272,7 +296,7 @@ class Chip:
         return Cell(rooms={level: rooms}, width=width)
 
     def fetch(self, piece: Piece, outline: Outline, w: int) -> None:
-        """Loads an operand's tile unless it is there, or the level is not on its path."""
+        """Loads an operand's tile, unless it is loaded already or the level is not on its path."""
         if w not in piece.wires:
             return
         w = w if w not in outline.placed else outline.base[w]
@@ -291,7 +315,7 @@ class Chip:
             self.arrive(piece, cell, wire.value, amount * cell.width, False, amount * cell.width)
 
     def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
-        """Counts what is loaded; `whole` is all that the piece ever needs of the array."""
+        """Counts one load of `amount`; `whole` is all that the piece ever reads of the array. In values or bytes."""
         upper = piece.level - 1 if cell.kind == PASSED else self.chain.upper(piece.level, streamed)
         self.loads[upper, piece.level][cell.name] += amount
         if upper == 0:
@@ -302,14 +326,15 @@ class Chip:
             self.waves.load(cell.name, (top, own), amount, whole)
 
     def release(self, cell: Cell) -> None:
-        """Frees an array that nobody will read."""
+        """Frees an array that has no reads left."""
         if cell.readers == 0 and cell.alive and cell.loaded and not (cell.spot or cell.pinned):
             cell.free()
 
     def compute(self, box: Box, lane: Piece, args: Sequence[Wire], ends: Sequence[bool]) -> list[Wire]:
-        """One box on arrays in memory: into fresh room, or over an input that it is the last to read.
+        """Runs one box on arrays in memory, and allocates its results.
 
-        `ends` tells which results end a turn as states.
+        An elementwise box writes over an input of the same axes and width that it is the last to read. `ends` tells
+        which results are the new states at the end of a loop iteration.
         """
         values = self.runner.box(box, tuple(a.read() for a in args), lane.sizes)
         plain = isinstance(box.op, Map) or (
@@ -345,7 +370,9 @@ class Chip:
         crew: Sequence[Piece],
         streamed: Mapping[Piece, Collection[Cell]],
     ) -> dict[Piece, list[Wire]]:
-        """The loop: block after block into rings of buffers, at each level pieces of the blocks of the one above."""
+        """Runs a loop: at each level, blocks are loaded into a ring of buffers, in sub-blocks of those of the level
+        above.
+        """
         loop = Loop(self, box, op, inputs, outline, crew, streamed)
         loop.start()
         loop.turns(1, 0, loop.total)

@@ -34,19 +34,19 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
 
     @property
     def kind(self) -> str:
-        """Whether it is a `scratchpad` or a `cache`."""
+        """`scratchpad` or `cache`."""
 
     @property
     def capacity(self) -> int | None:
-        """Its bytes; None: anything fits."""
+        """Its capacity in bytes; None: unbounded."""
 
 
 class Several(Protocol):
-    """A hierarchy, of which the levels count."""
+    """A memory hierarchy; only its levels are read."""
 
     @property
     def levels(self) -> Sequence[Named]:
@@ -55,11 +55,11 @@ class Several(Protocol):
 
 @dataclass(frozen=True)
 class LevelCounts:
-    """What crossed each edge in the whole run, by array too, and the most that a piece of each level ever held.
+    """The transfers over each edge in the whole run, also by array, and the peak memory of a piece of each level.
 
-    Edges are by the names of upper and lower level; `children` is how many pieces of a level there were at most in one
-    of the level above; the peak of a cache is what the pieces take that a wave of groups loads. In values, or in bytes
-    where a dtype was given.
+    In values, or in bytes where a dtype was given. An edge is the pair of names of its upper and lower level.
+    `children` is the largest number of pieces of a level within one piece of the level above. The peak of a cache is
+    the total of the distinct tiles that a wave of groups loads.
     """
 
     loads: Mapping[Ends, Mapping[str, int]]
@@ -70,12 +70,12 @@ class LevelCounts:
 
     @property
     def load(self) -> dict[Ends, int]:
-        """What each edge carried down."""
+        """What crossed each edge downwards."""
         return {ends: sum(by_array.values()) for ends, by_array in self.loads.items()}
 
     @property
     def save(self) -> dict[Ends, int]:
-        """What each edge carried up."""
+        """What crossed each edge upwards."""
         return {ends: sum(by_array.values()) for ends, by_array in self.saves.items()}
 
 
@@ -95,11 +95,14 @@ def count_levels(
 ) -> LevelCounts:
     """Runs a diagram through a chain of memories, counting values, or bytes with `dtype`.
 
-    `levels` are names, slowest first, or a hierarchy; `tiles` gives, by level, the lengths of tiles and blocks by the
-    symbols of the diagram (`{"SMEM": {"g_q": 64, "s_x": 32}, "registers": {"g_q": 16}}`; what is left out is as long
-    as at the level above). Caches have none: `wave` groups run at a time. `placement` and `stages` are those of
-    `catdiag.cost.levels.levels_io`, the rest is as `catdiag.run.machine.count` has it. Raises as that does, and
-    CatdiagError for levels and roles that are not known, and a cache without a wave, or with a capacity and no dtype.
+    `levels` are names, slowest first, or a hierarchy. `tiles` gives, by level, the lengths of tiles and blocks by the
+    symbols of the diagram (`{"SMEM": {"g_q": 64, "s_x": 32}, "registers": {"g_q": 16}}`). A symbol that is left out has
+    the length that it has at the level above. Caches have no tiles: `wave` is the number of groups that run at a time
+    and share them. `placement` and `stages` are those of `catdiag.cost.levels.levels_io`, the rest as in
+    `catdiag.run.machine.count`.
+
+    Raises as `count` does, and CatdiagError for unknown levels or roles, a cache without `wave`, or a cache with a
+    capacity and no dtype.
     """
     every = _names(levels)
     caches = {} if isinstance(levels, Sequence) else {v.name: v.capacity for v in levels.levels if v.kind == "cache"}
@@ -167,7 +170,7 @@ def _names(levels: Sequence[str] | Several) -> tuple[str, ...]:
 
 
 class _Placement:
-    """Which levels, by number, hold arrays of a role."""
+    """The levels, by number, that hold arrays of a role."""
 
     def __init__(self, fast: Sequence[str], given: Mapping[str, Names]) -> None:
         self.fast, self.given = list(fast), given
@@ -176,7 +179,7 @@ class _Placement:
                 raise CatdiagError(f"placement names a role {role!r}: expected some of {', '.join(_ROLES)}")
 
     def path(self, role: str, default: Sequence[str]) -> tuple[int, ...]:
-        """The levels of an array's path."""
+        """The levels on the path of an array of a role, slowest first."""
         given = self.given.get(role, default)
         names = (given,) if isinstance(given, str) else tuple(given)
         found = [self.fast.index(name) + 1 for name in names if name in self.fast]

@@ -1,10 +1,10 @@
-"""A machine that counts: it really moves blocks between memories, and really computes on them.
+"""The counting machine: it moves blocks between memories and computes on them, and counts while it does.
 
-The slow memory holds whole arrays. Those on chip are allocated and freed while a diagram runs group by group and
-block by block, under the rules said in `catdiag.cost.io`, and with several levels on chip in `catdiag.cost.levels`;
-what is counted are the lengths that blocks really have, the last ones' included. It shares no formula with `io`, and
-its results are compared with a direct run: the two are two sides of one test. Reading what was freed or written over,
-or loading from a level what that does not hold, is an error, so the rules are tested too.
+The slow memory holds whole arrays. Those on chip are allocated and freed while a diagram runs, group by group and block
+by block. The rules are those stated in `catdiag.cost.io`, and with several levels on chip in `catdiag.cost.levels`. The
+counts are of the real lengths of blocks, the last and shorter ones included. The machine shares no formula with `io`,
+and its results are compared with a direct run: each checks the other. Reading an array that was freed or overwritten,
+or loading it from a level that does not hold it, raises an error, so that the rules are tested as well.
 
 >>> import catdiag as cd
 >>> total = cd.algorithm("q x")(lambda a: cd.sum(a, "x"))
@@ -46,7 +46,7 @@ Dtype = str | Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class Counts:
-    """What was loaded and saved in the whole run, by array too, and the most that the fast memory ever held.
+    """The transfers of the whole run, also by array, and the peak of the fast memory.
 
     In values, or in bytes where a dtype was given.
     """
@@ -72,10 +72,12 @@ def count(
 ) -> Counts:
     """Runs a diagram at these sizes and tiles (whole axes where left out), counting values, or bytes with `dtype`.
 
-    `arrays` are the inputs (arbitrary ones if left out); `fused=False` runs each box outside groups as a kernel of
-    its own. `dtype` is as in `catdiag.cost.io.io`. Raises SizeError for a size that is missing or not positive, sizes
-    at which a view reads outside its array, or a tile that is none of the diagram's, CatdiagError for unknown dtypes,
-    and ArithmeticError where the result in blocks differs from a direct run's, which no rule of this library does.
+    `arrays` are the inputs (arbitrary ones if left out). `fused=False` runs each box outside groups as a kernel of its
+    own. `dtype` is as in `catdiag.cost.io.io`.
+
+    Raises SizeError for a size that is missing or not positive, for sizes at which a view reads outside its array, and
+    for a tile that is none of the diagram's. Raises CatdiagError for unknown dtypes, and ArithmeticError where the
+    result in blocks differs from a direct run's, which no rewrite of this library should do.
     """
     chain = Chain(("slow", "fast"), (1,), (1,), (), 1, 1, (tile_lengths(diagram, tiles or {}),), (stages,), nested=True)
     chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
@@ -92,8 +94,10 @@ def ran(
     arrays: Sequence[Any] | None = None,
     functions: Functions | None = None,
 ) -> tuple[Chip, tuple[Any, ...]]:
-    """Runs a diagram through a chain of memories: what was counted, and the outputs, which are compared with a direct
-    run's. Raises as `count` does."""
+    """Runs a diagram through a chain of memories; returns the machine with its counts, and the outputs.
+
+    The outputs are compared with a direct run's. Raises as `count` does.
+    """
     known = _checked(diagram, sizes)
     if arrays is None:
         generator = np.random.default_rng(0)
@@ -105,7 +109,8 @@ def ran(
         number, axis = chain.lengths[0].get(parted.parts, 1), size_value(parted.whole, known)
         if axis % number:
             raise SizeError(
-                f"{parted.parts} is {number} and the axis {axis} long: expected parts of one length to count"
+                f"{parted.parts} is {number} and its axis has length {axis}: expected a number of parts that divides "
+                "the length, because parts are counted with equal lengths"
             )
         whole |= {parted.parts: number, parted.length: axis // number}
         lengths = ({**dict(chain.lengths[0]), **dict.fromkeys(parted.single, 1)}, *chain.lengths[1:])
@@ -120,7 +125,9 @@ def ran(
     direct = run(diagram, arrays, None, None, functions, known)
     for k, (got, want) in enumerate(zip(outputs, direct if len(outputs) != 1 else (direct,), strict=True)):
         if not np.allclose(got, want, rtol=1e-6, atol=1e-9, equal_nan=True):
-            raise ArithmeticError(f"output {k} computed in blocks differs from the one computed whole")
+            raise ArithmeticError(
+                f"output {k} computed in blocks differs from a direct run: expected equal values, within 1e-6 relative"
+            )
     return machine.chip, outputs
 
 
@@ -142,14 +149,17 @@ def _arbitrary(ty: ArrayType, sizes: dict[str, int], generator: np.random.Genera
 
 
 class Machine:
-    """The slow memory, and the kernels that run one after the other; `parts` is the place of the one that saves the
-    states of a loop's parts."""
+    """The slow memory, and the kernels that run one after the other.
+
+    `names` gives arrays between kernels their names, by wire. `parts` is the place of the kernel that saves the partial
+    states of a split loop (split-K), or None.
+    """
 
     def __init__(self, chip: Chip, names: Mapping[int, str], parts: int | None = None) -> None:
         self.chip, self.names, self.parts = chip, names, parts
 
     def diagram(self, diagram: Diagram, inputs: Sequence[Named], sizes: dict[str, int], fused: bool) -> list[Named]:
-        """Runs kernel after kernel; arrays that pass between them are in slow memory."""
+        """Runs one kernel after the other; arrays between kernels are in slow memory."""
         graph, chip, widths = diagram.graph, self.chip, self.chip.widths
         whole = Outline(graph, range(len(graph.nodes)), {}, 0, False)
         wires = {
@@ -202,19 +212,19 @@ class Machine:
         return [wires[w].value for w in graph.outputs]
 
     def save(self, w: int, name: str, amount: int, level: int) -> None:
-        """So many values leave a level: as each result that array `w` is, or as an array between kernels."""
+        """Counts a store of so many values of array `w`: once for each output that it is, or once between kernels."""
         for end, width in self.results.get(w, [(name, self.kept[w])]):
             self.chip.save(end, amount * width, level)
 
     def look_up(self, node: Node, made: int, wires: dict[int, Wire], sizes: dict[str, int]) -> None:
-        """A view that groups read an array through: no array of its own, and counted as that one."""
+        """A view through which groups read an array: it has no memory of its own, and reads count as the array's."""
         (value,) = self.chip.runner.box(node.box, tuple(wires[w].value for w in node.inputs), sizes)
         cell = wires[node.inputs[0]].cell
         spot = isinstance(node.box.op, Map)
         wires[made] = Wire(Cell(spot=True) if spot else slow(cell.name, cell.width), value)
 
     def work(self, outline: Outline, root: Piece, copied: bool) -> None:
-        """A kernel, by the pieces of one group."""
+        """Runs a kernel by the pieces of one group."""
         chip = self.chip
         if chip.chain.home < chip.chain.last:
             Phased(chip, outline, root, copied).run()
@@ -231,7 +241,7 @@ class Machine:
         sizes: dict[str, int],
         names: Mapping[int, str],
     ) -> None:
-        """Runs some boxes of the whole diagram as one group; what leaves them is in slow memory afterwards."""
+        """Runs some boxes of the whole diagram as one group; its results are in slow memory afterwards."""
         chip = self.chip
         outline = Outline(graph, places, {w: wire.cell.spot for w, wire in wires.items()}, 0, False)
         first = Piece(0, sizes, {}, wires)
@@ -252,10 +262,10 @@ class Machine:
                 wires[w] = Wire(moved.get(wire.cell) or whole_of(wire.cell), wire.value)
 
     def group(self, box: Box, op: Group, args: Sequence[Wire], sizes: dict[str, int]) -> list[tuple[Named, int, int]]:
-        """The body on each tile; the results are put side by side in slow memory.
+        """Runs the body on each tile, and puts the results together in slow memory.
 
-        Gives each result, how much was written of it, and the level that it was made at. Tiles of an axis that a result
-        lacks write it all again.
+        Returns for each result the array, the number of values written, and the level that it was stored from. An
+        output that lacks a grouped axis is written again by each tile along that axis.
         """
         chip = self.chip
         bounds: dict[str, tuple[int, int]] = {}
@@ -266,7 +276,7 @@ class Machine:
         body = inline(op.body)
         # An array is loaded once at each type that it is read at.
         same: dict[tuple[Cell, ArrayType], Cell] = {}
-        alone = picked(body.graph)  # but for one of which elements are picked
+        alone = picked(body.graph)  # gathered inputs share no load with other inputs
         wires: dict[int, Wire] = {}
         for k, (arg, ty) in enumerate(zip(args, body.dom, strict=True)):
             cell = arg.cell
@@ -307,12 +317,12 @@ class Machine:
 
 
 def slow(name: str, width: int) -> Cell:
-    """An array in slow memory."""
+    """The cell of an array in slow memory."""
     return Cell(name, loaded=False, width=width, room=False)
 
 
 def whole_of(cell: Cell) -> Cell:
-    """The array in slow memory that a cell on chip was cut from; of what was computed on the spot, the cell itself."""
+    """The slow-memory cell that a cell on chip was cut from; a rematerialized cell gives itself."""
     while cell.above is not None:
         cell = cell.above
     return cell

@@ -1,4 +1,4 @@
-"""What the counting machine keeps in its memories: arrays in cells, and the pieces of a kernel that hold them."""
+"""The data of the counting machine: memories, arrays in memory (cells), and the tiles of a kernel (pieces)."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ from catdiag.run.named import Named
 from catdiag.types import ArrayType, size_value
 
 Reach = Mapping[str, tuple[int, int] | int]
-"""Along some axes of an array, from which to which index a piece reads; or how many elements it picks."""
+"""The access region of a piece, by axis: the first and last index that it reads, or the number of gathered elements."""
 NOWHERE: Reach = MappingProxyType({})
 RESIDENT, PASSED = "resident", "passed"
 UNSEEN = Named(0.0, ())
-"""The value of an array where it only takes room."""
+"""The value of an array at a level that holds it but does not compute on it."""
 
 
 class Memory:
-    """Counts what is allocated, and the most that ever was."""
+    """Counts what is allocated (`held`), and the peak, in values or bytes."""
 
     def __init__(self) -> None:
         self.held = self.peak = 0
 
     def allocate(self, amount: int) -> int:
-        """Takes so much room."""
+        """Allocates an amount, and returns it."""
         self.held += amount
         self.peak = max(self.peak, self.held)
         return amount
 
     def free(self, amount: int) -> None:
-        """Gives it back."""
+        """Frees an amount."""
         self.held -= amount
 
 
 @dataclass(eq=False)
 class Cell:
-    """Where an array is: in slow memory under the name `name`, `loaded` into memories, or nowhere (`spot`).
+    """Where an array is: in slow memory under `name`, `loaded` into memories on chip, or rematerialized (`spot`).
 
-    `rooms` says how much it takes of which memories, by level; `width` is how much room a value takes. `above` is the
-    cell of the array in the piece that this one is cut from; without `room`, the level of the cell is not on the
-    array's path, and it is read where that of `above` is. `block` is what of a streamed axis is in the ring of buffers.
-    Of an array that is read in place, `window` says from which to which index along some axes: there may be room for
-    more than there is, but no more than `most` says of the kernel's groups. Of one of which elements are picked it says
-    how many.
-    `kind` is empty unless it is known that the array is resident, or passed from another phase of its kernel.
+    `rooms` are its allocations, by level: pairs of memory and amount. `width` is the room that one value takes (1, or
+    its bytes). `readers` is the number of reads left, and a `pinned` cell is not freed at its last read. `above` is the
+    cell of the array in the piece that this one is cut from. Without `room`, the level of the cell is not on the
+    array's path, and reads go to the cell above. `block` is the interval of a streamed axis that the ring of buffers
+    holds.
+
+    `window` is the access region of an array that is read in place, or the number of gathered elements. It may extend
+    past the ends of the array; the allocation is no more than `most`, the largest over all groups of the kernel. `kind`
+    is empty, or says that the array is RESIDENT in this memory or PASSED from another phase of its kernel.
     """
 
     name: str = ""
@@ -63,11 +65,11 @@ class Cell:
     kind: str = ""
 
     def reach(self) -> Reach:
-        """What there is room for along the axes of a window."""
+        """The lengths allocated along the axes of the access region."""
         return {**self.window, **self.most}
 
     def free(self) -> None:
-        """Gives all its room back."""
+        """Frees all its allocations."""
         for rooms in self.rooms.values():
             for memory, amount in rooms:
                 memory.free(amount)
@@ -75,7 +77,7 @@ class Cell:
         self.alive = False
 
     def source(self) -> Cell | None:
-        """The cell of the next level above that has room for the array; None: it comes from slow memory."""
+        """The cell of the next level above that has room for the array; None if it is loaded from slow memory."""
         cell = self.above
         while cell is not None and not cell.room:
             cell = cell.above
@@ -90,7 +92,7 @@ class Wire:
     value: Named
 
     def read(self) -> Named:
-        """The values."""
+        """Its values. Raises RuntimeError if the array was freed."""
         if not self.cell.alive:
             raise RuntimeError("the machine reads an array that was freed: a rule about live ranges is wrong")
         return self.value
@@ -98,7 +100,10 @@ class Wire:
 
 @dataclass(eq=False)
 class Piece:
-    """The part of a kernel that one memory of a level works on: its tile, and what it cuts it into for those below."""
+    """The tile of a kernel that one memory of a level works on, with the smaller tiles (`children`) of the level below.
+
+    `bounds` gives the interval of each grouped axis, `sizes` the size of each symbol in the tile.
+    """
 
     level: int
     sizes: dict[str, int]
@@ -126,9 +131,10 @@ def extent(
     window: Reach = NOWHERE,
     there: bool = False,
 ) -> int:
-    """How many values an array takes: the axes of its type, and those that its box is weaved over beside.
+    """The number of values of an array: over the axes of its type, and the further axes that its box is weaved over.
 
-    Along the axes of a window it is as long as that, or, of what is `there`, as much of it as the array has.
+    Along the axes of `window` (an access region) only that region counts. With `there`, only the part of the region
+    that lies within the array.
     """
     lengths = value.lengths()
     for name, reach in window.items():
@@ -147,7 +153,7 @@ def extent(
 
 
 def cut(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
-    """An interval in pieces; the last one is what remains.
+    """An interval in blocks; the last one is shorter where `step` does not divide the length.
 
     >>> list(cut(2, 7, 2))
     [(2, 4), (4, 6), (6, 7)]

@@ -1,4 +1,4 @@
-"""Arrays whose axes have names, and sums of their products."""
+"""Arrays with named axes, and their contraction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Named:
-    """An array (or a Python number) and the names of its axes.
+    """An array (or a Python number) with named axes.
 
     >>> a = Named(np.arange(6).reshape(2, 3), ("q", "x"))
     >>> a.over(("x", "h", "q")).shape
@@ -23,7 +23,7 @@ class Named:
         self.data, self.names = data, names
 
     def over(self, order: Sequence[str]) -> Any:
-        """The data with axes in the given order, of length 1 where this array has none of that name."""
+        """The data with its axes in the given order; an axis that this array lacks has length 1."""
         if self.names == order or not self.names:
             return self.data
         own = [n for n in order if n in self.names]
@@ -54,9 +54,11 @@ class Named:
 
 
 def contract(arrays: Sequence[Named], kept: Sequence[str]) -> Named:
-    """The product of arrays, summed over the axes that are not kept. The order of the result's axes is free.
+    """The product of arrays, summed over the axes that are not in `kept`. The order of the result's axes is
+    unspecified.
 
-    Two at a time, each pair by a matrix product: the pair whose product is smallest goes first.
+    Contracts two arrays at a time by a matrix product. Greedy contraction order: the pair with the smallest product
+    first.
 
     >>> a, b = Named(np.ones((2, 3)), ("q", "d")), Named(np.ones((4, 3)), ("x", "d"))
     >>> c = contract([a, b], ("q", "x"))

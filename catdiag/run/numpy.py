@@ -1,8 +1,8 @@
-"""Diagrams on NumPy arrays. What is streamed runs in a loop over real blocks, what is grouped in real tiles.
+"""Diagrams on NumPy arrays. A streamed axis runs in a loop over real blocks, a grouped axis in real tiles.
 
-Values are arrays with named axes, so that a box mapped over further axes (weaved) runs as it is.
-Blocks and tiles of the inputs are views, results are dropped after their last use: memory held while a
-streamed diagram runs does not grow with the streamed axis.
+Values are arrays with named axes, so that a box that is weaved over further axes runs unchanged. Blocks and tiles of
+inputs are views, and results are dropped after their last use. The memory held while a streamed diagram runs therefore
+does not grow with the streamed axis.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from catdiag.types import ArrayType, Size, show_size, size_symbols, size_value
 Array = NDArray[Any]
 Functions = Mapping[str, Callable[..., Any]]
 
-# Named boxes in each other are run by calls in each other, so many at most; deeper ones are opened first.
+# Nested calls of named boxes run as nested Python calls, up to this depth; deeper nests are inlined first.
 _DEEPEST = 50
 
 
@@ -58,21 +58,22 @@ def run(
     sizes: Mapping[str, int] | None = None,
     tree: str | int | Random | None = None,
 ) -> Any:
-    """The outputs of a diagram on arrays given in the order of its inputs: one bare, several as a tuple.
+    """The outputs of a diagram on arrays given in the order of its inputs: one as a bare array, several as a tuple.
 
-    `tiles` gives the lengths of stream blocks and groups by symbol (`{"s_x": 64, "g_q": 128}`; the whole axis
-    where left out) and the number of parts of split loops, `functions` what `cd.apply` and uninterpreted boxes are, on
-    arrays, `sizes` the sizes that no input shows. With `tree`, loops take the states of blocks by themselves and merge
-    neighbouring ones: in a `"balanced"` tree, or in a random one, of that seed or drawn from a `random.Random`. Arrays
-    may be nested lists. Computed in the common floating type of the inputs, float64 if there is none, or in `dtype`.
+    `tiles` gives the lengths of stream blocks and groups by symbol (`{"s_x": 64, "g_q": 128}`; the whole axis where
+    left out) and the number of parts of split loops. `functions` gives the functions on arrays that `cd.apply` and
+    uninterpreted boxes name. `sizes` gives the sizes that no input shows. With `tree`, a loop computes the state of
+    each block separately and merges neighboring states: in a `"balanced"` tree, or in a random tree from a seed or a
+    `random.Random`. Arrays may be nested lists. Computed in the common floating type of the inputs (float64 if there is
+    none), or in `dtype`.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x")(lambda a: cd.sum(a, "x"))
     >>> run(total, [[[1, 2, 3], [4, 5, 6]]])
     array([ 6., 15.])
 
-    Raises SizeError where shapes disagree with the types or with each other, or a tile is unknown or not
-    positive; TypeMismatch for a wrong number of arrays, wrong element types, or a function that is not given.
+    Raises SizeError where shapes disagree with the types or with each other, or a tile is unknown or not positive.
+    Raises TypeMismatch for a wrong number of arrays, wrong element types, or a function that is not given.
     """
     for array in arrays:
         if hasattr(array, "_call_diagram"):  # arrays of an algorithm being built: no values, one more box
@@ -139,7 +140,7 @@ def _owned(array: Array, inputs: Sequence[Array]) -> Array:
 
 
 def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
-    """The array in the layout of its type, repeated along axes that it lacks.
+    """The array in the layout of its type, broadcast along axes that it lacks.
 
     >>> from catdiag.types import Axis
     >>> conform(Named(np.ones(2), ("q",)), ArrayType((Axis("x"), Axis("q"))), {"x": 3}).shape
@@ -155,7 +156,7 @@ def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
 
 
 def filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list[Named]:
-    """The outputs of a body with all the axes that the types of the box say: what lacks one is repeated."""
+    """The outputs of a body with all the axes of the box's types: an output that lacks one is broadcast."""
     outputs = []
     for value, ty in zip(values, box.cod, strict=True):
         if len(value.names) < len(ty.axes) or not set(ty.names) <= set(value.names):
@@ -166,7 +167,7 @@ def filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list[
 
 
 def length(size: Size, sizes: Mapping[str, int]) -> int:
-    """The number that a size is.
+    """The value of a size as a number.
 
     >>> length(("*", "b", 2), {"b": 3})
     6
@@ -205,7 +206,7 @@ S = TypeVar("S")
 
 
 def dealt(blocks: Sequence[S], parts: int) -> list[Sequence[S]]:
-    """Blocks in order, dealt out to so many parts as evenly as they go; parts without any are left out.
+    """Blocks in order, dealt out as evenly as possible to so many parts; empty parts are dropped.
 
     >>> dealt("abcde", 3), dealt("ab", 3)
     (['a', 'bc', 'de'], ['a', 'b'])
@@ -216,14 +217,14 @@ def dealt(blocks: Sequence[S], parts: int) -> list[Sequence[S]]:
 
 @dataclass
 class Tree:
-    """The order in which states of neighbouring lists are merged: one after the other, balanced, or at random."""
+    """The order in which neighboring states are merged: left to right, in a balanced tree, or at random."""
 
     random: Random | None = None
     balanced: bool = False
 
     @staticmethod
     def of(tree: str | int | Random | None) -> Tree | None:
-        """The order that `run` is asked for. Raises CatdiagError for anything else."""
+        """The order for the argument `tree` of `run`. Raises CatdiagError for any other value."""
         if tree is None:
             return None
         if tree == "balanced":
@@ -235,7 +236,7 @@ class Tree:
         raise CatdiagError(f"tree is {tree!r}: expected 'balanced', the seed of a random tree, or a random.Random")
 
     def merged(self, states: Sequence[S], merge: Callable[[S, S], S]) -> S:
-        """The states of neighbouring lists, put together.
+        """All states merged into one; only neighbors are merged.
 
         >>> Tree(balanced=True).merged(list("abcde"), "({}{})".format)
         '(((ab)(cd))e)'
@@ -252,7 +253,7 @@ class Tree:
 
 
 class Runner:
-    """What is fixed while a diagram runs: the floating type, the lengths of tiles, the user's functions."""
+    """What is fixed while a diagram runs: the floating type, tile lengths, user's functions, and the order of merges."""
 
     def __init__(
         self, kind: np.dtype[Any], tiles: Mapping[str, int], functions: Functions, tree: Tree | None = None
@@ -260,7 +261,7 @@ class Runner:
         self.kind, self.tiles, self.functions, self.tree = kind, tiles, functions, tree
 
     def diagram(self, diagram: Diagram, values: Sequence[Named], sizes: Mapping[str, int]) -> tuple[Named, ...]:
-        """The outputs of a diagram, in which symbols have the given sizes."""
+        """The outputs of a diagram at the given sizes of symbols."""
         return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
 
     def box(self, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
@@ -294,7 +295,7 @@ class Runner:
         return self.generic(op, box, args, sizes)
 
     def real(self, data: Any) -> Any:
-        """Floating results in the floating type of this run; integers and truth values as they are."""
+        """Floating results in the floating type of this run; integers and booleans unchanged."""
         if isinstance(data, np.integer):
             return int(data)  # a Python number takes the type of the arrays that it meets, NumPy's does not
         kind = data.dtype
@@ -340,15 +341,15 @@ class Runner:
     # -- loops -----------------------------------------------------------------------------------------
 
     def fold(self, op: Fold, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
-        """The loop over blocks of the streamed axis: the last block is what remains.
+        """Runs a loop over blocks of the streamed axis; the last block may be shorter.
 
-        The blocks of a split loop are dealt out to its parts in order; parts that get none have nothing to be merged.
+        The blocks of a split loop are dealt out to its parts in order; a part without blocks is not merged.
         """
         total = _axis_length(op.axis, box, args, sizes)
         count, block = self.cut(op, total)
         unit: Sequence[Named] = self.diagram(op.unit, (), {**sizes, op.block: 0})
 
-        def turn(state: Sequence[Named], bounds: tuple[int, int]) -> Sequence[Named]:
+        def iteration(state: Sequence[Named], bounds: tuple[int, int]) -> Sequence[Named]:
             parts = [a.cut(op.axis, *bounds) for a in args]
             local = local_sizes(sizes, {op.axis: (op.block, bounds[1] - bounds[0])})
             return self.diagram(op.step, (*state, *parts), local)
@@ -359,20 +360,20 @@ class Runner:
         if count == 1 and self.tree is None:
             state = unit
             for bounds in self.blocks(op, args, total, block, sizes):
-                state = turn(state, bounds)
+                state = iteration(state, bounds)
             return state
         states: list[Sequence[Named]] = []
         for part in dealt(list(self.blocks(op, args, total, block, sizes)), count):
             if self.tree is not None:
-                states.append(self.tree.merged([turn(unit, bounds) for bounds in part], merge))
+                states.append(self.tree.merged([iteration(unit, bounds) for bounds in part], merge))
                 continue
             states.append(unit)
             for bounds in part:
-                states[-1] = turn(states[-1], bounds)
+                states[-1] = iteration(states[-1], bounds)
         return (self.tree or Tree()).merged(states, merge) if states else unit
 
     def cut(self, op: Fold, total: int) -> tuple[int, int]:
-        """How many parts a loop over an axis of that length has, and how long its blocks are."""
+        """The number of parts of a loop over an axis of that length, and the length of its blocks."""
         count = min(self.tiles.get(op.parts, 1), total) if op.parts else 1
         longest = -(-total // count)
         return count, min(self.tiles.get(op.block, longest), longest)
@@ -380,7 +381,7 @@ class Runner:
     def blocks(
         self, op: Fold, args: Sequence[Named], total: int, block: int, sizes: Mapping[str, int]
     ) -> Iterator[tuple[int, int]]:
-        """Where the blocks that a loop runs begin and end: all, or those that its extent and what is live leave."""
+        """The bounds of the blocks that a loop runs: all, or those that its loop bounds and its mask test leave."""
         first, last = 0, total
         if op.extent is not None:
             lo, hi = self.diagram(op.extent, args, {**sizes, op.block: total})
@@ -396,7 +397,7 @@ class Runner:
             yield start, stop
 
     def group(self, op: Group, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
-        """The body on each tile, written into results made beforehand."""
+        """Runs the body on each tile, and writes the tiles into results allocated beforehand."""
         totals = {axis: _axis_length(axis, box, args, sizes) for axis, _ in op.tiles}
         outputs: list[Named] = []
         steps = [min(self.tiles.get(symbol, totals[axis]), totals[axis]) for axis, symbol in op.tiles]
@@ -425,23 +426,23 @@ class Runner:
         return outputs
 
     def held(self, ty: ArrayType, data: Any) -> np.dtype[Any]:
-        """The type of an array that tiles are written into: a first tile may hold integers only, of a constant say."""
+        """The element type of an array that tiles are written into; a tile of a constant alone may hold integers."""
         return self.kind if ty.element in ("real", "extended") else np.asarray(data).dtype
 
     # -- what the user gives ------------------------------------------------------------------------------
 
     def function(self, name: str, box: Box) -> Callable[..., Any]:
-        """The user's function of that name."""
+        """The user's function of that name. Raises TypeMismatch if it was not given."""
         if name not in self.functions:
             raise TypeMismatch(
-                f"{name!r} is uninterpreted and has no values: give it, "
+                f"{name!r} is uninterpreted and has no values: expected a function for it, "
                 f"as in run(diagram, arrays, functions={{{name!r}: np.sin}})",
                 box.line,
             )
         return self.functions[name]
 
     def generic(self, op: Generic, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
-        """A user's box: its function on arrays in the layout of the box's types; weaved axes come in front."""
+        """A user's box: its function on arrays in the layout of the box's types, with weaved axes in front."""
         arrays = [conform(a, ty, sizes) for a, ty in zip(args, box.dom, strict=True)]
         lengths = {a.name: k for ty, v in zip(box.dom, arrays, strict=True)
                    for a, k in zip(ty.axes, v.shape, strict=True)}  # fmt: skip
@@ -461,7 +462,9 @@ class Runner:
 
 
 def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:
-    """A Python number, which takes the type of the arrays that it meets. What is too large for them stays finite."""
+    """A Python number, which takes the type of the arrays that it meets; larger values are clamped to the largest
+    float.
+    """
     if value is None:
         return -float("inf")
     exact = value.denominator == 1 and -(2**53) <= value.numerator <= 2**53
@@ -494,7 +497,7 @@ def _reindex(op: Reindex, args: Sequence[Named], sizes: Mapping[str, int]) -> Na
         extent = {n: k for a, p in zip(args, parts, strict=True) for n, k in a.lengths().items() if n != p.name}
         pieces = []
         for array, part in zip(args, parts, strict=True):
-            # By the name of the whole: further axes of other arrays may be called as the part is.
+            # Renamed to the concatenated axis: a weaved axis of another array may have the name of the part.
             names = tuple(op.axis.name if n == part.name else n for n in array.names)
             data = Named(array.data, names).over((*extent, op.axis.name))
             pieces.append(np.broadcast_to(data, (*extent.values(), data.shape[-1])))
@@ -512,7 +515,7 @@ def _reindex(op: Reindex, args: Sequence[Named], sizes: Mapping[str, int]) -> Na
 def _order(
     args: Sequence[Named], last: tuple[str, ...], without: set[str] | frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
-    """The names on some arrays: those that the box's type has last, in its layout."""
+    """The names of the axes of some arrays: first the weaved ones, then those of the box's type in its layout."""
     if len(args) == 1 and args[0].names == last and not without:
         return last
     found = dict.fromkeys(n for a in args for n in a.names)

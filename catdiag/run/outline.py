@@ -1,4 +1,4 @@
-"""What the counting machine reads off a graph before it runs: who reads what, and what is computed on the spot."""
+"""What the counting machine reads off a graph before it runs: the readers of each array, and what is rematerialized."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "
 
 
 def is_view(box: Box) -> bool:
-    """A renaming or transposition, a product axis split or merged, one index of one: the same elements; and what is
-    read in place."""
+    """Whether a box only shows the elements of its input in another way, without a copy.
+
+    These are a renaming or transposition, a product axis split or merged, a reduction over an axis of length 1, and an
+    array that is read in place.
+    """
     if isinstance(box.op, Window):
         return not isinstance(box.op, Picked)
     if isinstance(box.op, Reindex):
@@ -25,12 +28,19 @@ def is_view(box: Box) -> bool:
 
 
 def _multiplies(box: Box) -> bool:
-    """Whether it multiplies element by element, without sums."""
+    """Whether a box multiplies elementwise, without a sum."""
     return isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} <= set(box.cod[0].names)
 
 
 class Outline:
-    """The boxes at some places of a graph, which run as one: who reads what, and what is computed on the spot."""
+    """Boxes of a graph that run as one kernel or loop body: the readers of each array, views, and rematerialization.
+
+    The boxes are those at `places`. `spot` tells which arrays are rematerialized: computed where they are read, and
+    never stored. `states` is the number of loop states among the inputs of a loop's body, and `kept` tells whether the
+    outputs are the new states of a loop. `base` gives for each wire the array that it is a view of, `placed` the wires
+    read in place, `direct` the readers of each wire, `leaving` the arrays that outside boxes or outputs read, and
+    `reads` how often an array is read.
+    """
 
     def __init__(self, graph: Graph, places: Sequence[int], spot: Mapping[int, bool], states: int, kept: bool) -> None:
         self.graph, self.places, self.states, self.kept = graph, places, states, kept
@@ -66,7 +76,7 @@ class Outline:
                     loop = isinstance(node.box.op, (Fold, Group))
                     self.spot[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
         self.leaving.update(self.base[w] for w in graph.outputs)
-        # How often an array is read, by itself and through its views; a loop's new states are read at its end.
+        # Counts reads of an array and of its views. New states are read once more, at the end of the loop body.
         self.reads: Counter[int] = Counter()
         for place in places:
             if not is_view(graph.nodes[place].box):
@@ -79,8 +89,10 @@ class Outline:
         return range(self.first[place], self.first[place] + len(self.graph.nodes[place].box.cod))
 
     def left_inside(self, place: int) -> frozenset[int]:
-        """Of what a loop reads, the arrays that it leaves to loops inside its turns, which alone read them there: along
-        their axes, or leaving them to others in turn. A loop that leaves blocks out leaves none.
+        """The arrays that the loop at `place` leaves to loops inside its body.
+
+        Only inner loops read such an array there: along their own axes, or by leaving it to loops inside them in turn.
+        A loop that skips blocks leaves none.
         """
         # No deeper than loops are within loops.
         box, op = self.graph.nodes[place].box, self.graph.nodes[place].box.op
@@ -102,12 +114,12 @@ class Outline:
                     kept.add(inside.base[w])
         found: dict[int, bool] = {}
         for k, w in enumerate(self.graph.nodes[place].inputs):
-            mine = states + k in read - kept
-            found[self.base[w]] = found.get(self.base[w], True) and mine
-        return frozenset(w for w, alone in found.items() if alone)
+            left = states + k in read - kept
+            found[self.base[w]] = found.get(self.base[w], True) and left
+        return frozenset(w for w, only in found.items() if only)
 
     def host(self, place: int) -> int | None:
-        """The box into which a reduction runs, if it does."""
+        """The place of the elementwise box that a reduction accumulates into, or None."""
         op = self.graph.nodes[place].box.op
         if not isinstance(op, (Reduce, Einsum)) or is_view(self.graph.nodes[place].box):
             return None
@@ -123,7 +135,7 @@ class Outline:
         return None
 
     def _goes_into(self, w: int, target: int) -> bool:
-        """Whether array `w` can be reduced straight into array `target` of the box that combines the two."""
+        """Whether array `w` can be accumulated directly into array `target`; both are operands of one box."""
         if w in self.leaving or w not in self.maker or self.direct[w] != self.direct[target][-1:]:
             return False
         source, (place,) = self.graph.nodes[self.maker[w]], self.direct[w]

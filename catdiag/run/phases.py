@@ -1,8 +1,8 @@
-"""Kernels whose loops keep their states above the last level, by the counting machine.
+"""Kernels whose loop states are placed above the last level, run by the counting machine.
 
-Such a kernel is a sequence of phases: a loop, or the boxes between two loops. Down to the states' home its pieces go
-from phase to phase side by side; below it each phase, and each block of the home, is run by one piece after the other,
-which loads what it reads, and saves the states and what later phases read.
+Such a kernel is a sequence of phases: a loop, or the boxes between two loops. Down to the home level of the states, all
+pieces go through the phases together. Below it, pieces run one after the other, for each phase and each block of the
+home level. A piece loads what it reads, and stores the states and what later phases read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from catdiag.run.turns import Loop
 
 @dataclass
 class Phase:
-    """Some boxes, the wires that they make, and those of others that they read, each with a view of it that they see.
+    """The boxes at `places`, the wires that they make (`made`), and those that they read (array to view read).
 
-    `before` are views, and what is made on the spot.
+    `before` are the places of views and of rematerialized arrays that come first.
     """
 
     before: list[int]
@@ -38,7 +38,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Kept:
-    """An array that lies at home from the phase that makes it to the last one that reads it."""
+    """An array allocated at the home level from the phase that makes it to its last reader, phase number `until`."""
 
     name: str
     width: int
@@ -47,7 +47,7 @@ class Kept:
 
 
 class Phased:
-    """One run of a kernel by the pieces of a group."""
+    """One run of a kernel by the pieces of one group."""
 
     def __init__(self, chip: Chip, outline: Outline, root: Piece, copied: bool) -> None:
         chain = chip.chain
@@ -65,7 +65,7 @@ class Phased:
         self.streamed: dict[Piece, set[Cell]] = {}
         self.states: dict[Piece, Sequence[Named]] = {}
 
-    # -- what there is to do ----------------------------------------------------------------------------------------
+    # -- phases and live ranges -------------------------------------------------------------------------------------
 
     def cut_up(self) -> list[Phase]:
         """The phases, in order."""
@@ -94,7 +94,7 @@ class Phased:
         return found
 
     def lasting(self) -> dict[int, Kept]:
-        """The arrays that lie at home between phases."""
+        """The arrays allocated at the home level between phases, with their live ranges."""
         outline, widths = self.outline, self.chip.widths
         found: dict[int, Kept] = {}
         for number, phase in enumerate(self.phases):
@@ -112,13 +112,13 @@ class Phased:
         return found
 
     def is_streamed(self, piece: Piece, w: int) -> bool:
-        """Whether an array comes block by block."""
+        """Whether a piece loads an array block by block."""
         return w in piece.wires and piece.wires[w].cell in self.streamed[piece]
 
     # -- down to the home ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """All phases."""
+        """Runs all phases."""
         chip, outline = self.chip, self.outline
         everyone = list(self.root.all())
         upper = [p for p in everyone if p.level <= self.home]
@@ -167,7 +167,7 @@ class Phased:
             self.copies()
 
     def look(self, piece: Piece, places: Sequence[int]) -> None:
-        """Adds views of what a piece has, and what is made on the spot."""
+        """Adds to a piece the views of the arrays that it has, and rematerialized arrays."""
         outline, graph, runner = self.outline, self.outline.graph, self.chip.runner
         for place in places:
             box, inputs, made = graph.nodes[place].box, graph.nodes[place].inputs, outline.made(place)
@@ -183,7 +183,7 @@ class Phased:
                     piece.wires[w] = Wire(Cell(spot=True), value)
 
     def ring(self, piece: Piece, phase: Phase, w: int) -> int:
-        """Buffers for the blocks of a streamed array; gives how much they take."""
+        """Allocates the ring of buffers for the blocks of a streamed array; returns its size in values or bytes."""
         chain, loop = self.chip.chain, self.loop(phase)
         cell = piece.wires[w].cell
         if not cell.room:
@@ -195,19 +195,19 @@ class Phased:
         return piece.memory.allocate(chain.stages[piece.level - 1] * amount)
 
     def loop(self, phase: Phase) -> Loop:
-        """The loop of a phase, as the first piece of the last level runs it."""
+        """The loop of a phase, as the first piece of the last level runs it. Raises CatdiagError if it skips blocks."""
         (place,) = phase.places
         box = self.outline.graph.nodes[place].box
         assert isinstance(box.op, Fold)
         if box.op.extent is not None or box.op.live is not None:
             raise CatdiagError(
-                f"the loop over {box.op.axis!r} leaves out blocks: that is counted with one memory on chip, not more"
+                f"the loop over {box.op.axis!r} skips blocks: expected one memory on chip to count it, not more"
             )
         inputs = self.outline.graph.nodes[place].inputs
         return Loop(self.below, box, box.op, inputs, self.outline, self.lanes[:1], {})
 
     def work(self, phase: Phase, upper: Sequence[Piece]) -> None:
-        """The work of a phase, block by block of the home."""
+        """Runs a phase, block by block of the home level."""
         homes = [piece for piece in upper if piece.level == self.home]
         if not phase.loop:
             for home in homes:
@@ -218,26 +218,26 @@ class Phased:
         for lane in self.lanes:
             self.states[lane] = loop.unit(lane)
 
-        def turns(level: int, start: int, stop: int) -> None:
-            # No deeper than there are levels of memory.
+        def iterate(level: int, start: int, stop: int) -> None:
+            # The recursion is as deep as there are levels of memory.
             for begin, end in cut(start, stop, loop.blocks[level]):
                 for piece in upper:
                     if piece.level == level:
                         self.arrive(piece, phase, loop, begin, end)
                 if level < self.home:
-                    turns(level + 1, begin, end)
+                    iterate(level + 1, begin, end)
                     continue
                 for home in homes:
                     for child in home.children:
                         self.visit(child, phase, begin, end)
 
-        turns(1, 0, loop.total)
+        iterate(1, 0, loop.total)
         (place,) = phase.places
         for lane in self.lanes:
             self.store(lane, dict(zip(self.outline.made(place), self.states[lane], strict=True)))
 
     def arrive(self, piece: Piece, phase: Phase, loop: Loop, begin: int, end: int) -> None:
-        """A block of what is streamed comes into the rings of a piece."""
+        """Loads a block of each streamed array into the rings of a piece."""
         axis = loop.op.axis
         local = local_sizes(piece.sizes, {axis: (loop.op.block, end - begin)})
         for w in phase.reads.values():
@@ -252,10 +252,10 @@ class Phased:
             self.chip.arrive(piece, cell, value, amount, True, whole)
             cell.block = begin, end
 
-    # -- below it -----------------------------------------------------------------------------------------------------
+    # -- below the home level -----------------------------------------------------------------------------------------
 
     def visit(self, piece: Piece, phase: Phase, start: int, stop: int) -> None:
-        """One piece below the home does its part of a phase, or of a block."""
+        """One piece below the home level runs its part of a phase, or of a block. States are loaded first, stored last."""
         chip, edge = self.chip, (piece.level - 1, piece.level)
         states = [(self.kept[w], chip.length(piece, self.outline.types[w])) for w in phase.made if phase.loop]
         for kept, amount in states:
@@ -267,10 +267,13 @@ class Phased:
         for kept, amount in states:
             chip.saves[edge][kept.name] += amount * kept.width
         if piece.memory.held:
-            raise RuntimeError(f"a phase left {piece.memory.held} in memory {chip.chain.names[piece.level]}")
+            raise RuntimeError(
+                f"after a phase, a piece has {piece.memory.held} still allocated in memory "
+                f"{chip.chain.names[piece.level]}: expected 0; a rule about live ranges is wrong"
+            )
 
     def pass_down(self, piece: Piece, phase: Phase, start: int, stop: int) -> None:
-        """Between the home and the last level: all that the phase loads is held as long as the pieces below work."""
+        """Between the home and the last level: whatever the phase loads stays allocated while the pieces below run."""
         chip, memory = self.chip, piece.memory
         held = 0
         fetched: list[Cell] = []
@@ -303,7 +306,7 @@ class Phased:
             cell.free()
 
     def compute(self, leaf: Piece, phase: Phase, start: int, stop: int) -> None:
-        """At the last level a phase is a kernel of its own."""
+        """Runs a phase at the last level, as a kernel of its own."""
         below, outline = self.below, self.outline
         fresh: dict[Cell, Cell] = {}
         wires: dict[int, Wire] = {}
@@ -342,7 +345,7 @@ class Phased:
                 cell.free()
 
     def store(self, leaf: Piece, values: dict[int, Named]) -> None:
-        """What a phase made is known to later ones, which load it anew."""
+        """Makes the results of a phase known to later phases, which load them again."""
         outline = self.outline
         for w, value in values.items():
             base = outline.base[w]
@@ -356,7 +359,7 @@ class Phased:
                 leaf.wires[w] = Wire(Cell(name, False, width=width, kind=PASSED), value)
 
     def copies(self) -> None:
-        """Outputs that are inputs are loaded at the end."""
+        """Loads the outputs that are inputs, at the end of the kernel."""
         chip, outline = self.chip, self.outline
         done: set[Cell] = set()
         for w in dict.fromkeys(outline.base[w] for w in outline.graph.outputs):

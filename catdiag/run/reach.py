@@ -1,4 +1,4 @@
-"""What the pieces of a group read in place of a whole array, found by looking at every index."""
+"""Access regions of the arrays that the pieces of a group read in place, found by evaluating every index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from catdiag.views import read_off
 
 
 def windows(outline: Outline, piece: Piece) -> None:
-    """Finds, of the arrays that are read in place, what is read: by looking at every index."""
+    """Sets the access region of each array that a piece reads in place, by evaluating every index."""
     for box, inputs in _placed(outline):
         op = box.op
         if isinstance(op, Picked):
@@ -28,7 +28,7 @@ def windows(outline: Outline, piece: Piece) -> None:
 
 
 def _placed(outline: Outline) -> Iterator[tuple[Box, Sequence[int]]]:
-    """The views that are read in place, in loops too, and what they read."""
+    """The views that are read in place, also inside loops, with the wires that they read (-1: none of the graph's)."""
     for place in outline.places:
         node = outline.graph.nodes[place]
         op, inputs = node.box.op, node.inputs
@@ -42,8 +42,11 @@ def _placed(outline: Outline) -> Iterator[tuple[Box, Sequence[int]]]:
 
 
 def rooms(outline: Outline, pieces: Iterable[Piece]) -> dict[int, dict[str, int]]:
-    """Of each array that is read in place, the most elements along an axis that lie in it, of all pieces of a kernel;
-    one at least."""
+    """For each array read in place, the largest length of the access region along each axis over all pieces, at least
+    1.
+
+    Only the part of a region within the array counts.
+    """
     found: dict[int, dict[str, int]] = {}
     for piece in pieces if any(_placed(outline)) else ():
         windows(outline, piece)
@@ -58,7 +61,7 @@ def rooms(outline: Outline, pieces: Iterable[Piece]) -> dict[int, dict[str, int]
 
 
 def _picks(op: Picked, box: Box, wire: int, piece: Piece) -> None:
-    """Each result picks an element: so many there are along the first axis that is read, and one along others."""
+    """The region of a gather: one element per result along the first axis that is read, and one along the others."""
     taken = [a.name for a in box.dom[0].axes if a.name in {name for name, _ in op.reads[0].at}]
     own = {a.name for a in box.dom[0].axes} - set(taken)
     number = 1

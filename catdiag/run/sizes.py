@@ -1,4 +1,4 @@
-"""Sizes from shapes, and the lengths of blocks and tiles."""
+"""Axis sizes from array shapes, and the lengths of blocks and tiles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HUGE = 1 << 40
 
 
 def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]) -> dict[str, int]:
-    """The size of each symbol, from the shapes of the inputs, the sizes given by name, and what views leave room for.
+    """The size of each symbol, from the shapes of the inputs, the sizes given by name, and the range of views.
 
     >>> from catdiag.types import ArrayType, Axis, Ty
     >>> from catdiag.diagram import id
@@ -23,8 +23,10 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
     >>> solve(id(Ty(ArrayType((b * g,)), ArrayType((b,)))), [(6,), (2,)], {})
     {'b': 2, 'g': 3}
 
-    Products and sums are solved where one part is unknown; what stays unknown is left out. Raises SizeError
-    where a shape has the wrong rank or a length that disagrees, naming input, axis and expected size.
+    A product or sum is solved where one part is unknown; a symbol that stays unknown is left out. The size of a new
+    axis that nothing else determines is the largest at which views stay in range.
+
+    Raises SizeError where a shape has the wrong rank or a length that disagrees, naming input, axis and expected size.
     """
     sizes = shown(diagram.input_names, tuple(diagram.dom), shapes, given)
     _room(diagram, sizes)
@@ -35,7 +37,7 @@ def solve(diagram: Diagram, shapes: Sequence[tuple[int, ...]], given: Mapping[st
 def shown(
     names: Sequence[str], types: Sequence[ArrayType], shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]
 ) -> dict[str, int]:
-    """The size of each symbol that the shapes of arrays show. Raises SizeError as `solve` does.
+    """The size of each symbol that the shapes of arrays determine. Raises SizeError as `solve` does.
 
     >>> from catdiag.types import ArrayType, Axis
     >>> shown(["A"], [ArrayType((Axis("b") * Axis("g"), Axis("g")))], [(6, 3)], {})
@@ -75,7 +77,7 @@ def shown(
             break
         waiting = held
     for axis, length, name in held:
-        # The parts are unknown, the whole is not.
+        # The symbols are unknown, their product or sum is not.
         whole = show_size(axis.size)
         if sizes.setdefault(whole, length) != length:
             raise SizeError(
@@ -86,11 +88,11 @@ def shown(
 
 
 def within(diagram: Diagram, sizes: Mapping[str, int]) -> None:
-    """Raises SizeError where sizes let a view in a group or a loop read outside its array.
+    """Raises SizeError where the sizes make a view in a group or a loop read outside its array.
 
-    Other views find that out where they read. One at positions that are handed to it gives 0 there, or what its array
-    was padded with, and has in `fits` what makes that never happen. What an index array given by the user says is not
-    known here, nor sizes that are not among `sizes`.
+    Other views check this when they read. A view whose positions are inputs of it gives 0 out of range, or the padding
+    of its array, and lists in `fits` the conditions under which it never does so. Not checked here are positions that
+    depend on the user's index arrays, and conditions on sizes that are not in `sizes`.
 
     >>> import catdiag as cd
     >>> from catdiag.rewrite.group import find
@@ -109,7 +111,7 @@ def within(diagram: Diagram, sizes: Mapping[str, int]) -> None:
             indices = [leaf for leaf in named if isinstance(leaf, tuple)]
             symbols = {leaf for leaf in named if isinstance(leaf, str)}
             symbols |= {s for axis in op.made for s in size_symbols(axis.size)}
-            # The ends are reached where an index occurs once.
+            # Interval bounds are exact where each index occurs once.
             once = len(indices) == len(set(indices)) and not any(map(_from_input, indices))
             if not once or not symbols <= sizes.keys():
                 continue
@@ -120,7 +122,7 @@ def within(diagram: Diagram, sizes: Mapping[str, int]) -> None:
 
 
 def _ranges(op: View, box: Box) -> list[Cond]:
-    """Which of the limits of a view say that its one array, or what that was padded to, is long enough."""
+    """The conditions of a view which say that its one array, or the padded array, is long enough."""
     if len(op.reads) != 2 or op.reads[1].at:
         return []
     read = op.reads[0]
@@ -132,12 +134,12 @@ def _ranges(op: View, box: Box) -> list[Cond]:
 
 
 def _longer(size: Expr, lengths: Sequence[Size]) -> bool:
-    """Whether a size is one of those and more."""
+    """Whether a size is the sum of one of `lengths` and something nonnegative."""
     return isinstance(size, tuple) and size[0] == "+" and natural(size) and any(s in size[1:] for s in lengths)
 
 
 def _ends(e: Expr, op: View, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """The least and the largest value at the indices of the axes made."""
+    """The smallest and the largest value of an expression over the indices of the axes made."""
     lengths = {a.name: a.size for a in op.made}
 
     def ends(leaf: Any) -> tuple[int, int]:
@@ -170,7 +172,7 @@ def _beyond(box: Box, op: View, limit: Cond, most: int, length: int, sizes: Mapp
 
 
 def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
-    """Adds the sizes of new axes that nothing shows: the largest at which every read of a view is in range."""
+    """Adds the sizes of new axes that nothing determines: the largest at which every read of a view is in range."""
     waiting = list(_views(diagram))
     while waiting:
         held, before = [], len(sizes)
@@ -190,9 +192,9 @@ def _room(diagram: Diagram, sizes: dict[str, int]) -> None:
 
 
 def _views(diagram: Diagram) -> Iterator[Box]:
-    """The boxes that read at index arithmetic, those in bodies too; those of a group as of the whole axes.
+    """The boxes that read at index arithmetic, also in bodies; those of a group over whole axes instead of tiles.
 
-    A view in a group that reads at the positions of its tile, which are handed to it, reads at those of the whole axis.
+    A view in a group that reads at the positions of its tile, which are an input, reads at those of the whole axis.
     """
     stack: list[tuple[Diagram, dict[int, str], dict[str, Size]]] = [(diagram, {}, {})]
     seen = set[int]()
@@ -225,7 +227,7 @@ def _views(diagram: Diagram) -> Iterator[Box]:
 
 
 def _whole_view(op: View, made: tuple[Axis, ...], put: Mapping[Any, Expr]) -> View:
-    """A view with other axes made, and leaves in its expressions."""
+    """A view with other axes made, and with leaves of its expressions replaced."""
     own = {("i", a.name) for a in made}
     put = {w: i for w, i in put.items() if i in own}
 
@@ -237,7 +239,7 @@ def _whole_view(op: View, made: tuple[Axis, ...], put: Mapping[Any, Expr]) -> Vi
 
 
 def _largest(op: View, box: Box, axis: Axis, sizes: Mapping[str, int]) -> int | None:
-    """The largest size of an axis made whose size is not known; None where the arithmetic leaves it open.
+    """The largest size of a new axis of unknown size; None where the index arithmetic does not bound it.
 
     Raises SizeError where there is no room for one index.
     """
@@ -246,7 +248,7 @@ def _largest(op: View, box: Box, axis: Axis, sizes: Mapping[str, int]) -> int | 
         if len(op.reads) == 1:
             limits += [("lt", e, own.size) for n, e in read.at if (own := ty.axis(n)) is not None]
     lengths = {a.name: a.size for a in op.made}
-    # Bounds are reached where an index occurs once, and what an input holds is not known.
+    # Interval bounds are exact where an index occurs once; values of index arrays are not known.
     limits = [
         c for c in limits if leaves(c[1]).count(("i", axis.name)) == 1 and not any(map(_from_input, leaves(c[1])))
     ]
@@ -289,7 +291,7 @@ def _from_input(leaf: Any) -> bool:
 
 
 def _symbols(size: Size) -> list[str]:
-    """The symbols of a size, as often as they occur."""
+    """The symbols of a size, with repetitions."""
     found, stack = [], [size]
     while stack:
         item = stack.pop()
@@ -306,7 +308,7 @@ def _because(size: Size, sizes: Mapping[str, int], origin: Mapping[str, str]) ->
 
 
 def _unknown(size: Size, symbol: str, value: int, sizes: Mapping[str, int], axis: Axis, name: str) -> int:
-    """The one unknown symbol of a size, from its value."""
+    """The value of the one unknown symbol of a size, from the value of the size."""
     whole = value
     while isinstance(size, tuple):
         op, left, right = size
@@ -329,7 +331,7 @@ def _unknown(size: Size, symbol: str, value: int, sizes: Mapping[str, int], axis
 
 
 def local_sizes(sizes: Mapping[str, int], cuts: Mapping[str, tuple[str, int]]) -> dict[str, int]:
-    """The sizes inside a loop's body: each symbol of a block is bound to the length of the block at hand.
+    """The sizes inside the body of a loop or group: each block symbol is bound to the length of the current block.
 
     >>> local_sizes({"x": 7, "d": 2}, {"x": ("s_x", 3)})
     {'x': 7, 'd': 2, 's_x': 3}
@@ -338,9 +340,9 @@ def local_sizes(sizes: Mapping[str, int], cuts: Mapping[str, tuple[str, int]]) -
 
 
 def tile_bounds(diagram: Diagram) -> dict[str, Size]:
-    """The symbols of the stream blocks and groups of a diagram, bodies included, each with the size it divides up.
+    """The symbols of the stream blocks and groups of a diagram, also in bodies, each with the size that it divides up.
 
-    That of the parts of a split loop is how many there are, at most that size.
+    The symbol of a split loop's parts stands for their number, which is at most that size.
 
     >>> import catdiag as cd
     >>> tile_bounds(cd.library.get("attention"))
@@ -363,13 +365,13 @@ def tile_bounds(diagram: Diagram) -> dict[str, Size]:
             for axis, symbol in pairs:
                 own = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
                 size = next(own, axis)
-                # A block of a tile is a part of what the tile is a part of.
+                # A block of a tile divides up the size that the tile divides up.
                 found.setdefault(symbol, found.get(size, size) if isinstance(size, str) else size)
     return found
 
 
 def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
-    """The lengths of blocks and tiles, checked.
+    """The lengths of blocks and tiles, after checking.
 
     >>> import catdiag as cd
     >>> tile_lengths(cd.id(cd.Ty()), {"s_x": 2})
@@ -378,7 +380,7 @@ def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
     catdiag.errors.SizeError: no tile is called 's_x': this diagram has no tiles
     ...
 
-    Raises SizeError for a symbol that is none, or a length below 1.
+    Raises SizeError for a symbol that the diagram lacks, or a length below 1.
     """
     if not tiles:
         return {}
@@ -392,7 +394,7 @@ def tile_lengths(diagram: Diagram, tiles: Mapping[str, int]) -> dict[str, int]:
 
 
 def _positive(value: Any, what: str) -> int:
-    """An integer of Python or NumPy, at least 1. Raises SizeError, naming what it is."""
+    """A Python or NumPy integer, at least 1. Raises SizeError, with `what` as its name."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) <= 0:
         raise SizeError(f"{what} is {value!r}: expected a positive integer")
     return int(value)

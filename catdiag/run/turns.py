@@ -1,4 +1,4 @@
-"""The loops of the counting machine: blocks within blocks, into rings of buffers at each level."""
+"""The loops of the counting machine: nested blocks, loaded into a ring of buffers at each level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """One run of a loop by a crew."""
+    """One run of a loop by the pieces of a group.
+
+    `blocks` gives the block length of each level, `rings` the allocation of the ring of buffers for each streamed
+    array, and `carried` the current states of each piece that computes.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Loop:
         self.blocks = [self.total]
         for level in range(1, self.chain.last + 1):
             self.blocks.append(self.chain.length(level, op.block, self.blocks[-1]))
-        self.reads: set[int] = set()  # the inputs that are read to ask about a block
+        self.reads: set[int] = set()  # the inputs that the mask test of a block reads
         if op.asked is not None:
             guide = inline(op.asked).graph
             used = {w for node in guide.nodes for w in node.inputs} | set(guide.outputs)
@@ -61,11 +65,11 @@ class Loop:
         self.carried: dict[Piece, list[Wire]] = {}
 
     def left(self, piece: Piece, w: int) -> bool:
-        """Whether an input is left to loops inside."""
+        """Whether an input is left to loops inside the body, which load it block by block."""
         return self.outline.base[w] in self.inside and not piece.wires[w].cell.window
 
     def start(self, states: Sequence[Named] | None = None) -> None:
-        """What is read all along is loaded, and buffers are made ready; states are given, or those of no list."""
+        """Loads the operands that are not streamed, allocates the rings, and sets the states: `states`, or the unit."""
         chip, op = self.chip, self.op
         for piece in self.crew:
             streamed = self.streamed[piece]
@@ -89,18 +93,18 @@ class Loop:
                 self.carried[lane].append(self.state(lane, k, ty, value))
 
     def unit(self, lane: Piece) -> Sequence[Named]:
-        """The states of no list."""
+        """The initial states: the unit of the fold."""
         unit = self.chip.runner.diagram(self.op.unit, (), {**lane.sizes, self.op.block: 0})
         return filled(unit, self.box, lane.sizes)
 
     def state(self, lane: Piece, k: int, ty: ArrayType, value: Named) -> Wire:
-        """A state in room of its own."""
+        """A state in memory of its own."""
         width = self.chip.widths.state(self.op, k, ty)
         return Wire(self.chip.allot(lane, self.chain.home, ty, value, width), value)
 
     def turns(self, level: int, start: int, stop: int) -> None:
-        """The blocks of a level within one of the level above."""
-        # No deeper than there are levels of memory.
+        """Runs the blocks of a level within one block of the level above."""
+        # The recursion is as deep as there are levels of memory.
         for begin, end in self.ends(level, start, stop, False) if self.reads else ():
             for piece in self.crew:
                 if piece.level == level:
@@ -115,13 +119,15 @@ class Loop:
                 self.turn(begin, end)
 
     def ends(self, level: int, start: int, stop: int, run: bool) -> Any:
-        """Where the blocks of a level begin and end: those that are run, or those that are asked about first."""
+        """The bounds of a level's blocks: those that run, or, without `run`, those for which the mask test is
+        evaluated.
+        """
         op, block = self.op, self.blocks[level]
         if op.extent is None and op.live is None:
             return cut(start, stop, block)
         if self.chain.last > 1:
             raise CatdiagError(
-                f"the loop over {op.axis!r} leaves out blocks: that is counted with one memory on chip, not with more"
+                f"the loop over {op.axis!r} skips blocks: expected one memory on chip to count it, not more"
             )
         lane = self.lanes[0]
         values = [lane.wires[w].value for w in self.inputs]
@@ -129,7 +135,7 @@ class Loop:
         return self.chip.runner.blocks(chosen, values, stop, block, lane.sizes)
 
     def arrive(self, piece: Piece, begin: int, end: int, asking: bool) -> None:
-        """A block comes into the rings of a piece: of the arrays read to ask about it, or of the others."""
+        """Loads a block into the rings of a piece: of the arrays that the mask test reads, or of the others."""
         axis = self.op.axis
         local = local_sizes(piece.sizes, {axis: (self.op.block, end - begin)})
         seen: set[Cell] = set()
@@ -151,7 +157,7 @@ class Loop:
                 cell.block = begin, end
 
     def turn(self, begin: int, end: int) -> None:
-        """The step, by each piece that computes."""
+        """Runs one iteration: the step, by each piece that computes."""
         op = self.op
         for lane in self.lanes:
             wires = dict(enumerate(self.carried[lane]))
@@ -172,7 +178,7 @@ class Loop:
             self.carried[lane] = self.renewed(lane, [worker.wires[w] for w in self.step.outputs], local)
 
     def renewed(self, lane: Piece, ends: Sequence[Wire], sizes: Mapping[str, int]) -> list[Wire]:
-        """The new states, each in room of its own."""
+        """The new states, each in memory of its own."""
         taken: set[Cell] = set()
         found: list[Wire] = []
         values = [wire.read() for wire in ends]
@@ -186,7 +192,7 @@ class Loop:
         return found
 
     def end(self) -> dict[Piece, list[Wire]]:
-        """Buffers are given back; the states are what the loop gives."""
+        """Frees the rings, and returns the final states."""
         for piece in self.crew:
             for cell in dict.fromkeys(wire.cell for wire in piece.wires.values()):
                 if cell in self.rings:

@@ -18,7 +18,7 @@ _COMPARE = {"lt": np.less, "le": np.less_equal, "eq": np.equal}
 
 
 def view(op: View, box: Box, args: Sequence[Named], length: Length) -> Named:
-    """The array over the axes made: each read is carried out where it is taken, and only there.
+    """The array over the axes made. Each read is carried out only where it is selected.
 
     Raises SizeError for a position out of range, naming the axis and the user's line.
     """
@@ -38,7 +38,7 @@ def view(op: View, box: Box, args: Sequence[Named], length: Length) -> Named:
 
 
 class _Place:
-    """The indices at which a view is computed: of the axes made, and of those that its index arrays have beside."""
+    """The indices at which a view is evaluated: the axes made, and the further axes of its index arrays."""
 
     def __init__(self, op: View, args: Sequence[Named], length: Length, line: str | None) -> None:
         self.args, self.length, self.line = args, length, line
@@ -54,7 +54,7 @@ class _Place:
         self.order = (*indexed, *(n for n in self.lengths if n not in indexed))
 
     def value(self, e: Expr) -> Any:
-        """An expression at all indices: a number, or an array that broadcasts over them."""
+        """The value of an expression at all indices: a number, or an array that broadcasts over them."""
 
         def leaf(v: Any) -> Any:
             if isinstance(v, tuple) and v[0] == "w":
@@ -66,7 +66,7 @@ class _Place:
         return read_off(e, leaf, _join)
 
     def condition(self, condition: Cond, asked: Any) -> Any:
-        """Where a condition holds. Raises SizeError where it has no answer though it is asked."""
+        """Where a condition holds. Raises SizeError where it has no value at an index that is `asked`."""
         sides = [self.value(e) for e in condition[1:]]
         for e, value in zip(condition[1:], sides, strict=True):
             if np.any(np.isnan(value) & asked):
@@ -74,12 +74,14 @@ class _Place:
         return _COMPARE[condition[0]](*sides)
 
     def lifted(self, data: Any) -> Any:
-        """What is known at all indices, at all elements."""
+        """Data over the indices, with axes of length 1 for the remaining axes of `order`."""
         more = len(self.order) - len(self.places)
         return np.reshape(data, (*np.shape(data), *[1] * more)) if np.ndim(data) else data
 
     def read(self, k: int, read: Read, holds: Any) -> Any:
-        """Input k at all indices, an array that broadcasts over `order`; what is not taken is arbitrary."""
+        """Input `k` at all indices, as an array that broadcasts over `order`; arbitrary values where it is not
+        selected.
+        """
         array, at = self.args[k], dict(read.at)
         if not at:
             return array.over(self.order)
@@ -100,7 +102,7 @@ class _Place:
         return Named(data, (*self.places, *rest)).over(self.order)
 
     def refuse(self, axis: str, e: Expr, length: int, position: Any, wrong: Any) -> None:
-        """Raises SizeError for a position that is out of range, at the first index where it is."""
+        """Raises SizeError for a position out of range, at the first index where it is."""
         shape = np.shape(wrong)
         first = np.unravel_index(int(np.argmax(wrong)), shape)
         found = float(np.broadcast_to(position, shape)[first])
@@ -113,13 +115,13 @@ class _Place:
             )
         raise SizeError(
             f"axis {axis!r} is read at {show(e)}, which is {found:.0f}{f' at {where}' if where else ''}: expected 0 to "
-            f"{length - 1}; with fill= what is outside is that number",
+            f"{length - 1}; with fill=, positions outside give that number",
             self.line,
         )
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """⌊a/b⌋; NaN for a divisor that is not positive, where it has no value.
+    """⌊a/b⌋; NaN, for no value, where the divisor is not positive.
 
     >>> quotient(np.array([-1, 5]), 2)
     array([-1,  2])

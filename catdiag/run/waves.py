@@ -1,4 +1,4 @@
-"""What caches fetch for the groups that the counting machine runs: a wave of groups at a time, each piece once."""
+"""The loads that caches pass on, for the groups that the counting machine runs: each distinct tile once per wave."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ Pieces = dict[Hashable, tuple[str, int]]
 
 
 class Waves:
-    """The caches between slow memory and the first level with tiles, by their capacities (None: anything fits).
+    """The caches between slow memory and the first level with tiles, by their capacities (bytes; None: unbounded).
+
+    Groups run in waves of `wave` at a time. If the distinct tiles that a wave loads fit a cache together, each is
+    fetched once; otherwise all loads of the wave are fetched. `fetched` counts by cache and array, and `most` is the
+    largest total of distinct tiles in a wave.
 
     >>> waves = Waves([100], wave=2)
     >>> for tile in range(3):
@@ -28,17 +32,17 @@ class Waves:
         self.groups: list[tuple[Pieces, Counter[str]]] = [({}, Counter())]
 
     def load(self, name: str, piece: Hashable, amount: int, whole: int) -> None:
-        """The group at work loads so much of an array's piece, which is so large as a whole."""
+        """The current group loads `amount` of a tile of an array; `whole` is the size of the tile."""
         pieces, loads = self.groups[-1]
         pieces[piece] = name, whole
         loads[name] += amount
 
     def ended(self) -> None:
-        """Another group begins."""
+        """Ends the current group."""
         self.groups.append(({}, Counter()))
 
     def flush(self) -> None:
-        """A kernel has ended: its groups ran in waves, in their order."""
+        """Ends a kernel: its groups ran in waves, in their order."""
         groups, self.groups = self.groups[:-1], [({}, Counter())]
         for start in range(0, len(groups), self.wave):
             distinct: Pieces = {}

@@ -1,6 +1,6 @@
-"""How many bytes a value takes, by array, for the machine that counts.
+"""The bytes per value of each array, for the counting machine.
 
-The rules are those that `catdiag.cost.io.io` states of `dtype`; nothing else is shared.
+The rules are those that `catdiag.cost.io.io` states for `dtype`; no code is shared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ACCUMULATED = 4
 
 
 class Widths:
-    """The widths of a diagram's arrays: 1 for all where no dtype is given.
+    """The widths of a diagram's arrays, in bytes per value; 1 for all where no dtype is given.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
@@ -48,7 +48,7 @@ class Widths:
         return self.named.get(name) or _PLAIN.get(ty.element, self.all)
 
     def made(self, box: Box, k: int) -> int:
-        """Of what a box makes on chip."""
+        """The width of a box's result on chip."""
         if not self.counted:
             return 1
         if isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
@@ -56,17 +56,19 @@ class Widths:
         return _PLAIN.get(box.cod[k].element, self.inner)
 
     def state(self, op: Fold, k: int, ty: ArrayType) -> int:
-        """Of a state of a loop."""
+        """The width of a loop state on chip."""
         name = op.components[k] if k < len(op.components) else ""
         return self.named.get(name) or (_PLAIN.get(ty.element, self.inner) if self.counted else 1)
 
     def of_a_part(self, box: Box, k: int) -> int:
-        """Of the state of a part of a loop, saved for the kernel that merges: as of a state on chip."""
+        """The width of the partial state of a split loop, saved for the kernel that merges: as on chip."""
         box, k = _maker(box, k)
         return self.state(box.op, k, box.cod[k]) if isinstance(box.op, Fold) else self.made(box, k)
 
     def between(self, box: Box, k: int, statistic: bool) -> int:
-        """Of what a kernel saves for another; `box` made it. A statistic is not narrower than on chip in fp32."""
+        """The width of an array that a kernel saves for another one, made by `box`. A statistic has at least 4 bytes
+        (fp32).
+        """
         box, k = _maker(box, k)
         cast = isinstance(box.op, Map) and box.op.fn.startswith("cast:")
         if not self.counted:
@@ -76,7 +78,7 @@ class Widths:
 
 
 def _maker(box: Box, k: int) -> tuple[Box, int]:
-    """The box in groups that makes output k of one, and which of its outputs that is."""
+    """The box that makes output `k` of a box, inside groups, and which of its outputs that is."""
     while isinstance(box.op, Group):
         body = inline(box.op.body)
         outline = Outline(body.graph, range(len(body.boxes)), {}, 0, False)
