@@ -253,7 +253,7 @@ class Tree:
 
 
 class Runner:
-    """What is fixed while a diagram runs: the floating type, tile lengths, user's functions, and the order of merges."""
+    """What is fixed while a diagram runs: the floating type, tile lengths, user's functions, and merge order."""
 
     def __init__(
         self, kind: np.dtype[Any], tiles: Mapping[str, int], functions: Functions, tree: Tree | None = None

@@ -255,7 +255,7 @@ class Phased:
     # -- below the home level -----------------------------------------------------------------------------------------
 
     def visit(self, piece: Piece, phase: Phase, start: int, stop: int) -> None:
-        """One piece below the home level runs its part of a phase, or of a block. States are loaded first, stored last."""
+        """One piece below the home level runs its part of a phase or block; states are loaded first and stored last."""
         chip, edge = self.chip, (piece.level - 1, piece.level)
         states = [(self.kept[w], chip.length(piece, self.outline.types[w])) for w in phase.made if phase.loop]
         for kept, amount in states:
