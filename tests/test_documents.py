@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -78,45 +79,44 @@ def test_rooms_and_links_exist():
             assert item.name in mentioned, f"the README's list of rooms lacks {item.name}"
 
 
-def test_example_on_a_real_shape():
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "llama3_prefill.py")], capture_output=True, text=True, timeout=600
-    )
+def example(name: str) -> str:
+    """What an example prints, run as a program of its own, with these sources."""
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
     assert done.returncode == 0, done.stderr
-    out = done.stdout
-    assert "grouped_query_attention.stream('x').group('b k r q')" in out
-    assert "2*b*d*k*q*r + 4*b*d**2*k*q*r*x/M" in out
+    return done.stdout
+
+
+def test_example_on_a_real_shape():
+    told = example("llama3_prefill")
+    assert "grouped_query_attention.stream('x').group('b k r q')" in told
+    assert "2*b*d*k*q*r + 4*b*d**2*k*q*r*x/M" in told
     heads, rows, width = 32, 8192, 2
     scores, queries, keys = heads * rows * rows, heads * rows * 128, 8 * rows * 128
     # Scores written and read, weights written and read; queries, keys, values and results once.
-    assert f"{width * (4 * scores + 2 * queries + 2 * keys):,} bytes with the scores in memory" in out
-    assert re.search(r"bytes of HBM as planned: \d+\.\d times fewer", out)
-    assert re.search(r"tiles .*g_r=\d+, g_q=\d+, s_x=\d+", out)
+    assert f"{width * (4 * scores + 2 * queries + 2 * keys):,} bytes with the scores in memory" in told
+    assert re.search(r"bytes of HBM as planned: \d+\.\d times fewer", told)
+    assert re.search(r"tiles .*g_r=\d+, g_q=\d+, s_x=\d+", told)
 
 
 @pytest.mark.slow
 def test_example_of_serving():
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "router_and_decoding.py")], capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
+    told = example("router_and_decoding")
     for said in (
         "repair   where(max1 = max1′ ∨ max2 = -∞, max2, -e)",
         "that meets the range from t2 to t1:",
         "bounds off by one: leaving out blocks of 'x' changes decode",
         "variance(a[x]) = variance.stream('x', by=…)(a[x])",
     ):
-        assert said in done.stdout
+        assert said in told
 
 
 @pytest.mark.slow
 def test_example_of_decoding():
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "decode.py")], capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
+    told = example("decode")
     # 2 bytes of each of the 2 · 8 · 32768 · 128 values cached, and of the 2 · 64 · 128 that belong to the query.
-    assert f"{2 * (2 * 8 * 32768 * 128 + 2 * 64 * 128) / 1e6:.1f}        8.0" in done.stdout
-    assert "a step reads and writes 2*b*d*k*(r + x) values" in done.stdout
-    assert re.search(r"batch  1: +(?!1 )\d+ parts", done.stdout)
-    assert "by cache heads: 0" in done.stdout
+    assert f"{2 * (2 * 8 * 32768 * 128 + 2 * 64 * 128) / 1e6:.1f}        8.0" in told
+    assert "a step reads and writes 2*b*d*k*(r + x) values" in told
+    assert re.search(r"batch  1: +(?!1 )\d+ parts", told)
+    assert "by cache heads: 0" in told
