@@ -119,6 +119,32 @@ def proved(fitting: Any) -> Iterator[Proved]:
     api.certify = certify
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Generated modules are kept in a folder of the run's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CATDIAG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def compiling() -> None:
+    """For tests that make machine code."""
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    if os.environ.get("TRITON_INTERPRET"):
+        pytest.skip("nothing is compiled under TRITON_INTERPRET")
+
+
+@pytest.fixture(scope="session")
+def interpreting() -> None:
+    """For tests that run kernels on the processor; `test_in_the_interpreter` runs them in a process of their own."""
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    if not os.environ.get("TRITON_INTERPRET"):
+        pytest.skip("run by test_in_the_interpreter, with TRITON_INTERPRET set")
+
+
 @pytest.fixture(autouse=True)
 def proved_once(request: pytest.FixtureRequest) -> None:
     """What has been proved is known where proofs are not what is tested, and nothing is changed under them."""
