@@ -265,7 +265,7 @@ def quantisation() -> list[Row]:
     honest = gain(half.optimum().power_form, eighth.optimum().power_form)
     scales = gain(half.optimum().power_form, with_scales.optimum().power_form)
     (d,) = scales.free_symbols
-    found = [least(io, SIZES, H100.smem_per_block) for io in (half, with_scales)]
+    found = [least(io.account, SIZES, H100.smem_per_block) for io in (half, with_scales)]
     moved = [f.transfers for f in found if f is not None]
     return [
         *rows,

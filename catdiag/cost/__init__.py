@@ -1,7 +1,7 @@
 """What a diagram costs: transfers, memory, the optimum of one under the other, hardware and plans.
 
 - `io`: transfers and memory as formulas, under rules that it states; `levels`: the same at every level of a chain,
-  as `levelled` values; `latex`: in LaTeX; `count/`: how they are counted;
+  as `levelled` values; `joint`: the tiles of all levels together; `latex`: in LaTeX; `count/`: how they are counted;
 - `optimum`: the least transfers for a memory, in closed form; `optima/`: posynomial programs, regimes, certificates
   and their checkers, brackets where there is no closed form, whole tiles; `crossover`: where one sum of powers of the
   capacity begins to be less than another;
@@ -22,7 +22,7 @@ from typing import Any
 _HOMES = {
     "catdiag.cost.bounds": "LowerBound lower_bound",
     "catdiag.cost.lower.segments": "BoundError",
-    "catdiag.cost.optima.joint": "levels_together",
+    "catdiag.cost.joint": "levels_together",
     "catdiag.cost.chips.capacity": "fits possible",
     "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain tiers",
     "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),

@@ -32,23 +32,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.cost import given
 from catdiag.cost.count.live import LEVEL
 from catdiag.cost.given import formula
+from catdiag.cost.io import IO
 from catdiag.cost.optima.least import tile_sizes
-from catdiag.errors import CatdiagError, SizeError
-
-if TYPE_CHECKING:
-    from catdiag.cost.io import IO
-    from catdiag.cost.optima.powerform import PowerForm
+from catdiag.cost.optima.powerform import PowerForm
+from catdiag.errors import CatdiagError, SizeError, require
 
 Expr = Any
 Number = int | float | Fraction
 _BITS = 200  # of roots that are no rational numbers
 _NARROW = Fraction(1, 1 << 40)  # how near the ends of a bracket are, relative to it
 _GRID = 4_000_000
+_FORM = "powers of a capacity, such as .io().optimum().power_form"
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def per_operation(io: IO, pipeline: str = "tensor") -> PowerForm:
     once, as with whole axes. Raises CatdiagError where there are none,
     ValueError where the optimum has no closed form.
     """
-    given.made(io, "IO", what="io")
+    require(isinstance(io, IO), "io", io, "what .io() gives")
     given.text(pipeline, "pipeline", "'tensor', 'exp' or 'alu'")
     work = io.work.get(pipeline)
     if work is None or work == 0:
@@ -174,7 +173,7 @@ def least_memory(form: PowerForm, ratio: Fraction | Expr, sizes: Mapping[str, An
     """
     import sympy
 
-    given.made(form, "PowerForm", what="the form")
+    require(isinstance(form, PowerForm), "the form", form, _FORM)
     _sized(sizes)
     terms = _filled(form, sizes or {})
     moving = [(alpha, beta) for alpha, beta in terms if beta]
@@ -266,7 +265,7 @@ def size_range(
     """
     import sympy
 
-    given.made(form, "PowerForm", what="the form")
+    require(isinstance(form, PowerForm), "the form", form, _FORM)
     given.text(axis, "axis", "the name of an axis, such as 'q'")
     _sized(sizes)
     given.positive(ratio, "ratio")
@@ -359,7 +358,7 @@ def bandwidth_needed(io: IO, sizes: Mapping[str, int], tiles: Mapping[str, int],
     >>> bandwidth_needed(io, {"a": 64, "b": 64, "c": 64}, {"g_a": 32, "g_c": 32}, 1e12) / 10**9
     Fraction(625, 8)
     """
-    given.made(io, "IO", what="io")
+    require(isinstance(io, IO), "io", io, "what .io() gives")
     given.numbers(sizes)
     given.numbers(tiles, "tiles")
     given.positive(flops_per_s, "flops_per_s")
@@ -407,7 +406,7 @@ def least_memory_whole(
     """
     import numpy as np
 
-    given.made(io, "IO", what="io")
+    require(isinstance(io, IO), "io", io, "what .io() gives")
     given.numbers(sizes)
     given.positive(ratio, "ratio")
     given.numbers({} if blocks is None else blocks, "blocks")

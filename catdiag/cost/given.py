@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from catdiag.diagram import Diagram
@@ -113,28 +112,3 @@ def diagram(value: Any, derived: bool = True) -> None:
     found = getattr(value, "diagram", value) if derived and not isinstance(value, type) else value
     expected = "a diagram or a derivation" if derived else "a diagram (.diagram of a derivation is one)"
     require(isinstance(found, Diagram), "the diagram", value, expected)
-
-
-_MADE = {
-    "IO": ("catdiag.cost.io", "what .io() gives"),
-    "LevelsIO": ("catdiag.cost.levelled", "what .io(levels=…) gives"),
-    "PowerForm": (
-        "catdiag.cost.optima.powerform",
-        "powers of a capacity, such as .io().optimum().power_form",
-    ),
-    "Optimum": ("catdiag.cost.optimum", "what .io().optimum() gives"),
-    "Hierarchy": ("catdiag.cost.hierarchy", "a Hierarchy, such as .hierarchy of a chip"),
-}
-
-
-def made(value: Any, *kinds: str, what: str) -> None:
-    """Raises TypeMismatch unless it is of one of these classes of the room.
-
-    >>> try:
-    ...     made(3, "IO", what="io")
-    ... except TypeMismatch as error:
-    ...     print(error.message)
-    io is 3: expected what .io() gives
-    """
-    classes = tuple(getattr(import_module(_MADE[kind][0]), kind) for kind in kinds)
-    require(isinstance(value, classes), what, value, " or ".join(_MADE[kind][1] for kind in kinds))

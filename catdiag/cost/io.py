@@ -64,7 +64,7 @@ from catdiag.cost.count.kernels import Account, Dtype, measure
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Loop, Moment
 from catdiag.cost.count.nested import summed
 from catdiag.display import AsHTML
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, SizeError, require
 
 if TYPE_CHECKING:
     from catdiag.cost.count.density import Density, Shares
@@ -160,9 +160,22 @@ class IO(AsHTML):
         Tiles (`g_q`, `s_x`) are multiples of what `multiples` gives, and divisors of their axes where asked. `None`
         where nothing fits. Raises `ValueError` for sizes that are missing, a tile that is unknown, or an axis with no
         allowed tile."""
-        from catdiag.cost.optima.whole import whole_of
+        from catdiag.cost.optima.whole import whole
 
-        return whole_of(self, sizes, capacity, multiples, divisors)
+        given.numbers(sizes)
+        given.numbers(multiples or {}, "multiples")
+        whole_number = given.finite(capacity) and capacity == int(capacity)
+        require(whole_number, "the capacity", capacity, "a whole number of values or bytes")
+        bounds = {**self.groups, **self.streams}
+        axes = {str(v): v for e in (self.transfers, self.room, *bounds.values()) for v in e.free_symbols}
+        at = {axes[name]: size for name, size in sizes.items() if name in axes}
+        steps = {v: (multiples or {}).get(str(v), 1) for v in bounds}
+        if unknown := sorted(set(multiples or {}) - {str(v) for v in bounds}):
+            raise SizeError(f"{', '.join(unknown)} is no tile: expected {', '.join(map(str, bounds)) or 'none'}")
+        blocks = {str(v): steps[v] for v in self.streams}
+        bracket = self.optimum().bracket({**sizes, **blocks, str(self.capacity): capacity})
+        relaxed = bracket.least if bracket is not None else None
+        return whole(self.transfers, [(self.room, capacity)], bounds, at, steps, divisors=divisors, relaxed=relaxed)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; expressions as text."""

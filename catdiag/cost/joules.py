@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from catdiag.cost import given
 from catdiag.cost.hierarchy import Hierarchy
 from catdiag.errors import CatdiagError, require
 
@@ -58,7 +57,7 @@ def energy(moved: Mapping[Ends, Expr] | Any, hierarchy: Hierarchy) -> Energy:
     ends = getattr(moved, "edges", moved)
     edged = isinstance(ends, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in ends)
     require(edged, "what is moved", moved, "what .io(levels=…, dtype=…) gives, or transfers by pairs of levels")
-    given.made(hierarchy, "Hierarchy", what="the hierarchy")
+    require(isinstance(hierarchy, Hierarchy), "the hierarchy", hierarchy, "a Hierarchy, such as .hierarchy of a chip")
     if getattr(moved, "unit", "bytes") != "bytes":
         raise CatdiagError("transfers are in values, and energy is of bytes: give io a dtype")
     edges = getattr(moved, "edges", moved)

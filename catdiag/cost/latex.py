@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from catdiag.cost import given
+from catdiag.cost.io import IO
 from catdiag.cost.levelled import LevelsIO
-
-if TYPE_CHECKING:
-    from catdiag.cost.io import IO
+from catdiag.errors import require
 
 Expr = Any
 
@@ -25,7 +23,7 @@ def latex(cost: IO | LevelsIO) -> str:
     M &= g_{q} s_{x} + g_{q}
     \\end{align*}
     """
-    given.made(cost, "IO", "LevelsIO", what="the cost")
+    require(isinstance(cost, (IO, LevelsIO)), "the cost", cost, "what .io() or .io(levels=…) gives")
     rows: list[tuple[str, Expr]] = []
     if isinstance(cost, LevelsIO):
         for (upper, lower), edge in cost.edges.items():

@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost import given
 from catdiag.cost.given import formula
 from catdiag.cost.hierarchy import Hierarchy
+from catdiag.cost.optima.powerform import PowerForm
+from catdiag.cost.optimum import Optimum
 from catdiag.errors import CatdiagError, require
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from catdiag.cost.hardware import Hardware
-    from catdiag.cost.optima.powerform import PowerForm
-    from catdiag.cost.optimum import Optimum
 
 Expr = Any
 Number = Any
@@ -108,7 +108,7 @@ class Model:
 
         Raises ValueError where the optimum has no closed form in a symbol for the capacity.
         """
-        given.made(optimum, "Optimum", what="the optimum")
+        require(isinstance(optimum, Optimum), "the optimum", optimum, "what .io().optimum() gives")
         require(isinstance(tiers, Iterable), "tiers", tiers, "tiers of memory, as catdiag.cost.model.tiers gives")
         tiers = tuple(tiers)
         for tier in tiers:
@@ -336,7 +336,7 @@ def quantisation_gain(wide: PowerForm, narrow: PowerForm) -> dict[Fraction, Expr
     """
     import sympy
 
-    given.made(wide, "PowerForm", what="the wide form")
-    given.made(narrow, "PowerForm", what="the narrow form")
+    for form, name in ((wide, "the wide form"), (narrow, "the narrow form")):
+        require(isinstance(form, PowerForm), name, form, "powers of a capacity, such as .io().optimum().power_form")
     betas = [beta for _, beta in wide.terms if narrow.coefficient(beta) != 0]
     return {beta: sympy.cancel(sympy.together(wide.coefficient(beta) / narrow.coefficient(beta))) for beta in betas}

@@ -135,7 +135,7 @@ class Kernel:
         best: tuple[Least, int] | None = None
         for place, schedule in enumerate(self.schedules):
             try:
-                found = least(schedule.estimate, sizes, capacity)
+                found = least(schedule.estimate.account, sizes, capacity)
             except CatdiagError:
                 self.uncounted = True
                 continue

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sympy import Integer, Symbol
 
 import catdiag as cd
+from catdiag.cost.joint import levels_together
 from catdiag.cost.optima.dual import Bracket, certify, check_bracket, check_dual
 from catdiag.cost.optima.enclosure import logarithm, power, root
-from catdiag.cost.optima.joint import levels_together
 from catdiag.cost.optima.posynomial import CertificateError, posynomial
 from catdiag.cost.optima.stationary import Program
 from catdiag.cost.optimum import minimise

@@ -25,11 +25,11 @@ from catdiag.cost.chips.turns import Step, schedule
 from catdiag.cost.crossover import crossover
 from catdiag.cost.devices import spread
 from catdiag.cost.io import io
+from catdiag.cost.joint import levels_together
 from catdiag.cost.joules import energy
 from catdiag.cost.latex import latex
 from catdiag.cost.levels import levels_io
 from catdiag.cost.model import Model, cross_transfer_gain, quantisation_gain, tiers
-from catdiag.cost.optima.joint import levels_together
 from catdiag.cost.optima.least import least
 from catdiag.cost.optima.powerform import power_form
 from catdiag.cost.plan import fit
@@ -94,7 +94,7 @@ CASES: dict[str, Case] = {
                             {"children": (2,), "cost": (2,), "cross": (2,)}),
     "quantisation_gain": (quantisation_gain, lambda: {"wide": form(), "narrow": form()}, {}),
     "levels_together": (levels_together, lambda: {"io": levelled()}, {}),
-    "least": (least, lambda: {"io": measured(), "sizes": SIZES, "capacity": 500}, {}),
+    "least": (least, lambda: {"account": measured().account, "sizes": SIZES, "capacity": 500}, {}),
     "fit": (fit, lambda: {"diagram": product(), "hardware": "H100", "sizes": SIZES, "dtype": "bf16"}, {"dtype": (0,)}),
     "configure": (configure, lambda: {"diagram": product(), "hardware": "H100", "values": {"s_b": 64}}, {}),
     "read_columns": (read_columns, lambda: {"diagram": product(), "dtype": "fp16"}, {"dtype": (0,)}),

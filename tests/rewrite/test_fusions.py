@@ -125,7 +125,7 @@ def test_the_best_tiles_are_those_of_brute_force() -> None:
     io = cd.library.get("matmul").stream("b").group("a c").io()
     sizes = {"a": 12, "b": 9, "c": 15}
     for room in (3, 20, 60, 400):
-        found = least(io, sizes, room)
+        found = least(io.account, sizes, room)
         fits = []
         for g in range(1, 13):
             for h in range(1, 16):
@@ -145,7 +145,7 @@ def test_the_leading_order_is_never_above_integer_tiles(scores: Fusions) -> None
                 continue
             for room in (300, 800):
                 parts = [k.least(sizes, room) for k in way.kernels]
-                chosen = [least(s.io, sizes, room) for s in way.schedules if s is not None]
+                chosen = [least(s.io.account, sizes, room) for s in way.schedules if s is not None]
                 if None not in parts and None not in chosen:
                     bound = way.leading.subs({**{s: sizes[s.name] for s in way.leading.free_symbols if s.name in sizes},
                                               choice.capacity: room})  # fmt: skip

@@ -5,7 +5,7 @@
   checked in `stationary`, signs decided in `signs`; `likely` gives an order of work by what is `binding` at random
   sizes; `cases`: two ways compared in every regime;
 - `dual`: optima without a closed form between two fractions, which `convex` finds and `enclosure` bounds;
-- `slowest`: the greatest of several edges; `joint`: the tiles of all levels together;
+- `slowest`: the greatest of several edges;
 - `least`, `whole`: over whole tiles, by trying all, and by branch and bound under divisibility;
 - `powerform`: transfers as powers of the capacity.
 """

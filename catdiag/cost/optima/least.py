@@ -9,7 +9,7 @@ least. Derived here.
 >>> from catdiag.diagram import of_box
 >>> from catdiag.types import ArrayType, Axis
 >>> dot = io(of_box(einsum_box([ArrayType((Axis("a"),)), ArrayType((Axis("a"),))], [])))
->>> least(dot, {"a": 8}, 17).transfers, least(dot, {"a": 8}, 16) is None
+>>> least(dot.account, {"a": 8}, 17).transfers, least(dot.account, {"a": 8}, 16) is None
 (17, True)
 """
 
@@ -21,19 +21,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost import given
+from catdiag.cost.count.kernels import Account
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Transfer
-from catdiag.errors import CatdiagError
+from catdiag.errors import CatdiagError, require
 
 if TYPE_CHECKING:
     from catdiag.cost.count.windows import Side
-    from catdiag.cost.io import IO
 
 _POINTS = 1 << 21
 
 
 @dataclass(frozen=True)
 class Least:
-    """Transfers and memory, in the unit of the `IO`, at the tiles (by symbol) that move least; blocks are 1.
+    """Transfers and memory, in the unit of the account, at the tiles (by symbol) that move least; blocks are 1.
 
     `exhaustive` says whether all tiles were tried, so that none moves less. Of several that move as much the one that
     holds least is taken.
@@ -45,23 +45,22 @@ class Least:
     exhaustive: bool
 
 
-def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
-    """The least exact transfers of `io` at these sizes with memory at most `capacity`; None where nothing fits.
+def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | None:
+    """The least exact transfers of an account at these sizes with memory at most `capacity`; None where nothing fits.
 
     Raises CatdiagError for sizes that are missing, a split loop, one that leaves blocks out, windows that reach beyond
     their arrays, and accumulators counted apart.
     """
     import numpy as np
 
-    given.made(io, "IO", what="io")
+    require(isinstance(account, Account), "the account", account, "the .account of what .io() gives")
     given.numbers(sizes)
     given.positive(capacity, "the capacity")
-    account = io.account
-    if any(kernel.extents for kernel in account.kernels) or not all(side.whole for _, side in _sides(io)):
+    if any(kernel.extents for kernel in account.kernels) or not all(side.whole for _, side in _sides(account)):
         account.runs_all("the tiles that are best whole are sought for loops that run all")
     if account.parted is not None:
         raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .fit()")
-    if io.accumulators == REGISTERS:
+    if any(kernel.moments[REGISTERS] for kernel in account.kernels):
         raise CatdiagError("accumulators in registers are held to another capacity: ask with accumulators='level'")
     if missing := [s for s in account.sizes if s not in sizes]:
         raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
@@ -78,7 +77,7 @@ def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
     for kernel in account.kernels:
         values.update(dict.fromkeys((s for s, _ in kernel.loops), 1))
     count = math.prod(map(len, lists.values()))
-    held, moved = (np.broadcast_to(total, (count,)) for total in _totals(io, values))
+    held, moved = (np.broadcast_to(total, (count,)) for total in _totals(account, values))
     room = held <= capacity
     if not room.any():
         return None
@@ -88,7 +87,7 @@ def least(io: IO, sizes: Mapping[str, int], capacity: int) -> Least | None:
     place = int(best[np.argmin(held[best])])
     tiles = {t: int(values[t][place]) for t in lists}
     at = {**values, **tiles}
-    held, moved = _totals(io, at)
+    held, moved = _totals(account, at)
     return Least(int(moved[0]), int(held[0]), tiles, exhaustive)
 
 
@@ -102,12 +101,12 @@ def tile_sizes(n: int) -> list[int]:
     return sorted({*range(1, root + 1), *(-(-n // count) for count in range(1, root + 2))})
 
 
-def _totals(io: IO, values: Mapping[str, Any]) -> tuple[Any, Any]:
+def _totals(account: Account, values: Mapping[str, Any]) -> tuple[Any, Any]:
     """Memory and exact transfers at numbers, or arrays of them."""
     import numpy as np
 
     held, moved = np.zeros(1), np.zeros(1, dtype=object if all(isinstance(v, int) for v in values.values()) else float)
-    for kernel in io.account.kernels:
+    for kernel in account.kernels:
         for moment in kernel.moments[LEVEL]:
             held = np.maximum(held, moment.total.value(values))
         for transfer in kernel.transfers:
@@ -121,8 +120,8 @@ def _totals(io: IO, values: Mapping[str, Any]) -> tuple[Any, Any]:
     return held, moved
 
 
-def _sides(io: IO) -> Iterator[tuple[str, Side]]:
-    for kernel in io.account.kernels:
+def _sides(account: Account) -> Iterator[tuple[str, Side]]:
+    for kernel in account.kernels:
         for transfer in kernel.transfers:
             yield from ((transfer.array, side) for side in transfer.window)
 

@@ -13,16 +13,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import sympy
 from sympy import Expr, Symbol
 
-from catdiag.cost.given import finite, numbers
-from catdiag.errors import SizeError, require
-
-if TYPE_CHECKING:
-    from catdiag.cost.io import IO
+from catdiag.errors import SizeError
 
 _BOXES = 20_000
 """How many boxes are opened before the search stops with the best found."""
@@ -112,29 +108,6 @@ def whole(
     capacities = [int(sympy.sympify(c).subs(at)) for _, c in memory]
     holds = tuple(room + capacity for room, capacity in zip(kept, capacities, strict=True))
     return Whole(value, dict(zip(tiles, point, strict=True)), holds, least, relaxed)
-
-
-def whole_of(
-    io: IO, sizes: Mapping[str, int], capacity: int, multiples: Mapping[str, int] | None = None, divisors: bool = False
-) -> Whole | None:
-    """`whole` for the transfers and memory of an `IO`, its tiles and stream blocks, by name, beside real tiles."""
-    numbers(sizes)
-    numbers(multiples or {}, "multiples")
-    require(
-        finite(capacity) and capacity == int(capacity), "the capacity", capacity, "a whole number of values or bytes"
-    )
-    axes = {
-        str(v): v for e in (io.transfers, io.room, *io.groups.values(), *io.streams.values()) for v in e.free_symbols
-    }
-    at = {axes[name]: size for name, size in sizes.items() if name in axes}
-    bounds = {**io.groups, **io.streams}
-    steps = {v: (multiples or {}).get(str(v), 1) for v in bounds}
-    if unknown := sorted(set(multiples or {}) - {str(v) for v in bounds}):
-        raise SizeError(f"{', '.join(unknown)} is no tile: expected {', '.join(map(str, bounds)) or 'none'}")
-    blocks = {str(v): steps[v] for v in io.streams}
-    bracket = io.optimum().bracket({**sizes, **blocks, str(io.capacity): capacity})
-    relaxed = bracket.least if bracket is not None else None
-    return whole(io.transfers, [(io.room, capacity)], bounds, at, steps, divisors=divisors, relaxed=relaxed)
 
 
 def _outermost(tile: Symbol, ends: Mapping[Symbol, Expr]) -> int:

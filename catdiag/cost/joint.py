@@ -9,17 +9,14 @@ tiles within tiles in place of independent levels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import sympy
 from sympy import Expr
 
-from catdiag.cost.given import made
+from catdiag.cost.levelled import LevelsIO
 from catdiag.cost.optimum import Optimum, minimise
-from catdiag.errors import CatdiagError
-
-if TYPE_CHECKING:
-    from catdiag.cost.levelled import LevelsIO
+from catdiag.errors import CatdiagError, require
 
 Amount: TypeAlias = Expr | int
 
@@ -47,7 +44,7 @@ def levels_together(
     >>> found.gap < 1e-6, {str(t): round(float(size)) for t, size in found.tiles.items()}["g2_a"]
     (True, 99)
     """
-    made(io, "LevelsIO", what="io")
+    require(isinstance(io, LevelsIO), "io", io, "what .io(levels=…) gives")
     program = io.programs()
     names = list(program.memory)
     for given in (weights or {}, capacities or {}, children or {}):
