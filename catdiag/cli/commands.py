@@ -150,7 +150,7 @@ def run_prove(
             print(f"refuted: {error.message}")
             if counterexample is not None:
                 from catdiag.cli.counterexample import npz, read
-                from catdiag.prove.replay import replay
+                from catdiag.prove.validate import replay
 
                 _write(counterexample, npz(error.counterexample))
                 again = replay(statement_of(*(refutable(f, g) or (f, g)), assume), read(counterexample))

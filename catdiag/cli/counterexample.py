@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.files import read_whole
 
 if TYPE_CHECKING:
-    from catdiag.prove.refute import Counterexample
+    from catdiag.prove.replay import Counterexample
 
 _LARGEST = 64 * 2**20
 """Bytes of a counterexample, packed and unpacked, above which it is not read."""
@@ -34,7 +34,7 @@ _UNREADABLE = (
 def npz(found: Counterexample) -> bytes:
     """The content of the file.
 
-    >>> from catdiag.prove.refute import Counterexample
+    >>> from catdiag.prove.replay import Counterexample
     >>> import io, numpy
     >>> content = npz(Counterexample({"x": 2}, {"A": [1, 3]}, 4, 5, {}))
     >>> numpy.load(io.BytesIO(content))["A"]

@@ -8,152 +8,28 @@ certificate that was found is replayed by a plain checker before a theorem is re
 from __future__ import annotations
 
 import ast
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from catdiag.display import AsHTML
-from catdiag.errors import CatdiagError, SizeError, require
+from catdiag.errors import SizeError, require
 from catdiag.prove.alike import require_one_type
 from catdiag.prove.identifiers import identifier, name_of
+from catdiag.prove.outcomes import Interrupted, Refuted, Theorem, Undecided
 from catdiag.prove.vacuity import AssumptionError
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
-    from catdiag.kernel.check import Theorem as Checked
     from catdiag.kernel.context import Ask
-    from catdiag.prove.refute import Counterexample
-
+    from catdiag.prove.replay import Counterexample
 
 R = TypeVar("R")
 
 
-class Refuted(CatdiagError):
-    """Two diagrams differ: `.counterexample` has `.sizes`, `.arrays`, `.lhs` and `.rhs`."""
-
-    def __init__(self, message: str, counterexample: Counterexample) -> None:
-        super().__init__(f"{message}\n{counterexample}")
-        self.counterexample = counterexample
-
-
-class Undecided(CatdiagError):
-    """Neither a proof nor a counterexample was found: `.goal` is where the proof stopped."""
-
-    def __init__(self, message: str, goal: str) -> None:
-        super().__init__(f"{message}; it stopped at\n  {goal}")
-        self.goal = goal
-
-
-class Interrupted(CatdiagError):
-    """Time was up, or the solver was stopped, before there was a verdict."""
-
-
-@dataclass(frozen=True)
-class Theorem(AsHTML):
-    """A checked equation between two diagrams, with the certificate that proves it.
-
-    `.statement`, `.hypotheses`, `.defined` (what the left side needs to be defined), `.conditions` (what the right
-    side needs beyond that; empty unless `.conditional`), `.witness`, `.vacuous`, `.axioms`, `.trivial`, `.seconds`,
-    `.certificate`, and `.taken`: in words, the arrays that the certificate takes as further inputs (see
-    `catdiag.prove.cut`).
-    """
-
-    checked: Checked
-    certificate: dict[str, Any] = field(repr=False)
-    seconds: float = 0.0
-    taken: tuple[str, ...] = ()
-
-    @property
-    def statement(self) -> str:
-        """The equation as text."""
-        return self.checked.statement
-
-    @property
-    def hypotheses(self) -> tuple[str, ...]:
-        """What is assumed of sizes."""
-        return self.checked.hypotheses
-
-    @property
-    def defined(self) -> tuple[str, ...]:
-        """What the left side needs to be defined: a hypothesis of the theorem."""
-        return self.checked.defined
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """What the right side needs beyond that."""
-        return self.checked.conditions
-
-    @property
-    def conditional(self) -> bool:
-        """Whether there are such conditions."""
-        return self.checked.conditional
-
-    @property
-    def trivial(self) -> bool:
-        """Whether the two sides are one term."""
-        return self.checked.trivial
-
-    @property
-    def witness(self) -> str:
-        """An input that meets all that the theorem takes for granted, as text; empty where none was found."""
-        return self.checked.witness
-
-    @property
-    def vacuous(self) -> bool | None:
-        """True where nothing meets what the theorem takes for granted, False with a witness, None if not known."""
-        return self.checked.vacuous
-
-    @property
-    def verdict(self) -> str:
-        """ "proved", "proved, on a condition", or "vacuous": of what nothing satisfies, it is said and is no proof.
-
-        Words for people; the fields say the same to programs.
-        """
-        return "vacuous" if self.vacuous else "proved, on a condition" if self.conditional else "proved"
-
-    @property
-    def axioms(self) -> tuple[str, ...]:
-        """The axioms used."""
-        return self.checked.axioms
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """What travels is the certificate: where it arrives it is checked again."""
-        from catdiag.prove.many import checked_again
-
-        return checked_again, (self.certificate, self.seconds, self.taken)
-
-    def __copy__(self) -> Theorem:
-        """Itself: nothing in it changes."""
-        return self
-
-    def __deepcopy__(self, _: dict[int, Any]) -> Theorem:
-        """Itself: nothing in it changes."""
-        return self
-
-    def save(self, path: str) -> None:
-        """Writes the certificate, whole or not at all; raises OSError where that cannot be done."""
-        from catdiag.files import write_whole
-
-        write_whole(path, self.text())
-
-    def text(self) -> str:
-        """The certificate as JSON, with the theorem in words for people; the checker does not look at them."""
-        about = [*str(self.checked).splitlines(), *(f"  where {text}" for text in self.taken)]
-        told = {"about": about, **self.certificate}
-        fields = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in told.values())
-        return "{" + ",\n".join(f"{json.dumps(name)}:{field}" for name, field in zip(told, fields, strict=True)) + "}\n"
-
-    def __str__(self) -> str:
-        lines = [str(self.checked), *(f"  where {text}" for text in self.taken[:_SHOWN])]
-        more = len(self.taken) - _SHOWN
-        return "\n".join(lines + ([f"  and likewise for {more} more"] if more > 0 else []))
-
-
-_SHOWN, _LONGEST = 6, 1000
+_LONGEST = 1000
 _COMPARISONS: dict[type, tuple[str, bool]] = {
     ast.LtE: ("le", False), ast.Lt: ("lt", False), ast.GtE: ("le", True), ast.Gt: ("lt", True), ast.Eq: ("eq", False),
 }  # fmt: skip

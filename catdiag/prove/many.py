@@ -12,13 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from catdiag.errors import CatdiagError, require
+from catdiag.errors import require
+from catdiag.kernel.check import Checker
+from catdiag.kernel.terms import KernelError
 from catdiag.prove.api import (
-    AssumptionError,
-    Interrupted,
-    Refuted,
-    Theorem,
-    Undecided,
     check_given,
     decide,
     how_false,
@@ -28,7 +25,10 @@ from catdiag.prove.api import (
     title_of,
 )
 from catdiag.prove.cut import has_generators
+from catdiag.prove.outcomes import Interrupted, NotAProof, Refuted, Theorem, Undecided, plain
+from catdiag.prove.vacuity import AssumptionError
 from catdiag.solvers.process import checking
+from catdiag.solvers.z3 import Z3
 from catdiag.tasks import Failed, Progress, each
 
 if TYPE_CHECKING:
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = "Theorem | Refuted | Undecided | Interrupted"
 Pair: TypeAlias = "tuple[Diagram, Diagram] | tuple[Diagram, Diagram, Sequence[str]]"
-
-
-class NotAProof(CatdiagError):
-    """What came back from another process as a proof or a counterexample is none."""
 
 
 def prove_all(
@@ -77,8 +73,6 @@ def prove_all(
         require(listed, "a pair", pair, "two diagrams, or two diagrams and a list of assumptions")
     require(given is not None, "pairs", pairs, "pairs of diagrams, such as [(f, g)]")
     goals = [_Goal(*pair) for pair in given or ()]
-    from catdiag.solvers.z3 import Z3
-
     away = [goal for goal in goals if executor is not None and not goal.cut]
     with Z3() as ask, closing(each(attempt, [g.task(limit) for g in away], executor=executor)) as coming:
         outcomes = []
@@ -114,7 +108,7 @@ class _Goal:
 
     def believed(self, ask: Ask, found: Any, limit: float | None) -> Outcome:
         """What came back, after it was checked. Raises NotAProof where it does not stand."""
-        found = _plain(found)
+        found = plain(found)
         kind = found.get("outcome") if isinstance(found, dict) else None
         if kind == "proved":
             try:
@@ -135,9 +129,6 @@ class _Goal:
         raise NotAProof(f"what came back for {self.title} is no outcome: {str(found)[:200]}")
 
     def _checked(self, ask: Ask, found: Mapping[str, Any]) -> Theorem:
-        from catdiag.kernel.check import Checker
-        from catdiag.kernel.terms import KernelError
-
         certificate = found.get("certificate")
         if not isinstance(certificate, dict):
             raise NotAProof(f"what came back as a proof of {self.title} is no certificate")
@@ -151,7 +142,8 @@ class _Goal:
         return Theorem(checked, certificate, float(seconds) if isinstance(seconds, (int, float)) else 0.0)
 
     def _replayed(self, found: Mapping[str, Any]) -> Refuted:
-        from catdiag.prove.replay import NotACounterexample, of_data, replay
+        from catdiag.prove.replay import NotACounterexample, of_data
+        from catdiag.prove.validate import replay
 
         try:
             counterexample = replay(self.statement, of_data(found.get("counterexample")))
@@ -160,38 +152,9 @@ class _Goal:
         return Refuted(how_false(self.title, counterexample), counterexample)
 
 
-def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] = ()) -> Theorem:
-    """The theorem of a certificate that came from elsewhere: how a pickled theorem is read. Raises NotAProof."""
-    from catdiag.kernel.check import Checker
-    from catdiag.kernel.terms import KernelError
-    from catdiag.solvers.process import SolverInterrupted
-    from catdiag.solvers.z3 import Z3
-
-    plain = _plain(certificate)
-    try:
-        with Z3() as ask:
-            return Theorem(Checker(checking(ask)).check(plain), plain, float(seconds), tuple(map(str, taken)))
-    except KernelError as error:
-        raise NotAProof(f"what came from another process as a proof was refused: {error}") from error
-    except SolverInterrupted as error:
-        raise Interrupted(f"the check of a proof from another process was interrupted: {error}") from error
-
-
-def _plain(data: Any) -> Any:
-    """Data after it was written as JSON and read again: lists, objects, texts and numbers, and nothing in their guise.
-
-    Raises NotAProof for what cannot be written.
-    """
-    try:
-        return json.loads(json.dumps(data))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise NotAProof(f"what came back is no plain data: {error}") from error
-
-
 def attempt(statement: dict[str, Any], title: str, limit: float | None) -> dict[str, Any]:
     """What `prove` comes to for a statement, as plain data: the work of one task, in whatever process."""
     from catdiag.prove.replay import as_data
-    from catdiag.solvers.z3 import Z3
 
     start = time.perf_counter()
     with Z3() as ask:

@@ -10,8 +10,7 @@ of work.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,14 @@ import numpy as np
 
 from catdiag.kernel.terms import Term
 from catdiag.prove import exact, sieve
-from catdiag.prove.functions import Free, Function
-from catdiag.prove.identifiers import name_of
-from catdiag.prove.points import Batch, Drawer, Point, Pool
+from catdiag.prove.comparison import MOST_CELLS, Comparison
+from catdiag.prove.functions import Free
+from catdiag.prove.points import Batch, Point
+from catdiag.prove.replay import Counterexample, NotACounterexample
 from catdiag.prove.shrink import shrink
 from catdiag.prove.solve import solved
-from catdiag.prove.vacuity import meeting, symbols_of
-from catdiag.prove.validate import NotACounterexample, replay
+from catdiag.prove.vacuity import meeting
+from catdiag.prove.validate import replay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,88 +36,9 @@ BATCH, _FEW = 128, 4
 """Inputs that are run at once."""
 _SUSPECTS = 4
 _MISSES = 24
-_HINT = 24
 _FAINT = 1e-13
 _FREE, _EXACTLY = 8, 3000
 _COUNTED, _LOOKED_AT = 2, 4
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """Sizes and exact arrays on which two diagrams differ.
-
-    `.arrays` are nested lists of rationals by input name, `.lhs` and `.rhs` the two values (a rational, a quotient of
-    powers of e, or an enclosure; `float` gives each as a number) at `.index` of output `.output`; `.blocks` are the
-    sizes of blocks and tiles used, and `.functions` says what stood for uninterpreted functions: call them, or give
-    them to `Diagram.run`. `.undefined` is "rhs" where the right program has no value though the left one has, with
-    `.reason` saying what has none and where; `.rhs` is then None. `.floats` are the two values as NumPy gives them.
-    """
-
-    sizes: dict[str, int]
-    arrays: dict[str, Any]
-    lhs: Any
-    rhs: Any
-    index: dict[str, int]
-    output: int = 0
-    blocks: dict[str, int] = field(default_factory=dict)
-    functions: dict[str, Function] = field(default_factory=dict)
-    undefined: str | None = None
-    reason: str = ""
-    floats: tuple[float, float] | None = field(default=None, compare=False)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
-    elements: dict[str, str] = field(default_factory=dict, repr=False)
-
-    def numpy(self) -> dict[str, Any]:
-        """The arrays for NumPy: of floats, of truth values or of integers, as the inputs are declared."""
-
-        def convert(x: Any) -> Any:
-            if isinstance(x, list):
-                return [convert(v) for v in x]
-            return x if isinstance(x, bool) else float(x)
-
-        found = {}
-        for name, value in self.arrays.items():
-            array = np.array(convert(value))
-            if self.elements.get(name) in ("bool", "int"):
-                array = array.astype(np.bool_ if self.elements[name] == "bool" else np.int64)
-            found[name] = array.reshape(self.shapes.get(name, array.shape))
-        return found
-
-    def __str__(self) -> str:
-        lines = ["sizes " + ", ".join(f"{k}={v}" for k, v in self.sizes.items())]
-        if self.blocks:
-            lines.append("blocks " + ", ".join(f"{k}={v}" for k, v in self.blocks.items()))
-        lines += [f"{name} = {_text(value)}" for name, value in self.arrays.items()]
-        lines += [f"{name} is {function}" for name, function in self.functions.items()]
-        return "\n".join([*lines, self.verdict])
-
-    @property
-    def verdict(self) -> str:
-        """What the two programs give, as text."""
-        where = ", ".join(f"{a}={i}" for a, i in self.index.items())
-        at = f" at {where}" if where else ""
-        if self.undefined is not None:
-            text = f"left gives {said(self.lhs)}{at}, right is not defined: {self.reason}"
-        else:
-            text = f"left gives {said(self.lhs)}, right gives {said(self.rhs)}{at}"
-        if self.floats and any(
-            abs(float(v) - w) > 1e-6 * (1 + abs(w)) for v, w in zip((self.lhs, self.rhs), self.floats)
-        ):
-            text += f" (rounded at each step, {self.floats[0]:.9g} and {self.floats[1]:.9g})"
-        return text
-
-
-def _text(value: Any) -> str:
-    return "[" + ", ".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
-
-
-def said(value: Any) -> str:
-    """A value as text: exact where that is short, and as a decimal where it is not rational."""
-    if isinstance(value, exact.Powers):
-        text = str(value)
-        about = str(exact.Interval(*exact.bounds(value)))
-        return f"{text} ≈ {about}" if len(text) <= 60 else about
-    return str(value)
 
 
 def refute(
@@ -153,10 +74,6 @@ def _standing(statement: Mapping[str, Any], candidates: Iterable[Counterexample]
     return None
 
 
-MOST_CELLS, _MOST_AXES = 100_000, 31
-"""The most numbers in the arrays of one input, and the most axes of an array, with which programs are tried."""
-
-
 @dataclass(frozen=True)
 class Examined:
     """A few inputs on which both programs are defined; that one alone on which they differ, if there is any."""
@@ -165,28 +82,14 @@ class Examined:
     points: tuple[Point, ...]
 
 
-class Search:
+class Search(Comparison):
     """A search for inputs of one statement on which its two programs differ."""
 
     def __init__(
         self, statement: Mapping[str, Any], tries: int, operations: int, seed: int, goal: Sequence[Term]
     ) -> None:
-        self.left, self.right = statement["left"], statement["right"]
-        self.declared: list[Mapping[str, Any]] = list(self.left["inputs"])
-        self.assume: list[Any] = list(statement["assume"])
-        mentioned = set().union(*map(symbols_of, self.assume), *map(exact.symbols_of, (self.left, self.right)))
-        self.symbols = sorted(mentioned)
-        self.locals = sorted(exact.locals_of(self.left) | exact.locals_of(self.right))
-        self.names = sorted(set(_functions(self.left)) | set(_functions(self.right)))
-        constants, whole = _numbers((self.left, self.right), goal)
-        self.hints = sorted({n + k for n in whole if 2 <= n <= _HINT for k in (0, 1, 2)})
-        if _mentions(self.left, "log") or _mentions(self.right, "log"):
-            constants += [exact.exp(c) for c in (Fraction(1), Fraction(-1), *constants[:4])]
-        self.pool = Pool(constants)
-        self.drawer = Drawer(self.declared, _positions(self.left, self.right), self.names, self.pool, seed)
-        self.tries, self.operations = tries, operations
-        self.meter = sieve.Meter(operations)
-        self.misses, self.tolerance = 0, 1e-7
+        super().__init__(statement, operations, seed, goal)
+        self.tries, self.misses = tries, 0
         self.half: Point | None = None
         """An input on which the left program is defined and the right one is not."""
 
@@ -287,45 +190,10 @@ class Search:
         unique = {tuple(sizes.values()): sizes for sizes in found if self.cells(sizes) <= 4096}
         return list(unique.values())
 
-    def cells(self, sizes: Mapping[str, int]) -> int:
-        """The numbers in the inputs at these sizes."""
-        total = 0
-        for d in self.declared:
-            # NumPy's arrays have no more axes than so, one of them being that of the batch.
-            cells = 1 if len(d["axes"]) <= _MOST_AXES else MOST_CELLS + 1
-            for _, s in d["axes"]:
-                cells *= exact.size_value(s, sizes)
-            total += cells
-        return total
-
     def _blocks(self, k: int) -> dict[str, int]:
         return {name: 1 + (k + j) % 2 for j, name in enumerate(self.locals)}
 
     # -- floats ----------------------------------------------------------------------------------------------
-
-    def outputs(self, batch: Batch, meter: sieve.Meter | None = None) -> tuple[list[sieve.Wire], list[sieve.Wire]]:
-        """The outputs of both programs in floats."""
-        wires, functions = batch.wires(self.declared, self.pool), batch.polynomials(self.pool)
-        meter = meter or self.meter
-        left = sieve.outputs(self.left, wires, batch.sizes, batch.blocks, functions, meter)
-        return left, sieve.outputs(self.right, wires, batch.sizes, batch.blocks, functions, meter)
-
-    def differing(self, batch: Batch) -> tuple[Flags, Flags, Flags]:
-        """For each input, whether the programs look different, whether only the left one looks defined, or both do."""
-        left, right = self.outputs(batch)
-        count = len(batch.arrays[0]) if batch.arrays else 1
-        apart, fine, missing = (np.zeros(count, dtype=bool) for _ in range(3))
-        fine[:] = True
-        with np.errstate(all="ignore"):
-            for x, y in zip(left, right, strict=True):
-                (a, b), _ = sieve.aligned([x, y])
-                over = tuple(range(1, a.ndim))
-                gap = np.abs(a - b) > self.tolerance * (1 + np.maximum(np.abs(a), np.abs(b)))
-                gap |= np.isinf(a) != np.isinf(b)
-                apart |= gap.any(over)
-                fine &= ~np.isnan(a).any(over)
-                missing |= np.isnan(b).any(over)
-        return apart & fine & ~missing, fine & missing, fine & ~missing
 
     def suspect(self, batch: Batch, seen: tuple[Flags, Flags, Flags] | None = None) -> Point | None:
         """An input of a batch on which the programs differ, if exact numbers say so."""
@@ -346,175 +214,5 @@ class Search:
             for row in rows[np.argsort(price, kind="stable")][:_SUSPECTS]:
                 yield batch.point(int(row), self.declared, self.pool)
 
-    # -- exact numbers ---------------------------------------------------------------------------------------
 
-    def check(self, point: Point, half: bool = False, operations: int = 200_000) -> Counterexample | None:
-        """The counterexample that a point is, by exact numbers. With `half`, one on which only the left is defined."""
-        for bits in (exact.BITS, 4 * exact.BITS):
-            budget = exact.Budget(operations, bits)
-            try:
-                left = self._run(self.left, point, budget)
-                if any(isinstance(v, exact.NoValue) and v.undefined for a in left for v in a.values.values()):
-                    return None
-                right = self._run(self.right, point, budget)
-            except (exact.Exhausted, exact.IllTyped):
-                return None
-            missing = [v for a in (*left, *right) for v in a.values.values() if isinstance(v, exact.NoValue)]
-            if half and any(v.undefined for v in missing) and len(missing) == sum(v.undefined for v in missing):
-                return self._undefined(point, left, right)
-            if not missing:
-                return None if half else self._difference(point, left, right)
-            if all(v.undefined for v in missing):
-                return None
-        return None
-
-    @staticmethod
-    def _run(program: Mapping[str, Any], point: Point, budget: exact.Budget) -> list[exact.Array]:
-        return exact.run(program, point.arrays, point.sizes, point.blocks, point.functions, budget)
-
-    def _difference(
-        self, point: Point, left: Sequence[exact.Array], right: Sequence[exact.Array]
-    ) -> Counterexample | None:
-        for number, (a, b) in enumerate(zip(left, right, strict=True)):
-            for i, x in a.values.items():
-                index = dict(zip(a.axes, i, strict=True))
-                y = b.at(index)
-                if not isinstance(x, exact.NoValue) and not isinstance(y, exact.NoValue) and exact.different(x, y):
-                    return self._made(point, x, y, index, number)
-        return None
-
-    def _undefined(
-        self, point: Point, left: Sequence[exact.Array], right: Sequence[exact.Array]
-    ) -> Counterexample | None:
-        for number, (a, b) in enumerate(zip(left, right, strict=True)):
-            for i, x in a.values.items():
-                index = dict(zip(a.axes, i, strict=True))
-                y = b.at(index)
-                if isinstance(y, exact.NoValue):
-                    return self._made(point, x, None, index, number, str(y))
-        return None
-
-    def _made(
-        self, point: Point, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
-    ) -> Counterexample:
-        # Statements have identifiers; what is said has the names of the user.
-        names = [name_of(str(d["name"])) for d in self.declared]
-        return Counterexample(
-            by_name(point.sizes),
-            {name: nested(a) for name, a in zip(names, point.arrays, strict=True)},
-            x,
-            y,
-            by_name(index),
-            number,
-            by_name(point.blocks),
-            {name_of(n): f.function() if isinstance(f, Free) else f for n, f in point.functions.items()},
-            None if reason is None else "rhs",
-            reason or "",
-            None,
-            {name: a.shape for name, a in zip(names, point.arrays, strict=True)},
-            {name: str(d["element"]) for name, d in zip(names, self.declared, strict=True)},
-        )
-
-
-def by_name(found: Mapping[str, int]) -> dict[str, int]:
-    """Numbers by the names that identifiers are for."""
-    return {name_of(name): n for name, n in found.items()}
-
-
-def nested(array: exact.Array) -> Any:
-    """The elements of an array as nested lists."""
-
-    def part(prefix: tuple[int, ...]) -> Any:
-        if len(prefix) == len(array.shape):
-            return array.values[prefix]
-        return [part((*prefix, k)) for k in range(array.shape[len(prefix)])]
-
-    return part(())
-
-
-# -- what programs mention ------------------------------------------------------------------------------------
-
-
-def _bodies(program: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    stack = [program]
-    while stack:
-        here = stack.pop()
-        yield here
-        stack.extend(node[body] for node in here["nodes"] for body in _INSIDE if body in node)
-
-
-_INSIDE = ("unit", "step", "merge", "state", "body")
-
-
-def _functions(program: Mapping[str, Any]) -> Iterator[str]:
-    for body in _bodies(program):
-        for node in body["nodes"]:
-            if node["op"] == "map" and str(node["fn"]).startswith("apply:"):
-                yield f"{node['fn'][6:]}"
-
-
-def _mentions(program: Mapping[str, Any], fn: str) -> bool:
-    return any(node.get("fn") == fn for body in _bodies(program) for node in body["nodes"])
-
-
-def _numbers(programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]) -> tuple[list[exact.Value], set[int]]:
-    """The constants of programs, and the whole numbers at which their sizes and indices may matter."""
-    constants: dict[Fraction, None] = {}
-    whole: set[int] = set()
-    for program in programs:
-        for body in _bodies(program):
-            for node in body["nodes"]:
-                if node["op"] == "const" and node["value"] != "-inf":
-                    constants[Fraction(node["value"])] = None
-                elif node["op"] == "view":
-                    whole |= {abs(n) for read in node["reads"] for n in _integers([read["at"], read["where"]])}
-    stack = list(goal)
-    seen: set[Term] = set()
-    while stack and len(seen) < 2000:
-        t = stack.pop()
-        if t in seen:
-            continue
-        seen.add(t)
-        if t.op == "num" and isinstance(t.data, Fraction):
-            constants[t.data] = None
-        stack.extend(t.args)
-    whole |= {abs(int(c)) for c in constants if c.denominator == 1}
-    plain: list[exact.Value] = [c for c in constants if abs(c) < 10**6 and c.denominator < 10**6]
-    return plain[:24], whole
-
-
-def _integers(data: Any) -> set[int]:
-    if isinstance(data, dict):
-        return set().union(*map(_integers, data.values()))
-    if isinstance(data, (list, tuple)):
-        return set().union(*map(_integers, data))
-    return {data} if isinstance(data, int) else set()
-
-
-def _positions(*programs: Mapping[str, Any]) -> dict[int, list[Any]]:
-    """The inputs that are read as indices, with the sizes of the axes that they go into."""
-    found: dict[int, list[Any]] = {}
-    for program in programs:
-        inputs = program["inputs"]
-        for node in program["nodes"]:
-            if node["op"] != "view":
-                continue
-            for source, read in zip(node["args"], node["reads"], strict=False):
-                own = dict(inputs[source]["axes"]) if source < len(inputs) else {}
-                for axis, expr in read["at"].items():
-                    for k in _arrays_in(expr):
-                        if node["args"][k] < len(inputs) and axis in own:
-                            found.setdefault(node["args"][k], []).append(own[axis])
-    return found
-
-
-def _arrays_in(expr: Any) -> Iterator[int]:
-    if isinstance(expr, (list, tuple)):
-        if expr[0] == "w":
-            yield expr[1]
-        elif expr[0] != "i":
-            for e in expr[1:]:
-                yield from _arrays_in(e)
-
-
-__all__ = ["Counterexample", "Search", "refute"]
+__all__ = ["Examined", "Search", "refute"]

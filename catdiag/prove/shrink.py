@@ -6,29 +6,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from catdiag.prove import exact
+from catdiag.prove.comparison import Comparison
 from catdiag.prove.functions import Function
 from catdiag.prove.points import Batch, Indices, Point, cost
+from catdiag.prove.replay import Counterexample
 from catdiag.prove.vacuity import holds
-
-if TYPE_CHECKING:
-    from catdiag.prove.refute import Counterexample, Search
 
 _ROUNDS = 12
 _CELLS = 96
 
 
-def shrink(search: Search, point: Point, half: bool = False) -> Counterexample | None:
-    """The smallest counterexample that is found from one; exact numbers confirm it. `half`: see `Search.check`."""
-    best = search.check(point, half)
-    batch = _batch(search, point)
+def shrink(pair: Comparison, point: Point, half: bool = False) -> Counterexample | None:
+    """The smallest counterexample that is found from one; exact numbers confirm it. `half`: see `Comparison.check`."""
+    best = pair.check(point, half)
+    batch = _batch(pair, point)
     try:
-        for smaller in (_sizes(search, batch, half), _numbers(search, _sizes(search, batch, half), half)):
-            found = search.check(smaller.point(0, search.declared, search.pool), half)
+        for smaller in (_sizes(pair, batch, half), _numbers(pair, _sizes(pair, batch, half), half)):
+            found = pair.check(smaller.point(0, pair.declared, pair.pool), half)
             if found is None:
                 break
             best = found
@@ -37,56 +35,56 @@ def shrink(search: Search, point: Point, half: bool = False) -> Counterexample |
     return best
 
 
-def _batch(search: Search, point: Point) -> Batch:
+def _batch(pair: Comparison, point: Point) -> Batch:
     """One input as a batch."""
     arrays = []
     for a in point.arrays:
-        places = search.pool.of([Fraction(v) if isinstance(v, bool) else v for v in a.values.values()])
+        places = pair.pool.of([Fraction(v) if isinstance(v, bool) else v for v in a.values.values()])
         arrays.append(places.reshape((1, *a.shape)))
     functions = {
-        name: search.pool.of(f.coefficients)[None] for name, f in point.functions.items() if isinstance(f, Function)
+        name: pair.pool.of(f.coefficients)[None] for name, f in point.functions.items() if isinstance(f, Function)
     }
     return Batch(point.sizes, point.blocks, tuple(arrays), functions)
 
 
-def _still(search: Search, batch: Batch, half: bool) -> Indices:
+def _still(pair: Comparison, batch: Batch, half: bool) -> Indices:
     """The inputs of a batch on which the programs still look different."""
-    search.meter.budget.left = max(search.meter.budget.left, 4_000_000)
-    return np.flatnonzero(search.differing(batch)[1 if half else 0])
+    pair.meter.budget.left = max(pair.meter.budget.left, 4_000_000)
+    return np.flatnonzero(pair.differing(batch)[1 if half else 0])
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------
 
 
-def _sizes(search: Search, batch: Batch, half: bool) -> Batch:
+def _sizes(pair: Comparison, batch: Batch, half: bool) -> Batch:
     """The input with indices left out of axes, while that keeps the difference."""
     for _ in range(_ROUNDS):
         smaller = next(
-            (found for trial in _fewer(search, batch) for found in [_first(search, trial, half)] if found is not None),
+            (found for trial in _fewer(pair, batch) for found in [_first(pair, trial, half)] if found is not None),
             None,
         )
         if smaller is None:
             break
         batch = smaller
     ones = replace(batch, blocks=dict.fromkeys(batch.blocks, 1))
-    return _first(search, ones, half) or batch
+    return _first(pair, ones, half) or batch
 
 
-def _first(search: Search, trial: Batch, half: bool) -> Batch | None:
-    rows = _still(search, trial, half)
+def _first(pair: Comparison, trial: Batch, half: bool) -> Batch | None:
+    rows = _still(pair, trial, half)
     return trial.take(rows[:1]) if len(rows) else None
 
 
-def _fewer(search: Search, batch: Batch) -> Iterator[Batch]:
+def _fewer(pair: Comparison, batch: Batch) -> Iterator[Batch]:
     """Batches of inputs with one index less along one size, one for each index that may go."""
-    for s in search.symbols:
+    for s in pair.symbols:
         sizes = {**batch.sizes, s: batch.sizes[s] - 1}
-        if sizes[s] < 0 or not all(holds(c, sizes) for c in search.assume):
+        if sizes[s] < 0 or not all(holds(c, sizes) for c in pair.assume):
             continue
         whole = batch.sizes[s]
         gone = np.arange(whole)
         arrays: list[Indices] = []
-        for a, d in zip(batch.arrays, search.declared, strict=True):
+        for a, d in zip(batch.arrays, pair.declared, strict=True):
             rows = np.repeat(a, whole, axis=0)
             for k, (_, extent) in enumerate(d["axes"]):
                 now = exact.size_value(extent, sizes)
@@ -107,13 +105,13 @@ def _fewer(search: Search, batch: Batch) -> Iterator[Batch]:
 # -- numbers ----------------------------------------------------------------------------------------------------
 
 
-def _numbers(search: Search, batch: Batch, half: bool) -> Batch:
+def _numbers(pair: Comparison, batch: Batch, half: bool) -> Batch:
     """The input with plainer numbers, while that keeps the difference."""
     for _ in range(_ROUNDS):
-        changes = list(_plainer(search, batch))
+        changes = list(_plainer(pair, batch))
         if not changes:
             break
-        rows = _still(search, _changed(batch, [[c] for c in changes]), half)
+        rows = _still(pair, _changed(batch, [[c] for c in changes]), half)
         kept: dict[tuple[int, int], tuple[int, int, int]] = {}
         for row in rows:
             kept.setdefault(changes[row][:2], changes[row])
@@ -122,20 +120,20 @@ def _numbers(search: Search, batch: Batch, half: bool) -> Batch:
         # As many of these changes at once as keep the difference.
         chosen = list(kept.values())
         runs = [chosen[: k + 1] for k in range(len(chosen))]
-        rows = _still(search, _changed(batch, runs), half)
+        rows = _still(pair, _changed(batch, runs), half)
         if not len(rows):
             break
         batch = _changed(batch, [runs[int(rows[-1])]])
     return batch
 
 
-def _plainer(search: Search, batch: Batch) -> Iterator[tuple[int, int, int]]:
+def _plainer(pair: Comparison, batch: Batch) -> Iterator[tuple[int, int, int]]:
     """Changes (array, cell, place) to plainer numbers; functions count as arrays of coefficients."""
-    pool = search.pool
+    pool = pair.pool
     zero, one, minus, two = pool.of((0, 1, -1, 2)).tolist()
     tables = [*batch.arrays, *batch.functions.values()]
     for k, table in enumerate(tables):
-        truth = k < len(search.declared) and search.declared[k]["element"] == "bool"
+        truth = k < len(pair.declared) and pair.declared[k]["element"] == "bool"
         for cell, place in enumerate(table.reshape(-1)[:_CELLS].tolist()):
             value = pool.values[place]
             nearer = [zero, one] if truth else [zero, one, minus, two]

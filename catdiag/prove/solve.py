@@ -8,51 +8,48 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from catdiag.prove import sieve
+from catdiag.prove.comparison import Comparison
 from catdiag.prove.points import Batch, Indices
 from catdiag.prove.sieve import Floats
-
-if TYPE_CHECKING:
-    from catdiag.prove.refute import Search
 
 _ROUNDS = 2
 _COLUMNS = 400
 
 
-def solved(search: Search, batch: Batch) -> Batch:
+def solved(pair: Comparison, batch: Batch) -> Batch:
     """A batch with some numbers of each input put to where a condition turns, or near it. Raises Exhausted."""
-    cells = [k for k, d in enumerate(search.declared) if d["element"] != "bool" and batch.arrays[k][0].size]
+    cells = [k for k, d in enumerate(pair.declared) if d["element"] != "bool" and batch.arrays[k][0].size]
     if not cells:
         return batch
     count = len(batch.arrays[0])
     lengths = [batch.arrays[k][0].size for k in cells]
     starts = np.cumsum([0, *lengths])
-    rng = search.drawer.rng
+    rng = pair.drawer.rng
     rows = np.arange(count)
     for _ in range(_ROUNDS):
-        here = _watched(search, batch, None)
+        here = _watched(pair, batch, None)
         if here is None:
             return batch
         columns = rng.choice(here.shape[1], size=count, p=_weights(here))
         spots = rng.integers(0, starts[-1], size=count)
-        zero, one, two = (_at(search, batch, cells, starts, spots, shift, columns) for shift in (0, 1, 2))
-        origin = _flat(search, batch, cells)[rows, spots]
+        zero, one, two = (_at(pair, batch, cells, starts, spots, shift, columns) for shift in (0, 1, 2))
+        origin = _flat(pair, batch, cells)[rows, spots]
         places = [
-            _place(search, float(x), float(a), float(b), float(c), int(turn))
+            _place(pair, float(x), float(a), float(b), float(c), int(turn))
             for x, a, b, c, turn in zip(origin, zero, one, two, rng.integers(0, 6, size=count), strict=True)
         ]
         arrays = list(batch.arrays)
         for j, k in enumerate(cells):
             mine = (spots >= starts[j]) & (spots < starts[j + 1])
-            integral = search.declared[k]["element"] == "int"
+            integral = pair.declared[k]["element"] == "int"
             flat = arrays[k].reshape(count, -1).copy()
             for row in np.flatnonzero(mine):
                 place = places[row]
-                if place is not None and not (integral and search.pool.values[place] not in _WHOLE):
+                if place is not None and not (integral and pair.pool.values[place] not in _WHOLE):
                     flat[row, spots[row] - starts[j]] = place
             arrays[k] = flat.reshape(arrays[k].shape)
         batch = replace(batch, arrays=tuple(arrays))
@@ -71,19 +68,19 @@ def _weights(watched: Floats) -> Floats:
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
-def _flat(search: Search, batch: Batch, cells: list[int]) -> Floats:
-    floats = search.pool.floats
+def _flat(pair: Comparison, batch: Batch, cells: list[int]) -> Floats:
+    floats = pair.pool.floats
     return np.concatenate([floats[batch.arrays[k]].reshape(len(batch.arrays[k]), -1) for k in cells], axis=1)
 
 
-def _watched(search: Search, batch: Batch, wires: list[sieve.Wire] | None) -> Floats | None:
+def _watched(pair: Comparison, batch: Batch, wires: list[sieve.Wire] | None) -> Floats | None:
     """What both programs turn on, for each input: [input, condition]."""
-    meter = sieve.Meter(search.meter.budget.left, watch=True)
-    wires = wires if wires is not None else batch.wires(search.declared, search.pool)
-    functions = batch.polynomials(search.pool)
-    for program in (search.left, search.right):
+    meter = sieve.Meter(pair.meter.budget.left, watch=True)
+    wires = wires if wires is not None else batch.wires(pair.declared, pair.pool)
+    functions = batch.polynomials(pair.pool)
+    for program in (pair.left, pair.right):
         sieve.outputs(program, wires, batch.sizes, batch.blocks, functions, meter)
-    search.meter.budget.left = meter.budget.left
+    pair.meter.budget.left = meter.budget.left
     count = max((len(x) for x, _ in wires), default=1)
     found = [
         np.broadcast_to(v.reshape(len(v), -1), (count, v[0].size)) for v in meter.watched or () if v.size and v.ndim
@@ -96,10 +93,10 @@ def _watched(search: Search, batch: Batch, wires: list[sieve.Wire] | None) -> Fl
 
 
 def _at(
-    search: Search, batch: Batch, cells: list[int], starts: Indices, spots: Indices, shift: int, columns: Indices
+    pair: Comparison, batch: Batch, cells: list[int], starts: Indices, spots: Indices, shift: int, columns: Indices
 ) -> Floats:
     """The chosen condition of each input, its chosen number moved by `shift`."""
-    wires = batch.wires(search.declared, search.pool)
+    wires = batch.wires(pair.declared, pair.pool)
     rows = np.arange(len(spots))
     for j, k in enumerate(cells):
         mine = (spots >= starts[j]) & (spots < starts[j + 1])
@@ -107,11 +104,11 @@ def _at(
         flat = x.reshape(len(x), -1).copy()
         flat[rows[mine], spots[mine] - starts[j]] += shift
         wires[k] = flat.reshape(x.shape), axes
-    found = _watched(search, batch, wires)
+    found = _watched(pair, batch, wires)
     return np.full(len(rows), np.nan) if found is None else found[rows, columns]
 
 
-def _place(search: Search, x: float, zero: float, one: float, two: float, turn: int) -> int | None:
+def _place(pair: Comparison, x: float, zero: float, one: float, two: float, turn: int) -> int | None:
     """The place of the number at which a condition turns, or of one near it; None where it is not found."""
     if not np.isfinite([x, zero, one, two]).all():
         return None
@@ -133,4 +130,4 @@ def _place(search: Search, x: float, zero: float, one: float, two: float, turn: 
     if abs(float(found) - wanted) > 1e-6 * (1 + abs(wanted)):
         return None
     near = (Fraction(0), Fraction(0), Fraction(0), Fraction(0), Fraction(1, 2), Fraction(-1, 2))[turn]
-    return int(search.pool.of([found + near])[0])
+    return int(pair.pool.of([found + near])[0])

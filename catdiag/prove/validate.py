@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from catdiag.errors import CatdiagError
 from catdiag.kernel.context import Context
 from catdiag.kernel.defined import Obligation, owes
 from catdiag.kernel.exact import told
@@ -29,16 +28,10 @@ from catdiag.kernel.terms import KernelError, Term, fn, num, substitute
 from catdiag.prove import exact
 from catdiag.prove.exact import Array, MinusInfinity, NoValue, Powers, Value
 from catdiag.prove.identifiers import by_identifier
-
-if TYPE_CHECKING:
-    from catdiag.prove.refute import Counterexample
+from catdiag.prove.replay import Counterexample, NotACounterexample
 
 _HEAVY = 20_000
 """The most symbols of an output of a program that the kernel is asked about."""
-
-
-class NotACounterexample(CatdiagError):
-    """Numbers that do not show two programs to differ."""
 
 
 def replay(statement: Mapping[str, Any], given: Counterexample) -> Counterexample:

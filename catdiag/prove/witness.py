@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.kernel.exact import met, satisfied
 from catdiag.kernel.terms import Term, leaves
-from catdiag.prove.refute import MOST_CELLS, Search, nested
+from catdiag.prove.comparison import MOST_CELLS, nested
+from catdiag.prove.refute import Search
+from catdiag.prove.replay import NotACounterexample
 from catdiag.prove.vacuity import holds, meeting
-from catdiag.prove.validate import NotACounterexample, replay
+from catdiag.prove.validate import replay
 
 if TYPE_CHECKING:
     from catdiag.kernel.defined import Obligation
     from catdiag.prove.points import Point
-    from catdiag.prove.refute import Counterexample
+    from catdiag.prove.replay import Counterexample
 
 _COUNT = 16
 _TRIES = 6

@@ -15,7 +15,7 @@ from catdiag.types import ArrayType, Ty
 
 if TYPE_CHECKING:
     from catdiag.prove.api import Theorem
-    from catdiag.prove.refute import Counterexample
+    from catdiag.prove.replay import Counterexample
     from catdiag.solvers.z3 import Z3
 
 

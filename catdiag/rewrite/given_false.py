@@ -15,7 +15,7 @@ from typing import Any
 
 from catdiag.boxes import const_box, index_box, reindex_box
 from catdiag.diagram import Diagram
-from catdiag.prove.refute import Counterexample, said
+from catdiag.prove.replay import Counterexample, said
 from catdiag.rewrite.emitter import Emitter
 from catdiag.rewrite.given import Given, use, writer
 from catdiag.types import Axis

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from catdiag.prove.refute import Counterexample
+    from catdiag.prove.replay import Counterexample
 
 _SHORT = 16
 """Elements up to which an array is written out even where a shorter expression gives it."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from catdiag.prove.refute import Counterexample
+    from catdiag.prove.replay import Counterexample
     from catdiag.rewrite.claim import Claim
 
 _CLAIM = "catdiag.rewrite.claim", "Claim"

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from catdiag.files import read_whole, write_whole
-from catdiag.prove.refute import Counterexample
-from catdiag.prove.replay import NotACounterexample
+from catdiag.prove.replay import Counterexample, NotACounterexample
 
 GOOD = Path(__file__).resolve().parents[2] / "proofs" / "matmul_associative.json"
 

@@ -15,7 +15,8 @@ from catdiag.prove.api import refutable, statement_of
 from catdiag.prove.exact import BOTTOM
 from catdiag.prove.points import Drawer, Pool
 from catdiag.prove.refute import Search, refute
-from catdiag.prove.validate import NotACounterexample, replay
+from catdiag.prove.replay import NotACounterexample
+from catdiag.prove.validate import replay
 from catdiag.types import ArrayType, Axis
 
 HALF = Fraction(1, 2)

@@ -15,7 +15,8 @@ import pytest
 import catdiag as cd
 from catdiag.prove.api import statement_of
 from catdiag.prove.refute import refute
-from catdiag.prove.replay import NotACounterexample, as_data, of_data, replay
+from catdiag.prove.replay import NotACounterexample, as_data, of_data
+from catdiag.prove.validate import replay
 
 F = cd.algorithm("x ->", name="f")(lambda A: cd.sum(2 * A, "x"))
 G = cd.algorithm("x ->", name="g")(lambda A: 2 * cd.sum(A, "x"))

@@ -17,9 +17,9 @@ import catdiag as cd
 from catdiag.cli.counterexample import npz, read
 from catdiag.prove import exact
 from catdiag.prove.api import statement_of
-from catdiag.prove.refute import Counterexample, refute
-from catdiag.prove.replay import NotACounterexample
-from catdiag.prove.replay import replay as again_run
+from catdiag.prove.refute import refute
+from catdiag.prove.replay import Counterexample, NotACounterexample
+from catdiag.prove.validate import replay as again_run
 from catdiag.prove.witness import SoundnessError, examined
 from catdiag.run.numpy import run
 

@@ -16,7 +16,7 @@ import pytest
 import catdiag as cd
 from catdiag.cli.check import Verdict
 from catdiag.cli.counterexample import npz, read
-from catdiag.prove.refute import Counterexample
+from catdiag.prove.replay import Counterexample
 from catdiag.sweeps import STATUSES, Result, lines, table
 from catdiag.sweeps import _of_line as result_of
 
