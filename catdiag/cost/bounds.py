@@ -1,11 +1,11 @@
-"""Lower bounds on transfers: of all schedules of a diagram's own scalar operations, at any tiles and in any order.
+"""Lower bounds on transfers (I/O lower bounds): over all schedules of a diagram's scalar operations, tiles and orders.
 
-What a schedule is, the theorems and their proofs are in `docs/lower_bounds.md`. In short: a fast memory of M values, a
-slow one without limit in which the inputs are and the results have to be, each in an array of its own; values are
-loaded, saved and computed; each scalar operation of the diagram is done at least once, with its operands in fast
-memory; sums go in any order, and partial sums may be saved.
+The definition of a schedule, the theorems and their proofs are in `docs/lower_bounds.md`. In short: there are a fast
+memory of M values and an unbounded slow one, which holds the inputs at the start and the results at the end, each in an
+array of its own. Values are loaded, saved and computed. Each scalar operation of the diagram is done at least once,
+with its operands in fast memory. Sums may be taken in any order, and partial sums may be saved.
 
-It is no bound on what an equal diagram may cost: another diagram that gives the same may have fewer operations.
+The bound does not hold for equal diagrams: another diagram that computes the same may have fewer operations.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WINS = 2
 
 @dataclass(frozen=True)
 class Term:
-    """One bound that is shown: its `kind`, the box whose points it counts, what it rests on, and its certificate."""
+    """One proved bound: its `kind`, the box whose points it counts, its `value`, and its certificate."""
 
     kind: str
     box: str
@@ -74,9 +74,9 @@ class Term:
 class LowerBound(AsHTML):
     """No schedule of the diagram's scalar operations moves less than `bound` (values, or bytes where `unit` says so).
 
-    `compulsory` is what has to be loaded and saved once at least, `terms` what else is shown, each with a certificate;
-    `bound` is the largest of them. `conditions` are those under which it holds, `assumptions` say in words what a
-    schedule is. `kind` says what the bound is made of; it is "compulsory" where nothing else is shown.
+    `compulsory` are the loads and saves that happen at least once. `terms` are the further bounds, each with a
+    certificate; `bound` is the largest of all. It holds under `conditions`; `assumptions` say in words what a schedule
+    is. `kind` names the strongest argument used; it is "compulsory" where there is no other.
     """
 
     bound: Expr
@@ -135,7 +135,7 @@ class LowerBound(AsHTML):
         return int(best) if best == int(best) else best
 
     def ratio(self, above: Any, sizes: Mapping[str, int] | None = None, capacity: float | None = None) -> Expr | float:
-        """How far something is above the bound: an `Optimum` (at leading order), a formula or a number, over the bound.
+        """The ratio of an `Optimum` (at leading order), a formula or a number to the bound.
 
         A number where sizes and a capacity are given, else an expression. Raises CatdiagError for an optimum without a
         closed form, and for one in another unit than the bound.
@@ -194,14 +194,17 @@ class LowerBound(AsHTML):
         lines = [f"at least    {self.compulsory}  ({COMPULSORY}: each input and result once)"]
         lines += [f"and         {t.value}  ({t.kind}, {t.box})" for t in self.terms]
         if not self.terms:
-            lines.append("nothing beyond what has to be moved once is shown")
+            lines.append("no bound beyond the compulsory transfers is shown")
         lines.append(f"  in {self.unit}, if " + ", ".join(map(str, self.conditions)))
         lines += [f"  {text}" for text in self.assumptions]
         return "\n".join(lines)
 
 
 def assumptions(recompute: bool, masks: bool = False, left_out: bool = False) -> tuple[str, ...]:
-    """What a schedule is, in words; more where a diagram has masks, or loops that leave blocks out."""
+    """The definition of a schedule in words.
+
+    There is more of it where a diagram has masks, or loops that skip blocks (`left_out`).
+    """
     again = "anything may be computed again" if recompute else "nothing is computed twice"
     found = [
         "a schedule: a fast memory of M, a slow one without limit; values are loaded, saved, computed and dropped; "
@@ -213,9 +216,9 @@ def assumptions(recompute: bool, masks: bool = False, left_out: bool = False) ->
         "every size is at least 1, and reads at index arithmetic are in range",
     ]
     if masks:
-        found.append("operations that a mask empties count too: a form that skips them (.skip) may move less")
+        found.append("operations on masked elements count too: a form that skips them (.skip) may move less")
     if left_out:
-        found.append("what a loop that leaves blocks out does in its turns does not count, as it may not be done")
+        found.append("operations inside a loop that skips blocks do not count, because they may be skipped")
     return (*found, "no bound on equal diagrams: one that computes the same from fewer operations may move less")
 
 
@@ -227,11 +230,11 @@ def lower_bound(
     sizes: Mapping[str, int] | None = None,
     dtype: Dtype = None,
 ) -> LowerBound:
-    """The least that any schedule of a diagram's scalar operations moves between slow and fast memory, as far as shown.
+    """A lower bound on the transfers of any schedule of a diagram's scalar operations between slow and fast memory.
 
-    The fast memory holds `capacity` (by default the symbol `M`), in values, or in bytes with `dtype` (as for `io`).
-    With `sizes`, they are put in. `recompute=False` is of schedules that compute nothing twice. Raises CatdiagError for
-    unknown dtypes and arrays.
+    The fast memory has `capacity` (by default the symbol `M`), in values, or in bytes with `dtype` (as for `io`).
+    `sizes` are substituted. `recompute=False` restricts the bound to schedules that compute nothing twice. Raises
+    CatdiagError for unknown dtypes and arrays.
 
     >>> from catdiag.boxes import einsum_box
     >>> from catdiag.diagram import of_box
@@ -292,7 +295,7 @@ def _axes(diagram: Diagram, flow: Any) -> tuple[str, ...]:
 
 
 def flow_sizes(flow: Any) -> set[str]:
-    """The sizes that the arrays of a flow mention."""
+    """The size symbols of the arrays of a flow."""
     return {s for array in flow.arrays for e in array.axes.values() for s in Amount.of(e.size).symbols()}
 
 
@@ -309,7 +312,7 @@ def _capacity(used: set[str]) -> Expr:
 
 
 def _cases(candidate: Candidate) -> Iterator[Case]:
-    """The cases of a candidate: exponents at the corners of what covers its indices, and steps that suit their cuts."""
+    """The cases of a candidate: exponents at the vertices of the covering polytope, and steps that suit their cuts."""
     corners = vertices(candidate.indices, [s.covers for s in candidate.sources])
     middles: dict[tuple[Fraction, Any], list[tuple[Fraction, ...]]] = {}
     for powers, boxes in corners:
@@ -343,7 +346,7 @@ def _cases(candidate: Candidate) -> Iterator[Case]:
             continue
         degrees = sorted({1 - m.capacity for m in shown.monomials})
         if degrees[-1] <= 1:
-            continue  # what has to be moved once is as much
+            continue  # no stronger than the compulsory transfers
         steps: list[Fraction | None] = [candidate.begins / (degree - 1) for degree in degrees if degree > 1]
         if shown.kind == "least" and len(shown.monomials) == 2 and len(degrees) == 2:
             steps.append(None)
@@ -394,7 +397,7 @@ def _expression(monomial: Monomial, sizes: Mapping[str, Size], capacity: Expr) -
 def _chosen(
     cases: Sequence[tuple[Candidate, Case | Lifetime]], arrays: Sequence[Needed]
 ) -> list[tuple[Candidate, Case | Lifetime]]:
-    """Few of the cases: at sizes drawn at random, the largest of them are nearly as large as the largest of all.
+    """A few of the cases: at random sizes, the largest of them is nearly as large as the largest of all.
 
     Leaving one out makes the bound smaller, never wrong.
     """
@@ -406,7 +409,7 @@ def _chosen(
     for k in range(_SAMPLES if cases else 0):
         sizes = {name: max(1, round(2 ** random.uniform(0, 16))) for name in names}
         some = [float(sizes[random.choice(names)]) for _ in range(2)]
-        # A memory of any size, and one of about the square of what a row may take, where regimes meet.
+        # Capacities of any size, and of about the square of a row's size, where regimes meet.
         room = 2 ** random.uniform(2, 24) if k % 2 else sum(some) ** 2 * 2 ** random.uniform(-3, 3)
         draws.append((sizes, widest * max(room, 4.0)))
     lengths = {size: [size_value(size, sizes) for sizes, _ in draws] for c, _ in cases for size in c.sizes.values()}
@@ -425,7 +428,7 @@ def _chosen(
 def _roughly(
     candidate: Candidate, case: Case | Lifetime, lengths: Mapping[Size, Sequence[int]], capacities: Sequence[float]
 ) -> list[float]:
-    """What a case claims, in floating point, where sizes have these lengths."""
+    """The claim of a case in floating point, at each draw of lengths and capacity."""
     sizes = candidate.sizes
     if isinstance(case, Lifetime):
         return [

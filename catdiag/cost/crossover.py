@@ -1,11 +1,11 @@
-"""Where one way of running a diagram begins to move less than another, as a formula in the capacity.
+"""The crossover: the capacity from which one schedule moves less than another, as a formula.
 
-Transfers at leading order are sums of powers of the capacity, `Σ c · M**(-β)` with rational β. Of the difference of two
-such sums the zeros are those of a polynomial in `u = M**(1/n)`: where its degree is at most two, they are written down,
-and z3 is asked whether the sign of the difference is as stated, for all sizes. Of other differences the zeros at given
-sizes are enclosed in intervals with rational ends: exactly where it is a polynomial (real root isolation), and else
-between points at which interval arithmetic shows the signs. Derived here; the quadratic of two fused and unfused
-products is a special case.
+Transfers at leading order are sums of powers of the capacity, `Σ c · M**(-β)` with rational β. The zeros of the
+difference of two such sums are those of a polynomial in `u = M**(1/n)`. Where its degree is at most two, they are
+written in closed form, and z3 is asked whether the sign of the difference is as stated for all sizes. For other
+differences, the zeros at given sizes are enclosed in intervals with rational ends: by real root isolation where the
+difference is a polynomial, and otherwise between points at which interval arithmetic shows the signs. Derived here; the
+crossover of two fused and unfused matrix products, a quadratic, is a special case.
 
 >>> import sympy
 >>> c, d, n, M = sympy.symbols("c d n M", positive=True)
@@ -39,14 +39,14 @@ _HALVINGS = 30
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where the difference `first − second` of two amounts of transfers changes its sign, as the capacity grows.
+    """The capacities at which the difference `first − second` of two transfers changes its sign.
 
-    `unknown` is the root of the capacity in which `polynomial` is the difference, times something positive; `None`
-    where the difference is no sum of powers. `roots` are its positive zeros in increasing order, as formulas in
-    `unknown`; `signs` the signs of the difference below, between and above them (one more than there are roots).
-    `conditions` are what the formulas take for granted of sizes. `proof` says what z3 showed, or why nothing is shown;
-    `dropped` are the terms that were left out because they grow less in the axes said to be `long`. `others` is how
-    many other schedules of the two, which may move less at some sizes and capacities, are not compared.
+    `unknown` is the root of the capacity in which the difference is `polynomial`, up to a positive factor; `None` where
+    the difference is not a sum of powers. `roots` are its positive zeros in increasing order, as formulas for
+    `unknown`. `signs` are the signs of the difference below, between and above them (one more than there are roots).
+    `conditions` are assumptions on sizes under which the formulas hold. `proof` says what z3 showed, or why nothing is
+    shown. `dropped` are the terms left out because they are of lower degree in the axes `long`. `others` is the number
+    of other schedules of the two that are not compared; these may move less at some sizes and capacities.
     """
 
     first: Expr
@@ -65,16 +65,16 @@ class Crossover:
 
     @property
     def capacities(self) -> tuple[Expr, ...]:
-        """The capacities at which both move as much: `roots`, to the power that makes them capacities."""
+        """The capacities at which both move the same amount, from `roots`."""
         power = 1 if self.unknown is None else sympy.Rational(1) / self.unknown.as_base_exp()[1]
         return tuple(sympy.factor(root) ** power for root in self.roots)
 
     def at(self, sizes: Mapping[str, int], digits: int = 9) -> tuple[tuple[Fraction, Fraction], ...]:
-        """Intervals with rational ends, each of which holds just one capacity at which the two move as much.
+        """Intervals with rational ends, each of which contains exactly one capacity at which both move the same amount.
 
-        Exact (real root isolation of an integer polynomial). The ends are `10**-digits` apart, relative to their size,
-        or less. Raises CatdiagError where the difference is no sum of powers of the capacity (`changes` encloses sign
-        changes then), or sizes are left open.
+        Exact, by real root isolation of an integer polynomial. The ends differ by `10**-digits` or less, relative to
+        their size. Raises CatdiagError where the difference is not a sum of powers of the capacity (then use
+        `changes`), or a size is missing.
         """
         numbers(sizes)
         whole(digits, "digits", 0)
@@ -120,9 +120,9 @@ class Crossover:
 def crossover(first: Expr, second: Expr, capacity: Symbol, long: Collection[Symbol] = ()) -> Crossover:
     """Where `first` and `second`, sums of powers of `capacity` with sizes as coefficients, are equal.
 
-    With `long`, of the difference only the terms of the highest degree in these sizes are kept: the crossover where
-    these axes are long. Symbols must be declared positive; sizes are taken to be real and at least 1 by z3. Raises
-    CatdiagError for a symbol that is not positive.
+    With `long`, only the terms of the difference of the highest degree in these sizes are kept: the crossover where
+    these axes are long. Symbols must be declared positive; z3 takes sizes to be real and at least 1. Raises
+    CatdiagError for a symbol that is not declared positive.
 
     >>> d, n, M = sympy.symbols("d n M", positive=True)
     >>> crossover(n * d / M, n / M, M).signs
@@ -172,7 +172,7 @@ def _root_symbol(polynomial: Expr) -> Symbol:
 def _at_long(
     powers: Mapping[Fraction, Expr], capacity: Symbol, long: Collection[Symbol]
 ) -> tuple[dict[Fraction, Expr], tuple[Expr, ...]]:
-    """The terms of the highest degree in some sizes, by power of the capacity, and the others."""
+    """The terms of the highest degree in some sizes, by power of the capacity, and the remaining terms."""
     terms = [(e, term) for e, c in powers.items() for term in sympy.Add.make_args(c)]
     degrees = [sum(term.as_powers_dict().get(s, 0) for s in long) for _, term in terms]
     most = max(degrees, default=0)
@@ -187,7 +187,7 @@ def _at_long(
 
 
 def _primitive(poly: Expr, u: Symbol) -> Expr:
-    """The polynomial divided by what all its coefficients share, where that is positive."""
+    """The polynomial divided by the positive factors that all its coefficients share."""
     if poly == 0:
         return poly
     constant, factors = sympy.factor_list(sympy.numer(sympy.together(poly)))
@@ -199,7 +199,7 @@ def _primitive(poly: Expr, u: Symbol) -> Expr:
 
 
 def _sign(coefficient: Expr) -> int | None:
-    """The sign of a polynomial in sizes of at least 1, where it is the same for all of them."""
+    """The sign of a polynomial in sizes of at least 1, or None where it is not shown to be constant."""
     coefficient = sympy.expand(coefficient)
     if coefficient == 0:
         return 0
@@ -210,8 +210,11 @@ def _sign(coefficient: Expr) -> int | None:
 
 
 def _non_negative(expression: Expr) -> bool:
-    """Whether writing each size as one plus something leaves no negative coefficient, and a positive constant or not
-    all of them zero (sufficient)."""
+    """Whether an expression is shown to be positive for sizes of at least 1.
+
+    With each size written as one plus a nonnegative variable, no coefficient may be negative, and the constant must be
+    positive. This is sufficient, not necessary.
+    """
     symbols = sorted(expression.free_symbols, key=str)
     if not symbols:
         return bool(expression > 0)
@@ -224,7 +227,10 @@ def _non_negative(expression: Expr) -> bool:
 
 
 def _solve(poly: Expr, u: Symbol) -> tuple[tuple[Expr, ...], tuple[int, ...], tuple[Expr, ...], str]:
-    """The positive zeros of a polynomial of degree at most two, the signs around them, and the conditions."""
+    """The positive zeros of a polynomial of degree at most two, the signs around them, the conditions, and a reason.
+
+    The last is empty where the zeros are found, and says otherwise why they are not.
+    """
     if poly == 0:
         return (), (0,), (), ""
     coefficients = sympy.Poly(poly, u).all_coeffs()
@@ -238,7 +244,7 @@ def _solve(poly: Expr, u: Symbol) -> tuple[tuple[Expr, ...], tuple[int, ...], tu
         return (), (), (), "which is less depends on sizes only, and not for all of them in the same way"
     conditions: list[Expr] = []
     if signs[0] is None or signs[-1] is None:
-        # One of the ends is negative somewhere: state what is taken for granted, with the sign at long axes.
+        # The first or last coefficient may change its sign: its sign becomes a condition.
         for place in (0, -1):
             if signs[place] is None:
                 other = signs[-1 - place] if signs[-1 - place] is not None else None
@@ -269,13 +275,13 @@ def _solve(poly: Expr, u: Symbol) -> tuple[tuple[Expr, ...], tuple[int, ...], tu
 
 
 def _shortest(root: Expr) -> Expr:
-    """The simplest of a few equal forms."""
+    """The shortest of a few equal forms."""
     plain = sympy.radsimp(sympy.simplify(root))
     return min((plain, sympy.factor_terms(plain), sympy.factor(plain)), key=sympy.count_ops)
 
 
 def _square_root(expression: Expr) -> Expr:
-    """The positive root of a product, with squares of positive factors taken out."""
+    """The positive square root of a product, with squares of positive factors moved outside."""
     constant, factors = sympy.factor_list(expression)
     outside, inside = sympy.Integer(1), constant
     for factor, count in factors:
@@ -290,8 +296,7 @@ def _square_root(expression: Expr) -> Expr:
 def prove_signs(
     poly: Expr, u: Symbol, roots: Sequence[Expr], signs: Sequence[int], conditions: Sequence[Expr] = ()
 ) -> tuple[bool, str]:
-    """Asks z3 whether a polynomial has these signs around these values, for all sizes of at least 1, and vanishes at
-    them.
+    """Asks z3 whether a polynomial vanishes at the roots and has these signs around them, for all sizes of at least 1.
 
     >>> u, d = sympy.symbols("u d", positive=True)
     >>> prove_signs(u**2 - d, u, [sympy.sqrt(d)], [-1, 1])
@@ -315,8 +320,10 @@ def prove_signs(
 
 @dataclass(frozen=True)
 class Change:
-    """The difference has one sign at `low` and another at `high` (rationals), shown by interval arithmetic; it is
-    continuous between, so that it vanishes there, at least once."""
+    """A sign change: the difference has one sign at `low` and another at `high`, shown by interval arithmetic.
+
+    It is continuous between these rationals, so that it vanishes there at least once.
+    """
 
     low: Fraction
     high: Fraction
@@ -325,8 +332,9 @@ class Change:
 
 
 def sign_at(expression: Expr, capacity: Symbol, value: Fraction, digits: int = _DIGITS) -> int | None:
-    """The sign of an expression in the capacity alone at a rational, by interval arithmetic; None where that does not
-    settle it, and where the expression is not defined there.
+    """The sign of an expression in the capacity alone at a rational, by interval arithmetic.
+
+    None where interval arithmetic does not decide it, or the expression is not defined there.
 
     >>> x = sympy.Symbol("x", positive=True)
     >>> sign_at(sympy.sqrt(x) - 2, x, Fraction(5)), sign_at(sympy.sqrt(x) - 2, x, Fraction(4))
@@ -368,8 +376,8 @@ def changes(
 ) -> tuple[Change, ...]:
     """Sign changes of `first − second` between two capacities at given sizes, each enclosed between rationals.
 
-    Signs are certified, and so is each change. That there are no others is not: the difference is looked at in `points`
-    places, evenly in the logarithm. Raises CatdiagError for sizes that are left open.
+    Each sign and each change is certified. It is not certified that there are no others: the difference is evaluated at
+    `points` capacities, evenly spaced in the logarithm. Raises CatdiagError for sizes that are missing.
 
     >>> x, M = sympy.symbols("x M", positive=True)
     >>> [change] = changes(x / M, sympy.sqrt(M + 1), M, {"x": 100}, Fraction(1), Fraction(1000))
@@ -382,7 +390,7 @@ def changes(
     if left := difference.free_symbols - {capacity}:
         raise CatdiagError(f"no size was given for {', '.join(sorted(map(str, left)))}: give one for each axis")
     if not 0 < low < high:
-        raise CatdiagError(f"the capacities {low} to {high} are no range: expected 0 < low < high")
+        raise CatdiagError(f"the capacities {low} to {high} are not a range: expected 0 < low < high")
     ratio = math.log(high / low)
     grid = [low, *(Fraction(round(low * math.exp(ratio * k / points))) for k in range(1, points)), high]
     signed = [(p, s) for p in sorted(set(grid)) if low <= p <= high and (s := sign_at(difference, capacity, p))]

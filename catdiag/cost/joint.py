@@ -1,9 +1,9 @@
-"""The tiles of all levels chosen together: one program for what crosses every edge, under every level's memory.
+"""Multi-level tiling: the tiles of all levels chosen together, as one program over every edge and every memory.
 
-Transfers of the edges are weighed (by the cost of a unit: one over a bandwidth, an energy) and added, or, where edges
-work at the same time, the greatest counts. Tiles and blocks of a level are at most those of the level above. This is
-equation 2 of "FlashAttention on a Napkin" (Abbott and Zardini, arXiv 2412.03317, section 4) with exact memories and
-tiles within tiles in place of independent levels.
+The transfers of the edges are weighted (by the cost of one unit: the inverse of a bandwidth, or an energy) and added.
+Where edges work at the same time, the largest counts (minimax). Tiles and blocks of a level are at most those of the
+level above. This is equation 2 of "FlashAttention on a Napkin" (Abbott and Zardini, arXiv 2412.03317, section 4), with
+exact memories, and with nested tiles in place of independent levels.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def levels_together(
     *,
     slowest: bool = False,
 ) -> Optimum:
-    """The program of all levels: ask its `regimes` for formulas, its `bracket(sizes)` for certified numbers.
+    """The program of all levels: its `regimes` give formulas, its `bracket(sizes)` certified numbers.
 
-    `weights` gives the cost of a unit crossing the edge down to a level (1 where it is not given), `capacities` how
-    much a level holds (by default `io.capacity`), both in the unit of `io`; `children` how many pieces of a level there
-    may be side by side in one of the level above (any number where it is not given). With `slowest`, the greatest of
-    the weighted edges counts, else their sum. Raises CatdiagError for a level without tiles.
+    `weights` gives the cost of one unit crossing the edge down to a level (1 where not given), `capacities` the
+    capacity of a level (by default `io.capacity`), both in the unit of `io` (values or bytes). `children` gives the
+    largest number of tiles of a level within one tile of the level above (unbounded where not given). With `slowest`,
+    the largest of the weighted edges counts, else their sum. Raises CatdiagError for a level without tiles.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")

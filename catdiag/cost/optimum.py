@@ -1,15 +1,14 @@
 """The least transfers that a memory allows, in closed form where there is one, with a certificate.
 
-Transfers and memory are posynomials of tile sizes (group partitions), so that the problem is a geometric
-program. Its dual has as many unknowns as there are terms, and where they are one more than the rank of the
-exponents (*zero degree of difficulty*) the weights follow from one rational linear system. Beyond that: one
-tile whose memory is a polynomial with a root in closed form, and two tiles with all products of them. No
-stationarity system is ever solved symbolically. Whatever is found is handed to
-`catdiag.cost.optima.posynomial.check_certificate` before it is returned.
+Transfers and memory are posynomials of tile sizes, so that the problem is a geometric program. Its dual has as many
+unknowns as there are terms. Where these are one more than the rank of the exponents (*zero degree of difficulty*), the
+weights follow from one rational linear system. Two further closed forms are known: one tile whose memory is a
+polynomial with a root in closed form, and two tiles with all products of them. No stationarity system is solved
+symbolically. Every result is checked by `catdiag.cost.optima.posynomial.check_certificate` before it is returned.
 
-Sources: duals of geometric programs, Duffin, Peterson, Zener, *Geometric Programming* (1967), chapter 3; the
-leading order of tiled transfers, Abbott and Zardini, arXiv 2412.03317, sections 2 and 3; the exact forms with
-stream blocks, the two-tile form and the absorbing of tiles are derived here.
+Sources: the dual of geometric programs is from Duffin, Peterson, Zener, *Geometric Programming* (1967), chapter 3; the
+leading order of tiled transfers from Abbott and Zardini, arXiv 2412.03317, sections 2 and 3. The exact forms with
+stream blocks, the two-tile form and the absorption of tiles are derived here.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ __all__ = ["Optimum", "branches", "check_certificate", "leading_order", "minimis
 
 CAPACITY = Symbol("M", positive=True)
 _LONG = 60
-"""How many operations a value with roots may have: to show that roots cancel takes long, and nobody reads more."""
+"""The most operations of a value with roots: longer ones are slow to check, and not readable."""
 _UNBOUNDED: Mapping[Symbol, Expr] = MappingProxyType({})
 
 
@@ -73,13 +72,14 @@ _UNBOUNDED: Mapping[Symbol, Expr] = MappingProxyType({})
 class Optimum(AsHTML):
     """Least transfers under a capacity, in the unit of the transfers given (values, or bytes: `unit`, where known).
 
-    `leading` takes the least stream blocks and the leading terms of memory (and of transfers, where there is no
-    closed form otherwise); with positive coefficients it is never above the true optimum. `exact` keeps stream
-    blocks and statistics as they are. Either is `None` where no closed form was found, and `reason` says why.
-    `tiles` and `leading_tiles` give the size of each tile there, or of a product of tiles where only that is
-    determined. `conditions` and `leading_conditions` are those under which the two are the optimum over real tiles
-    of at least one (and at most their bounds); integer tiles can only do worse. `certificate` and
-    `leading_certificate` pass `check_certificate`.
+    `exact` keeps stream blocks and statistics as they are. `leading` takes the smallest stream blocks and the leading
+    terms of memory (and of transfers, where there is no closed form otherwise); with positive coefficients it is never
+    above the true optimum. Either is `None` where no closed form was found, and `reason` says why.
+
+    `tiles` and `leading_tiles` give the size of each tile at these optima, or of a product of tiles where only that is
+    determined. `conditions` and `leading_conditions` are those under which the two are the optimum over real tiles of
+    at least one (and at most their bounds); integer tiles can only move more. `certificate` and `leading_certificate`
+    pass `check_certificate`.
     """
 
     leading: Expr | None
@@ -97,20 +97,24 @@ class Optimum(AsHTML):
 
     @cached_property
     def regimes(self) -> Regimes:
-        """Which constraints bind, and the exact optimum where they do, each with a certificate: tiles inside their
-        range, at their axis (everything may fit: then what is left is compulsory), or at one; and the least memory
-        below which nothing fits. Found when first asked for."""
+        """The regimes: which constraints bind, and the exact optimum where they do, each with a certificate.
+
+        Tiles are inside their range, at their axis, or at one. Where everything fits, only compulsory transfers are
+        left. The least memory below which nothing fits is given too. Computed at first access.
+        """
         return _regimes(self.program)
 
     @cached_property
     def leading_regimes(self) -> Regimes:
-        """The regimes of the leading order: that of the memory, with tiles still between one and their axes."""
+        """The regimes of the leading order of memory, with tiles between one and their axes."""
         return _regimes(self.leading_program)
 
     @property
     def piecewise(self) -> Expr:
-        """The exact optimum as a `Piecewise` over `regimes`, in the capacity and the sizes: infinite where nothing
-        fits, and `nan` where no closed form is known."""
+        """The exact optimum as a `Piecewise` over `regimes`, in the capacity and the sizes.
+
+        It is infinite where nothing fits, and `nan` where no closed form is known.
+        """
         return self.regimes.piecewise
 
     @property
@@ -119,9 +123,12 @@ class Optimum(AsHTML):
         return self.leading_regimes.piecewise
 
     def bracket(self, sizes: Mapping[str, int] | Mapping[Symbol, int | Fraction]) -> Bracket | None:
-        """The exact optimum at sizes (of axes, stream blocks, and the capacity), whether or not it has a closed form:
-        between a lower bound and a feasible point, both checked in exact arithmetic. Its `dual.bound` is a lower
-        bound at all other sizes too. `None` where nothing fits. Raises FormulaError for sizes that are missing."""
+        """The exact optimum at sizes (of axes, stream blocks, and the capacity), with or without a closed form.
+
+        It is given between a lower bound and a feasible point, both checked in exact arithmetic. Its `dual.bound` is a
+        lower bound at all other sizes too. `None` where nothing fits. Raises SizeError for sizes that are missing, and
+        FormulaError where there is no program.
+        """
         from catdiag.cost.optima.dual import certify
 
         if self.program is None:
@@ -132,8 +139,10 @@ class Optimum(AsHTML):
 
     @property
     def power_form(self) -> PowerForm:
-        """The transfers as a sum of powers of the capacity, from the leading order where there is one, else from the
-        exact form. Raises FormulaError where there is neither, or the capacity is no symbol."""
+        """The transfers as a sum of powers of the capacity, at leading order if known, else from the exact form.
+
+        Raises FormulaError where there is neither, or the capacity is not a symbol.
+        """
         certificate, value = (self.leading_certificate, self.leading)
         if certificate is None or value is None:
             certificate, value = (self.certificate, self.exact)
@@ -180,24 +189,22 @@ def minimise(
 ) -> Optimum:
     """The least `transfers` over the tile sizes `groups` with `memory` at most `capacity`.
 
-    `transfers` and `memory` are posynomials of the groups (memory may be a `Max` of some), without
-    ceilings, in the same unit as `capacity`; `streams` are block sizes that memory may depend on and that
-    stay as they are in the exact form; `bounds` gives the axis that a tile is at most. Every symbol must be
-    declared positive. Raises FormulaError where the input is of another form.
+    `transfers` and `memory` are posynomials of the groups (memory may be a `Max` of posynomials), without ceilings, in
+    the same unit as `capacity`. `streams` are block sizes that memory may depend on; the exact form keeps them as
+    symbols. `bounds` gives the axis that a tile is at most. Every symbol must be declared positive.
+
+    Several edges: `transfers` as pairs of a weight (the cost per unit, for example the inverse of a bandwidth) and a
+    formula; the weighted transfers are added, or with `slowest` the largest counts (edges that work at the same time).
+    Several memories: `memory` as pairs of the allocated amount and its capacity. The bound of a tile may be another
+    tile that contains it. In these cases there is no single `exact` and `leading` form, but there are `regimes` and
+    `bracket`.
+
+    Raises FormulaError where the input is of another form.
 
     Several edges: `transfers` as pairs of a weight (the cost of a unit: one over a bandwidth, say) and what crosses,
     which are added; with `slowest`, the greatest of them counts (edges that work at the same time). Several
     memories: `memory` as pairs of what is held and its capacity. The bound of a tile may be another tile, which it is
     cut from. Then there is no single `exact` and `leading` form, but there are `regimes` and `bracket`.
-
-    >>> a, b, c, g_a, g_c, s = sympy.symbols("a b c g_a g_c s", positive=True)
-    >>> found = minimise(a*b*c/g_c + a*b*c/g_a + a*c, g_a*g_c + g_a*s + s*g_c, [g_a, g_c], [s])
-    >>> found.leading
-    a*c + 2*a*b*c/sqrt(M)
-    >>> found.exact
-    a*c + 2*a*b*c*(s + sqrt(M + s**2))/M
-    >>> found.leading_tiles
-    {g_a: sqrt(M), g_c: sqrt(M)}
     """
     groups = tuple(dict.fromkeys(groups))
     edges = [] if isinstance(transfers, Expr | int) else [(sympy.sympify(w), sympy.sympify(h)) for w, h in transfers]
@@ -205,8 +212,8 @@ def minimise(
         transfers = sympy.Add(*(sympy.sympify(weight) * sympy.sympify(moved) for weight, moved in transfers))
     pairs = [(memory, capacity)] if isinstance(memory, Expr | int) else list(memory)
     capacity = formula(pairs[0][1] if pairs else capacity, "the capacity")
-    transfers = formula(transfers, "what is moved")
-    held = [(formula(amount, "what is held"), formula(limit, "the capacity")) for amount, limit in pairs]
+    transfers = formula(transfers, "the transfers")
+    held = [(formula(amount, "the memory"), formula(limit, "the capacity")) for amount, limit in pairs]
     limits = {v: sympy.sympify(bound) for v, bound in bounds.items()}
     _checked(transfers, held, groups, streams, limits)
     inner = {v: bound for v, bound in limits.items() if bound.free_symbols & set(groups)}
@@ -243,11 +250,15 @@ def _checked(
     amounts = transfers.free_symbols.union(*(amount.free_symbols for amount, _ in held))
     for _, capacity in held:
         if taken := (capacity.free_symbols | set(streams)) & set(groups):
-            raise FormulaError(f"{', '.join(map(str, taken))}: a tile, so neither a stream block nor the capacity")
+            raise FormulaError(
+                f"{', '.join(map(str, taken))} is a tile: expected another symbol for a stream block or the capacity"
+            )
         if capacity.free_symbols & amounts:
             raise FormulaError(f"the capacity {capacity} shares a symbol with transfers or memory: rename one")
     if unknown := set(limits) - set(groups):
-        raise FormulaError(f"bounds are for tiles, and {', '.join(map(str, unknown))} is none")
+        raise FormulaError(
+            f"bounds names {', '.join(map(str, unknown))}: expected tiles, some of {', '.join(map(str, groups))}"
+        )
 
 
 def _one_memory(
@@ -260,7 +271,7 @@ def _one_memory(
     whole: Program,
     moving: Collection[Symbol],
 ) -> Optimum:
-    """The forms where tiles are inside their range, exact and at leading order."""
+    """The closed forms with tiles inside their range under one memory, exact and at leading order."""
     exact, why = _attempt(Problem(cost, tuple(resident), capacity, stated), groups)
     reasons = [f"no exact form: {why}"] if exact is None else []
     leading: Certificate | None = None
@@ -273,7 +284,7 @@ def _one_memory(
             kept = tuple(p for p in (leading_order(p, streams, growing) for p in resident) if p.terms)
             main = replace(whole, memory=tuple((p, capacity) for p in kept))
             leading, why = _attempt(Problem(cost, kept or (Posynomial(()),), capacity, stated), groups)
-            # A tile found to be one does not grow, so that terms may not be dropped on its account.
+            # A tile found to be one does not grow, so terms dropped on that assumption must be restored.
             steps = leading.reductions if leading else ()
             settled_at_one = {step.variable for step in steps if isinstance(step, Absorb)} & growing
             if not settled_at_one:
@@ -281,7 +292,7 @@ def _one_memory(
             growing -= settled_at_one
         plain = _fastest(cost, growing)
         if leading is None and plain != cost:
-            # Without what vanishes as tiles grow (a halo): less is counted, so that it stays a lower bound.
+            # Terms that vanish as tiles grow (a halo) are dropped: the result is still a lower bound.
             leading, again = _attempt(Problem(plain, kept or (Posynomial(()),), capacity, stated), groups)
             why = again if leading is None else why
             main = main if leading is None or main is None else replace(main, transfers=plain)
@@ -307,7 +318,7 @@ def _readable(certificate: Certificate | None) -> dict[Expr, Expr]:
 
 
 def branches(expression: Expr) -> tuple[Expr, ...]:
-    """The expressions whose maximum this is: `Max` pulled out of sums and products of positive factors.
+    """The expressions of which this is the maximum: `Max` moved out of sums and of products of positive factors.
 
     >>> x, y = sympy.symbols("x y", positive=True)
     >>> branches(2 * sympy.Max(x, y) + 1)
@@ -326,10 +337,10 @@ def branches(expression: Expr) -> tuple[Expr, ...]:
 
 
 def leading_order(memory: Posynomial, streams: Sequence[Symbol], growing: Collection[Symbol]) -> Posynomial:
-    """The terms of memory that count when sizes and the tiles `growing` are large.
+    """The leading terms of memory when sizes and the tiles `growing` are large.
 
-    Terms with a stream block go. Of those with the same powers of growing tiles, the ones of the highest
-    total degree in sizes stay. Then those go whose ratio to another falls as tiles grow, whatever the sizes.
+    Terms with a stream block are dropped. Of those with the same powers of growing tiles, the ones of the highest total
+    degree in sizes are kept. Then terms are dropped whose ratio to another decreases as tiles grow, at all sizes.
 
     >>> g, d, s = sympy.symbols("g d s", positive=True)
     >>> leading_order(posynomial(2 * d * g + 2 * d * s + g * s + 3 * g, [g]), [s], [g]).expr
@@ -361,7 +372,10 @@ def leading_order(memory: Posynomial, streams: Sequence[Symbol], growing: Collec
 
 
 def _fastest(transfers: Posynomial, growing: Collection[Symbol]) -> Posynomial:
-    """The terms of transfers but those whose ratio to another falls with growing tiles, and rises with no tile."""
+    """The leading terms of transfers.
+
+    A term is dropped if its ratio to another decreases with growing tiles and increases with no tile.
+    """
 
     def falls(term: Term, other: Term) -> bool:
         gap = times((term.powers, 1), (other.powers, -1))
@@ -371,7 +385,7 @@ def _fastest(transfers: Posynomial, growing: Collection[Symbol]) -> Posynomial:
 
 
 def _degree(monomial: Expr) -> Expr:
-    """The total degree of a monomial in its symbols; a factor that is no symbol counts as its polynomial."""
+    """The total degree of a monomial in its symbols; a factor that is a sum counts with its degree as a polynomial."""
     total = sympy.Integer(0)
     for base, exponent in monomial.as_powers_dict().items():
         names = base.free_symbols
@@ -381,14 +395,14 @@ def _degree(monomial: Expr) -> Expr:
 
 
 def _bounded(ratio: Expr) -> bool:
-    """Whether a ratio of monomials grows with no size."""
+    """Whether a ratio of monomials increases with no size."""
     return all(
         base.is_number or (base.is_Symbol and exponent.is_negative) for base, exponent in ratio.as_powers_dict().items()
     )
 
 
 def _attempt(problem: Problem, groups: Sequence[Symbol]) -> tuple[Certificate | None, str]:
-    """A checked certificate of the optimum, or why there is none."""
+    """A checked certificate of the optimum, or the reason why there is none."""
     found = _solve(problem, problem, (), groups)
     if isinstance(found, str):
         return None, found
@@ -408,7 +422,11 @@ _Steps: TypeAlias = tuple[Absorb | Fill | Drop, ...]
 
 
 def _solve(problem: Problem, whole: Problem, steps: _Steps, groups: Sequence[Symbol]) -> Certificate | str:
-    """Reduce as far as is always right, then try each closed form, then fold one tile into another."""
+    """A certificate of the optimum, or the reason why there is none.
+
+    First come the reductions that are always sound, then each closed form, then the absorption of one tile into
+    another.
+    """
 
     def then(step: Absorb | Fill | Drop) -> Certificate | str:
         return _solve(reduce(problem, step), whole, (*steps, step), groups)
@@ -429,7 +447,7 @@ def _solve(problem: Problem, whole: Problem, steps: _Steps, groups: Sequence[Sym
     limiting = [branch for branch in problem.memory if branch.varying]
     given, restore = problem, {}
     if problem.capacity.is_Symbol and len(limiting) == 1:
-        # Name the room for tiles: known to be positive, roots of its powers simplify.
+        # The room for tiles becomes a positive symbol, so that roots of its powers simplify.
         room, constant = sympy.Dummy(positive=True), limiting[0].constant
         given, restore = replace(problem, capacity=room + constant), {room: problem.capacity - constant}
     for attempt in (nothing_left, by_weights, by_root, by_shift):
@@ -470,8 +488,11 @@ def _sound(problem: Problem, step: Absorb | Fill) -> bool:
 
 
 def _absorptions(problem: Problem, groups: Sequence[Symbol]) -> Iterator[Absorb]:
-    """Ways to move a tile into another. An exponent `r` suits transfers from some value on, memory up to
-    some value: the least is taken, and `reduce` judges it."""
+    """The candidate reductions that absorb one tile into another.
+
+    An exponent `r` suits transfers from some value on, and memory up to some value. The smallest that suits transfers
+    is taken, and `reduce` decides whether it is sound.
+    """
     for v, u in itertools.permutations([g for g in groups if g in problem.transfers.variables], 2):
         falling = [t.exponents for t in problem.transfers.terms]
         ratios = [e.get(v, Fraction(0)) / e[u] for e in falling if u in e]

@@ -1,12 +1,12 @@
-"""A diagram as one flat flow of arrays, with loops and groups opened: what lower bounds are read off.
+"""The data-flow graph of a diagram, with loops and groups inlined: what lower bounds are derived from.
 
-A loop appears as its step, once, on whole axes: each array stands for what it is in all turns and all groups. So an
-array is a set of values, one for each index and turn, and an edge from one box to the next says which values it takes
-to compute a value. Two things that the opening hides are kept: which axes are blocks of which loop (a sum over one is
-complete only after the loop), and whether a state is handed on from turn to turn at the same index.
+A loop appears as its step, once, on whole axes. Each array stands for all of its values in all iterations and all
+groups: one value for each index and iteration. An edge from one box to the next says which values are read to compute a
+value. Inlining loses two facts, which are recorded: which axes are blocks of which loop (a sum over one is complete
+only after the loop), and whether a state is carried from iteration to iteration at the same index.
 
-A *path* of arrays along which some coordinates stay is what bounds rest on: `upstream` looks for one back to an input,
-`downstream` for one on to an output.
+Bounds rest on *paths* of arrays that keep some coordinates: `trace` looks for one back to an input, `downstream` for
+one forward to an output.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from catdiag.types import Axis, Size, Ty
 from catdiag.views import Expr, read_off
 
 Atom = tuple[str, int]
-"""An axis, or a factor of a product axis: the axis' name and the factor's place."""
+"""An axis, or a factor of a product axis: the name of the axis and the position of the factor."""
 Index = tuple[str, ...]
-"""What a coordinate follows: the names of the indices that fix it, the one that it shows first."""
+"""The indices that determine a coordinate. The coordinate determines the first of them, given the others."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How long an atom is, and of which loops it is a block."""
+    """The length of an atom, and the loops of which it is a block."""
 
     size: Size
     loops: frozenset[int] = frozenset()
@@ -36,9 +36,12 @@ class Extent:
 
 @dataclass(frozen=True)
 class Array:
-    """An array of the flow. `maker` is the place of the box that makes it (-1: an input, or a state at the start of
-    a turn), `loops` are the loops around that box. Its elements may differ along the axes in `varies`; along those of
-    a set in `tangled`, elements of different indices may be one and the same, as in windows that overlap."""
+    """An array of the flow.
+
+    `maker` is the place of the box that makes it (-1: an input, or a state at the start of an iteration), `loops` are
+    the loops around that box. Its elements may differ along the axes in `varies`. Along the axes of a set in `tangled`,
+    elements at different indices may coincide, as in overlapping access regions.
+    """
 
     axes: Mapping[Atom, Extent]
     maker: int
@@ -50,7 +53,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Act:
-    """A box at work, at its place among all; `sure` says that it is certain to be run at every index."""
+    """A box of the flow at its place; `sure` says that it certainly runs at every index."""
 
     place: int
     box: Box
@@ -62,8 +65,10 @@ class Act:
 
 @dataclass(frozen=True)
 class Turn:
-    """A loop: its states at the start and at the end of a turn. `merged` says of each whether it passes through the
-    merging of parts at the same index."""
+    """A loop: its states at the start and at the end of an iteration.
+
+    `merged` says for each state whether the merge of partial states keeps it at the same index.
+    """
 
     starts: tuple[int, ...]
     ends: tuple[int, ...]
@@ -73,7 +78,7 @@ class Turn:
 
 @dataclass
 class Flow:
-    """The flat flow of a diagram."""
+    """The data-flow graph of a diagram."""
 
     arrays: list[Array] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
@@ -82,14 +87,17 @@ class Flow:
     outputs: tuple[int, ...] = ()
 
     def root(self, wire: int) -> int:
-        """The array that this one is a renaming or another layout of."""
+        """The array that this one renames or shows in another layout."""
         while (place := self.arrays[wire].maker) >= 0 and is_view(self.acts[place].box):
             wire = self.acts[place].reads[0]
         return wire
 
     def handed_on(self, loop: int, wire: int) -> tuple[frozenset[Atom], frozenset[int]]:
-        """Of a state at the end of a turn: the coordinates at which it takes the same state at the turn's start, and
-        the arrays on the way. None of them where it does not."""
+        """For a state at the end of an iteration: the coordinates at which it reads the same state at the start.
+
+        Gives these coordinates and the arrays on the path between the two; none of either where the state is not
+        carried.
+        """
         turn = self.turns[loop]
         places = [k for k, end in enumerate(turn.ends) if end == wire]
         if not places or not all(turn.merged[k] for k in places):
@@ -108,7 +116,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Seen:
-    """An array met on a walk: what its coordinates show, and the array before it."""
+    """An array met on a walk: the indices that determine its coordinates, and the array before it on the path."""
 
     coordinates: Mapping[Atom, Index]
     before: int
@@ -127,7 +135,7 @@ def _text(atom: Atom) -> str:
     return atom[0] if atom[1] == 0 else f"{atom[0]}.{atom[1]}"
 
 
-# -- opening -------------------------------------------------------------------------------------------------------
+# -- inlining ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -142,7 +150,7 @@ class _Frame:
 
 
 def flow_of(diagram: Diagram) -> Flow:
-    """Opens named boxes, groups and loops."""
+    """The flow of a diagram, with named boxes, groups and loops inlined."""
     flow = Flow()
     for name, ty in zip(diagram.input_names, diagram.dom, strict=True):
         axes = _extents(ty.axes, {})
@@ -182,7 +190,7 @@ def flow_of(diagram: Diagram) -> Flow:
 
 
 def _act(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[int, ...]:
-    """Adds a box at work, and gives what it makes."""
+    """Adds a box to the flow, and returns the arrays that it makes."""
     made = _made(flow, box, reads, frame)
     place = len(flow.acts)
     makes = tuple(range(len(flow.arrays), len(flow.arrays) + len(made)))
@@ -194,9 +202,9 @@ def _act(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[i
 
 
 def _summed_first(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[Box, tuple[int, ...]]:
-    """A product of several arrays with each summed before over the axes that it alone has and the result lacks.
+    """A product of several arrays, each of them first summed over axes that no other array and not the result has.
 
-    Schedules may do that: it takes fewer products than all of the arrays' at once.
+    A schedule may do that: it takes fewer products than the contraction of all arrays at once.
     """
     if not isinstance(box.op, Einsum) or len(reads) < 2:
         return box, reads
@@ -212,7 +220,7 @@ def _summed_first(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -
 
 
 def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame) -> _Frame:
-    """The frame of a loop's step, on whole axes; its states at the start of a turn are new arrays."""
+    """The frame of a loop's step, on whole axes; its states at the start of an iteration are new arrays."""
     number = len(flow.turns)
     size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
     whole = _extent(size, frame.scope)
@@ -225,7 +233,7 @@ def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame)
     merged = tuple(op.parts is None or _merges(op.merge, k, len(box.cod)) for k in range(len(box.cod)))
     flow.turns.append(Turn(starts, (), merged, op.components))
     sure = frame.sure and op.extent is None and not op.asks
-    # What is streamed gets a name of its own in the loop, whose axis is known to be a block.
+    # A streamed array gets a name of its own in the loop, where its axis is marked as a block.
     taps: dict[int, int] = {}
     for w, ty in zip(reads, box.dom, strict=True):
         array = flow.arrays[w]
@@ -241,7 +249,7 @@ def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame)
 
 
 def _merges(merge: Diagram, k: int, states: int) -> bool:
-    """Whether, when parts are merged, a state takes the same state of either part at the same index."""
+    """Whether merging partial states reads, for a state, the same state of both parts at the same index."""
     flow = flow_of(merge)
     end = flow.outputs[k]
     axes = flow.arrays[end].axes
@@ -254,7 +262,7 @@ def _merges(merge: Diagram, k: int, states: int) -> bool:
 
 
 def _extent(size: Size, scope: Mapping[str, Extent]) -> Extent:
-    """A size in words of the whole diagram's sizes, and the loops whose blocks it speaks of."""
+    """A size in terms of the whole diagram's sizes, and the loops whose blocks it mentions."""
     todo: list[tuple[Size, bool]] = [(size, False)]
     done: list[Extent] = []
     while todo:
@@ -279,7 +287,7 @@ def _extents(axes: Collection[Axis], scope: Mapping[str, Extent]) -> dict[Atom, 
 
 
 def _made(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> list[dict[Atom, Extent]]:
-    """The axes of what a box makes: those of what it reads where they go on, else what its type says."""
+    """The axes of a box's results: those of its operands where they are preserved, else those of its type."""
     result: list[dict[Atom, Extent]] = []
     for ty in box.cod:
         axes = _extents(ty.axes, frame.scope)
@@ -304,7 +312,7 @@ def _made(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> list[d
 def _varies(
     flow: Flow, box: Box, reads: tuple[int, ...], axes: Mapping[Atom, Extent]
 ) -> tuple[frozenset[Atom], frozenset[frozenset[Atom]]]:
-    """Along which axes elements of what a box makes may differ, and along which together they may coincide."""
+    """The axes along which elements of a box's result may differ, and sets of axes along which they may coincide."""
     arrays = [flow.arrays[w] for w in reads]
     varies = {a for array in arrays for a in array.varies}
     tangled = {group for array in arrays for group in array.tangled}
@@ -335,11 +343,11 @@ def _varies(
 
 
 NOWHERE: Atom = ("", 0)
-"""Stands among what is tangled for an index array, or for arithmetic that is not understood."""
+"""An atom in `Array.tangled` that stands for an index array, or for index arithmetic that is not affine."""
 
 
 def _across(op: Reindex) -> list[tuple[Atom, Atom]]:
-    """The factors of the product axis, before and after."""
+    """The factors of the product axis before and after, in pairs."""
     pairs: list[tuple[Atom, Atom]] = [((op.axis.name, k), (p.name, 0)) for k, p in enumerate(op.axis.parts)]
     return pairs if op.kind == "split" else [(new, old) for old, new in pairs]
 
@@ -350,8 +358,11 @@ def _across(op: Reindex) -> list[tuple[Atom, Atom]]:
 def back(
     act: Act, shown: Mapping[Atom, Index], k: int, axes: Collection[Atom], apart: Collection[str]
 ) -> dict[Atom, Index] | None:
-    """What the coordinates of read `k` of a box show, given what those of its result show; None where an element of
-    the result need not take an element of that read at all. Indices in `apart` are taken as fixed by preference."""
+    """The coordinates of read `k` of a box, given those of its result.
+
+    None where an element of the result need not read an element of that operand at all. Indices in `apart` are
+    preferred as the fixed ones.
+    """
     op = act.box.op
     if isinstance(op, (Map, Einsum, Reduce)):
         return {a: shown[a] for a in axes if a in shown}
@@ -370,7 +381,7 @@ def back(
                     found[atom] = shown[atom]
                 continue
             signs = affine(at[atom[0]])
-            # An axis that is a product shows nothing by a factor alone.
+            # A single factor does not determine the index of a product axis.
             products = {name for name, place in (*axes, *shown) if place}
             if not signs or atom[0] in products or products & set(signs):
                 continue
@@ -383,7 +394,7 @@ def back(
 
 
 def on(act: Act, shown: Mapping[Atom, Index], axes: Collection[Atom]) -> dict[Atom, Index] | None:
-    """What the coordinates of a box's result show, given those of a read every element of which reaches the result."""
+    """The coordinates of a box's result, given those of an operand every element of which contributes to the result."""
     op = act.box.op
     if isinstance(op, (Map, Einsum, Reduce)):
         return {a: shown[a] for a in axes if a in shown}
@@ -438,8 +449,10 @@ def trace(
     apart: Collection[str] = (),
     down_to: int = -1,
 ) -> dict[int, Seen]:
-    """All arrays met on the way back from one, each with the most coordinates that a path keeps; with `whole`, only
-    those at which all are kept."""
+    """All arrays met on the way back from one, each by the path that keeps the most coordinates.
+
+    With `whole`, only the arrays at which all coordinates are kept.
+    """
     wanted = {index[0] for index in shown.values()}
     found = {wire: Seen(dict(shown), -1)}
     for w in range(wire, down_to, -1):
@@ -461,16 +474,16 @@ def trace(
 
 
 def _passes(flow: Flow, reader: Act, wire: int) -> bool:
-    """Whether what a reader outside a loop in parts takes of it takes the same state of a part."""
+    """Whether a reader outside a split loop reads a state that the merge of parts keeps at the same index."""
     left = [flow.turns[f] for f in flow.arrays[wire].loops if f not in reader.loops]
     return all(m for turn in left for end, m in zip(turn.ends, turn.merged, strict=True) if end == wire)
 
 
 def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapping[Atom, Index], frozenset[int]]:
-    """A path on to an output that keeps the most coordinates: what is kept, and its arrays. No coordinates where none
-    leads there.
+    """A path forward to an output that keeps the most coordinates: the coordinates, and the arrays of the path.
 
-    Values that leave a loop pass through the turns that follow: what its states keep there is kept.
+    No coordinates where no path leads to an output. A value that leaves a loop passes through the remaining iterations:
+    only coordinates that its states keep there count.
     """
     found: dict[int, Seen] = {wire: Seen(dict(shown), -1)}
     passed: dict[int, frozenset[int]] = {wire: frozenset((wire,))}
@@ -500,7 +513,7 @@ def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapp
 def _leaving(
     flow: Flow, wire: int, loops: tuple[int, ...], shown: Mapping[Atom, Index]
 ) -> tuple[Mapping[Atom, Index], frozenset[int]] | None:
-    """What is kept of a state where it leaves its loop, and the arrays that it passes in later turns."""
+    """The coordinates of a state that are kept where it leaves its loop, and the arrays passed in later iterations."""
     arrays: frozenset[int] = frozenset()
     for f in flow.arrays[wire].loops:
         if f in loops:

@@ -1,13 +1,14 @@
-"""Lower bounds for schedules that compute nothing twice, by how long the values between two contractions live.
+"""Lower bounds for schedules without recomputation, by the lifetimes of the values between two contractions.
 
-A value that one contraction gives another is made and used up within one segment, or else it is held in fast memory
-where a segment ends, or is saved and loaded. Made and used up within a segment, it takes whole rows of all that either
-contraction reads and gives there. With `X = 2 M` at hand in a segment in which M enters, at most `F` such values are
-(of two kinds of rows, `X**2 / (4 D1 D2)`, where D is how much a row of each kind takes), so that of W values
+A value that one contraction passes to another is made and used within one segment, or it is in fast memory at the end
+of a segment, or it is saved and loaded. A value made and used within a segment requires whole rows of everything that
+either contraction reads and writes there. Take segments in which M enters fast memory, so that `X = 2 M` is available.
+At most `F` such values exist in one: with two kinds of rows, `X**2 / (4 D1 D2)`, where D is the size of a row of each
+kind. For W values therefore
 
     Q >= W / (F / M + alike / weight)               (derived in docs/lower_bounds.md)
 
-A row of several arrays that are named by the same indices takes all of them: their lengths add up.
+A row of several arrays with the same indices comprises all of them: their lengths add up.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from typing import Any
 from catdiag.cost.lower.segments import BoundError, Powers, Source, at_most, rational, times
 
 Length = tuple[int, tuple[str, ...]]
-"""How much one array's part of a row takes: bytes (or 1) times the sizes of indices."""
+"""The size of one array's part of a row: bytes per value (or 1), and the indices whose sizes are multiplied."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows named by the indices `covers`; `lengths` are those of each array's part, no two of arrays with common values
-    (`groups`)."""
+    """Rows named by the indices `covers`; `lengths` are the parts of each array, all of different `groups`.
+
+    Arrays of one group have values in common.
+    """
 
     covers: tuple[str, ...]
     lengths: tuple[Length, ...]
@@ -35,8 +38,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """Values named by `indices`, the rows that making and using one takes, exponents with which rows cover the indices,
-    and a claim: F at 2 M is at most `claim * M**sum(powers) / product of lengths**powers`."""
+    """Values named by `indices`, the rows needed to make and use one, and exponents with which rows cover the indices.
+
+    The `claim`: F at 2 M is at most `claim * M**sum(powers) / product of lengths**powers`. `alike` and `weight` are as
+    in `catdiag.cost.lower.segments.Source`.
+    """
 
     box: str
     indices: tuple[str, ...]
@@ -48,7 +54,7 @@ class Lifetime:
 
 
 def derive_lifetime(case: Lifetime) -> Powers:
-    """The factor that a case shows, whatever it claims. Raises BoundError where it shows none.
+    """The factor that a case proves, whatever it claims. Raises BoundError where it proves none.
 
     >>> rows = (Rows(("q",), ((1, ("d",)), (1, ("v",))), (0, 1)), Rows(("x",), ((1, ("d",)), (1, ("v",))), (2, 3)))
     >>> derive_lifetime(Lifetime("scores", ("q", "x"), rows, (1, 1), ()))       # 2**2 / 4
@@ -61,23 +67,23 @@ def derive_lifetime(case: Lifetime) -> Powers:
         raise BoundError(f"{case.box}: expected rows of arrays without common values")
     for index in case.indices:
         if not any(index in r.covers and p >= 1 for r, p in zip(case.rows, case.powers, strict=True)):
-            raise BoundError(f"{case.box}: index {index} is not covered")
+            raise BoundError(f"{case.box}: index {index} is not covered: expected rows that name it")
     total = sum(case.powers)
     if total < 2 or min(case.powers) < 0:
         raise BoundError(f"{case.box}: exponents {case.powers}: expected natural numbers that add up to 2 at least")
-    # The most of prod (y / D)**p where sum y <= 2 M: y = 2 M p / total.
+    # prod (y / D)**p subject to sum y <= 2 M is largest at y = 2 M p / total.
     return times(*((rational(Fraction(2 * p, total)), p) for p in case.powers if p))
 
 
 def check_lifetime(case: Lifetime) -> None:
-    """Raises BoundError unless the case shows at least what it claims."""
+    """Raises BoundError unless the case proves at least what it claims."""
     shown = derive_lifetime(case)
     if not at_most(shown, case.claim):
-        raise BoundError(f"{case.box}: claims that fewer values live in a segment than is shown")
+        raise BoundError(f"{case.box}: claims that fewer values are live in a segment than is shown")
 
 
 def lifetimes(box: str, sources: Sequence[Source]) -> Iterator[Lifetime]:
-    """The cases of a box that uses a value which is made: one for each such operand, of whose rows all is known."""
+    """The cases of a box that reads a computed value: one for each such operand whose rows are all known."""
     for made in sources:
         if not made.parts or made.other or any(p.other or p.parts for p in made.parts):
             continue
@@ -106,12 +112,12 @@ def lifetimes(box: str, sources: Sequence[Source]) -> Iterator[Lifetime]:
 
 
 def _same(covers: tuple[str, ...], rows: Mapping[tuple[str, ...], object]) -> tuple[str, ...]:
-    """The kind of rows that is named by the same indices, in whatever order."""
+    """The known kind of rows that is named by the same indices in any order, else `covers`."""
     return next((known for known in rows if set(known) == set(covers)), covers)
 
 
 def _cover(indices: Sequence[str], kinds: Sequence[Rows]) -> list[Rows] | None:
-    """Few kinds of rows that name all indices, those that name most first."""
+    """A few kinds of rows that name all indices, chosen greedily by their number of indices; None if there are none."""
     left, chosen = set(indices), list[Rows]()
     for kind in sorted(kinds, key=lambda k: (-len(k.covers), k.covers)):
         if left & set(kind.covers):
@@ -121,7 +127,7 @@ def _cover(indices: Sequence[str], kinds: Sequence[Rows]) -> list[Rows] | None:
 
 
 def live_bound(case: Lifetime, sizes: Mapping[str, Any], capacity: Any, number: Callable[[Fraction], Any]) -> Any:
-    """The bound: at numbers, or as an expression; `number` makes one of a fraction."""
+    """The bound, in values or bytes: a number, or an expression; `number` converts a fraction."""
     factor, points = number(Fraction(1)), number(Fraction(1))
     for base, e in case.claim:
         factor = factor * number(base) ** number(e)

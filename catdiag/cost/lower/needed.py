@@ -1,6 +1,6 @@
-"""What has to be moved whatever the schedule: inputs that are read, once, and results, once.
+"""Compulsory transfers, which every schedule makes: inputs that are read, once, and results, once.
 
-Of an input that only views read, as many elements count as they are sure to read. Derived here.
+Of an input that only views read, as many elements count as are certain to be read. Derived here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from catdiag.cost.lower.flow import Act, Flow, affine
 from catdiag.views import Expr, leaves
 
 Counts = dict[str, Amount]
-"""Of an array, how many indices of each axis are sure to be needed (all combinations of them are)."""
+"""For each axis of an array, how many indices are certain to be needed (in all combinations)."""
 
 
 @dataclass(frozen=True)
 class Needed:
-    """An array that has to be moved: how many of its elements, of how many bytes (or 1)."""
+    """The compulsory transfer of an array: the number of its elements, and the bytes of each (or 1)."""
 
     array: str
     direction: str
@@ -30,9 +30,9 @@ class Needed:
 def needed(
     flow: Flow, inputs: Mapping[str, int], outputs: Mapping[str, int], names: tuple[str, ...]
 ) -> tuple[Needed, ...]:
-    """What every schedule loads and saves at least once; widths by name (1 where they are not given)."""
+    """The transfers that every schedule makes at least; widths by array name (1 where not given)."""
     given = {flow.root(w) for w in flow.inputs}
-    # An input that is returned is there already.
+    # An input that is returned unchanged is in slow memory already.
     counts = {w: _whole(flow, w) for w in flow.outputs if flow.root(w) not in given}
     for act in reversed(flow.acts):
         have = [counts[w] for w in act.makes if w in counts]
@@ -50,7 +50,7 @@ def needed(
         if w in counts:
             name = flow.arrays[w].name
             result.append(Needed(name, "load", _total(counts[w]), inputs.get(name, 1)))
-    # Each result is an array of its own, also where it is equal to another.
+    # Each result is saved as an array of its own, even if it equals another.
     for w, name in zip(flow.outputs, names, strict=True):
         if flow.root(w) not in given:
             result.append(Needed(name, "save", _total(_whole(flow, w)), outputs.get(name, 1)))
@@ -72,7 +72,7 @@ def _total(counts: Counts) -> Amount:
 
 
 def _read(flow: Flow, act: Act, k: int, made: Counts) -> Counts | None:
-    """How much of read `k` of a box is needed for so much of what it makes; None where nothing is sure."""
+    """The part of read `k` of a box that is needed for a part of its result; None where nothing is certain."""
     op, own = act.box.op, _whole(flow, act.reads[k])
     if isinstance(op, (Map, Einsum, Reduce)):
         return {name: made.get(name, size) for name, size in own.items()}
@@ -94,7 +94,7 @@ def _read(flow: Flow, act: Act, k: int, made: Counts) -> Counts | None:
                 result[axis.name] = total
             elif op.kind == "slice":
                 result[axis.name] = made[given[0]]
-            else:  # merge and concat: all of it, or nothing is sure but that there is an element
+            else:  # merge and concat: the whole axis if the result is needed as a whole, else one element at most
                 if not full and op.kind == "concat":
                     return None
                 result[axis.name] = own[axis.name] if full else ONE
@@ -122,7 +122,7 @@ def _viewed(flow: Flow, act: Act, op: View, k: int, made: Counts, own: Counts) -
         used = [n for other, e in at.items() if other != name for n in _axes(e)]
         free = signs is not None and not set(signs) & set(used)
         if signs and free and len(set(signs.values())) == 1 and all(made[n] == every[n] for n in signs):
-            # Along a chain of indices, each a step up in one axis, the expression grows with every step.
+            # Along a chain of indices that steps up one axis at a time, the expression increases at every step.
             total = ONE
             for n in signs:
                 total = total + made[n] - ONE

@@ -1,16 +1,17 @@
-"""Certificates of lower bounds by segments, and their checker, which does not know who found them.
+"""Certificates of lower bounds by segments of a schedule, and their checker, which is independent of the search.
 
-A *case* says of one box what `docs/lower_bounds.md` calls its points and its sources: the box is run at each point of
-a space of indices, and each point takes, of each source, the element that some of its indices name. In a segment of a
-schedule in which `T` enters fast memory, at most `begins * M + T` of elements are at hand, all sources together. So
-many points can be run as a product of powers of the amounts at hand allows (Hölder, Brascamp and Lieb, for
-projections; Loomis and Whitney are the case of one half each). From `points <= F(begins * M + T)`, F convex, follows
+A *case* states for one box its points and its sources (see `docs/lower_bounds.md`): the box runs at each point of an
+index space, and each point reads, of each source, the element that some of its indices name. In a segment of a schedule
+in which `T` enters fast memory, at most `begins * M + T` elements are available, over all sources together. The number
+of points that can run is at most a product of powers of the available amounts (Hölder, Brascamp and Lieb, for
+projections; Loomis and Whitney for exponents of one half). From `points <= F(begins * M + T)` with F convex follows
 
     Q >= points * T / F(begins * M + T)         for every T > 0     (derived in docs/lower_bounds.md)
 
-A source may be *made*: an array that is no input, whose elements are held over from before the segment, or loaded, or
-made within it, for which whole rows of what it is made of are at hand. Each way of choosing is a *cut*, with a monomial
-of its own. `check` derives these in rational arithmetic, and compares what is claimed.
+A source may be *made*: an array that is not an input, and whose elements are in fast memory when the segment begins, or
+loaded in it, or computed in it, which requires whole rows of its operands. Each combination of these choices is a
+*cut*, with a monomial of its own. `check` derives the monomials in rational arithmetic, and compares them with the
+claim.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ Exponents = tuple[tuple[str, Fraction], ...]
 
 
 class BoundError(ValueError):
-    """A certificate does not show what it claims; the message says where it fails."""
+    """A certificate does not show what it claims; the message names the step that fails."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a point takes: of an array, the element that the indices `covers` name.
+    """An operand of a point: the element of an array that the indices `covers` name.
 
-    `group` is the same for sources that have values in common; `weight` is the least that an element takes (1, or
-    bytes). `whole` are further indices of the array: an element of what is made of it takes all along them; `other` are
-    those left over. An array that is made in the segment is made of `parts`, each covering indices of this one, with
-    exponents `powers` (and sizes of indices that they leave out, `boxes`). `alike` says how many elements of it are one
-    value, by symmetry.
+    Sources with values in common have the same `group`. `weight` is the least size of an element (1, or bytes). `whole`
+    are further indices of the array: computing an element of the result requires all elements along them. `other` are
+    the remaining indices. An array that is made in the segment is made of `parts`, which cover its indices with
+    exponents `powers` (`boxes` are the exponents of the sizes of indices that they do not cover). `alike` is the
+    largest number of its elements that are one value, by symmetry.
     """
 
     name: str
@@ -64,8 +65,11 @@ class Monomial:
 
 @dataclass(frozen=True)
 class Claim:
-    """A lower bound: the least of its `monomials` (`least`), one over the sum of their reciprocals (`together`), or the
-    first less the second (`difference`)."""
+    """A lower bound from its monomials.
+
+    By `kind`: the least of them (`least`), one over the sum of their reciprocals (`together`), or the first less the
+    second (`difference`).
+    """
 
     kind: str
     monomials: tuple[Monomial, ...]
@@ -73,12 +77,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Case:
-    """A box's points and sources, the exponents that bound the first by the second, and what is claimed.
+    """The points and sources of a box, the exponents that bound the number of points, and the claim.
 
-    `begins` is how many times the capacity may be at hand beside what enters: once, or twice where the elements of the
-    result that are held at a segment's end are counted too. `step` is T in units of the capacity, or None for the T at
-    which the two cuts are equal. `alike` is how many points are one product, by symmetry (see `Source.alike`), and
-    `apart` the indices in pairs that have to differ for that.
+    `begins` is how many times the capacity is available beside what enters: once, or twice where the elements of the
+    result in fast memory at the end of a segment count too. `step` is T in units of the capacity, or None for the T at
+    which the two cuts are equal. `alike` is the largest number of points that are one product, by symmetry (see
+    `Source.alike`); `apart` are the indices, one of each pair that must differ for that.
     """
 
     box: str
@@ -115,7 +119,7 @@ def rational(value: Fraction | int) -> Powers:
 
 
 def at_most(left: Powers, right: Powers) -> bool:
-    """Whether one such number is at most another, exactly.
+    """Whether one such number is at most another, decided exactly.
 
     >>> at_most(((Fraction(2), Fraction(1, 2)),), rational(Fraction(3, 2)))
     True
@@ -144,11 +148,11 @@ def _sizes(*factors: tuple[Exponents, Fraction | int]) -> Exponents:
 # -- cuts ----------------------------------------------------------------------------------------------------------
 
 Amount = tuple[Mapping[int, Fraction], Powers, Exponents]
-"""A product of powers of what is at hand of each group, times a number and sizes."""
+"""A product of powers of the available amount of each group, times a number and powers of sizes."""
 
 
 def _cuts(source: Source) -> Iterator[Amount]:
-    """How many elements of a source are at hand: one for each cut through what it is made of."""
+    """Bounds on the number of available elements of a source: one for each cut."""
     yield {source.group: Fraction(1)}, rational(source.alike), ()
     if not source.parts:
         return
@@ -173,13 +177,15 @@ def _groups(source: Source) -> Iterator[int]:
 
 
 def _monomials(case: Case) -> list[tuple[Fraction, Powers, Exponents]]:
-    """F of each cut, `number * sizes * X**degree`: its degree, number and sizes. Raises BoundError."""
+    """F for each cut, `number * sizes * X**degree`: degree, number and sizes. Raises BoundError."""
     weights: dict[int, int] = {}
     todo = list(case.sources)
     while todo:
         source = todo.pop()
         if source.weight < 1 or source.alike < 1:
-            raise BoundError(f"{source.name}: expected a weight and a symmetry of at least 1")
+            raise BoundError(
+                f"{source.name}: weight {source.weight}, symmetry {source.alike}: expected both to be at least 1"
+            )
         weights[source.group] = min(source.weight, weights.get(source.group, source.weight))
         todo.extend(source.parts)
     found = []
@@ -196,7 +202,7 @@ def _monomials(case: Case) -> list[tuple[Fraction, Powers, Exponents]]:
         degree = sum(exponents.values(), Fraction(0))
         if degree < 1:
             raise BoundError(f"{case.box}: a cut of degree {degree} is not convex: expected at least 1")
-        # The most of prod x_g**e_g where sum w_g x_g <= X: x_g = e_g X / (degree w_g), by weighted means.
+        # prod x_g**e_g subject to sum w_g x_g <= X is largest at x_g = e_g X / (degree w_g), by weighted means.
         peaks = [(((e / (degree * weights[g])), e),) for g, e in exponents.items()]
         found.append((degree, times((number, 1), *((p, 1) for p in peaks)), sizes))
     return found
@@ -214,11 +220,11 @@ def _covered(
             raise BoundError(f"{what}: index {index} is not covered: expected exponents that add up to 1")
     for names, _ in covers:
         if not set(names) <= set(indices):
-            raise BoundError(f"{what}: a source covers what is no index of it")
+            raise BoundError(f"{what}: a source covers {', '.join(names)}: expected some of {', '.join(indices)}")
 
 
 def _sound(case: Case) -> bool:
-    """Checks covers and exponents; whether the greatest cut bounds the points (else only their sum does)."""
+    """Checks covers and exponents; whether the largest cut bounds the points (otherwise only the sum of cuts does)."""
     pairs = [(s.covers, p) for s, p in zip(case.sources, case.powers, strict=True)]
     _covered(case.box, case.indices, pairs, case.boxes)
     seen = [g for s, p in zip(case.sources, case.powers, strict=True) if p for g in _groups(s)]
@@ -231,8 +237,8 @@ def _sound(case: Case) -> bool:
         indices = (*source.covers, *source.whole, *source.other)
         _covered(source.name, indices, [(p.covers, e) for p, e in zip(source.parts, source.powers, strict=True)],
                  source.boxes)  # fmt: skip
-        # What is held and what is made trade against each other along a straight line on which the bound is convex, if
-        # either has something of its own: then one end of the line is at least as good.
+        # If the array and one of its parts each have a group of their own, memory can be moved from one to the other.
+        # The bound is convex along that line, so that it is largest at an end of it: one cut alone.
         own = seen.count(source.group) == 1
         trades = any(
             not p.parts and e >= 1 and seen.count(p.group) == 1
@@ -240,14 +246,15 @@ def _sound(case: Case) -> bool:
         )
         best &= own and trades
         if outer > 1 and not (own and trades):
-            raise BoundError(f"{source.name}: its cuts cannot be told apart")
+            raise BoundError(f"{source.name}: an exponent {outer} above 1 on cuts that are not separate")
         todo.extend((p, outer * e) for p, e in zip(source.parts, source.powers, strict=True) if e)
     return best
 
 
 def derive(case: Case) -> Claim:
-    """The bound that a case's points, sources and exponents show, whatever it claims. Raises BoundError where they
-    show none.
+    """The bound that the points, sources and exponents of a case prove, whatever it claims.
+
+    Raises BoundError where they prove none.
 
     >>> sides = (Source("A", ("i", "k"), 0), Source("B", ("k", "j"), 1), Source("C", ("i", "j"), 2))
     >>> half, none = Fraction(1, 2), Claim("least", ())
@@ -257,7 +264,10 @@ def derive(case: Case) -> Claim:
     (2.0, Fraction(-1, 2), ['i', 'j', 'k'])
     """
     if case.begins not in (1, 2) or case.alike < 1 or len(case.powers) != len(case.sources):
-        raise BoundError(f"{case.box}: not a case: {case.begins}, {case.alike}, {len(case.powers)} exponents")
+        raise BoundError(
+            f"{case.box}: begins {case.begins}, symmetry {case.alike}, {len(case.powers)} exponents: expected 1 or 2, "
+            f"1 or more, and {len(case.sources)}"
+        )
     best = _sound(case)
     cuts = _monomials(case)
     points: Exponents = tuple((i, Fraction(1)) for i in case.indices)
@@ -277,7 +287,7 @@ def derive(case: Case) -> Claim:
 def _crossing(
     case: Case, cuts: list[tuple[Fraction, Powers, Exponents]], points: Exponents, best: bool
 ) -> tuple[Monomial, Monomial]:
-    """The bound for the T at which two cuts are equal: X = (F1/F2 without X)**(1/(degree2 - degree1)), T = X - M."""
+    """The bound at the T where two cuts are equal: X = (F1/F2 without X)**(1/(degree2 - degree1)), T = X - M."""
     if len(cuts) != 2 or not best or cuts[0][0] == cuts[1][0]:
         raise BoundError(f"{case.box}: expected two cuts of different degrees")
     (low, first, small), (high, second, large) = sorted(cuts, key=lambda cut: cut[0])
@@ -298,7 +308,7 @@ def _crossing(
 
 
 def check(case: Case) -> None:
-    """Raises BoundError unless the case shows at least what it claims."""
+    """Raises BoundError unless the case proves at least what it claims."""
     shown = derive(case)
     claimed = case.claim
     if claimed.kind != shown.kind or len(claimed.monomials) != len(shown.monomials):
@@ -315,7 +325,7 @@ def check(case: Case) -> None:
 
 
 def evaluate(case: Case, sizes: Mapping[str, int], capacity: Fraction) -> Fraction | float:
-    """What a case claims at these sizes of its indices; a fraction where that is exact, else a float rounded down."""
+    """The claimed bound at these sizes of its indices: a fraction where that is exact, else a float rounded down."""
     values = [_value(m, sizes, capacity) for m in case.claim.monomials]
     result: Fraction | float
     if case.claim.kind == "least":
@@ -351,7 +361,7 @@ def _value(monomial: Monomial, sizes: Mapping[str, int], capacity: Fraction) -> 
 
 
 def _root(value: int, degree: int) -> int | None:
-    """The root of a natural number, where it is one."""
+    """The integer root of a natural number, or None where it is not an integer."""
     low, high = 0, 1 << (value.bit_length() // degree + 1)
     while low < high:
         middle = (low + high) // 2

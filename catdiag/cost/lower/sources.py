@@ -1,10 +1,10 @@
-"""Which cases of `catdiag.cost.lower.segments` a diagram has: its boxes, and paths from inputs and to outputs.
+"""The cases of `catdiag.cost.lower.segments` in a diagram: its boxes, with paths from inputs and to outputs.
 
-An operand that a path leads to from an input, all of its indices kept, is a source: elements of it are at hand only if
-something of the path is, and nothing enters the path but by a load. An operand that several arrays are put together
-for, by a contraction say, is a source that is made. What a box gives is a source too where a path leads on to an
-output: what is begun on chip has to be saved; and where none does, elements are either finished in the segment, from
-whole rows, or held at one of its ends.
+An operand to which a path leads from an input, with all of its indices kept, is a source: its elements are available
+only if an array of the path is, and nothing enters the path but by a load. An operand that a box computes from several
+arrays, such as a contraction, is a source that is made. The result of a box is a source too. Where a path leads on to
+an output, results begun on chip have to be saved. Where none does, elements are either finished in the segment, which
+requires whole rows, or are in fast memory at one of its ends.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from catdiag.cost.lower.segments import Exponents, Source
 from catdiag.types import Size
 
 DEPTH = 3
-"""How many contractions in a row are looked through."""
+"""The longest chain of contractions that is followed."""
 OPERANDS = 6
-"""How many operands a box has at most whose symmetries are looked for."""
+"""The most operands of a box whose symmetries are searched."""
 SOURCES = 5
-"""How many sources a case has at most."""
+"""The most sources of a case."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A source with where its values come from (`base`), and its coordinates there (`at`, where they are plain); else
-    the indices that have to be fixed for one to show another (`given`)."""
+    """A source, the origin of its values (`base`), and its coordinates there (`at`, or None if some are not plain).
+
+    A coordinate that is not plain determines an index only where the indices `given` are fixed.
+    """
 
     source: Source
     base: tuple[object, ...]
@@ -43,7 +45,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A case without exponents, and the sizes of its indices; `plain` where each index shows without others fixed."""
+    """A case without exponents, and the sizes of its indices.
+
+    `plain` says that each coordinate determines its index without fixing others.
+    """
 
     box: str
     indices: tuple[str, ...]
@@ -57,8 +62,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class _Shares:
-    """How many points may be one product: `points` divides them, `results` multiplies what is at hand of the result,
-    and the indices in `apart` have to differ."""
+    """The symmetries of a box.
+
+    At most `points` points are one product. `results` multiplies the available elements of the result. The indices in
+    `apart` must differ from others.
+    """
 
     points: int = 1
     results: int = 1
@@ -66,7 +74,7 @@ class _Shares:
 
 
 class Reader:
-    """Reads the cases of one diagram off its flow."""
+    """Derives the cases of one diagram from its flow."""
 
     def __init__(self, flow: Flow, widths: Widths, outputs: Sequence[str]) -> None:
         self.flow, self.widths = flow, widths
@@ -84,7 +92,7 @@ class Reader:
                 self.named |= {w: widths.named[name] for w in wires if name in widths.named}
 
     def weight(self, wires: frozenset[int]) -> int:
-        """The least that an element of some arrays takes, wherever it is held."""
+        """The least size of an element of some arrays, wherever it is stored: bytes, or 1."""
         return min(self._width(w) for w in wires)
 
     def _width(self, wire: int) -> int:
@@ -100,7 +108,7 @@ class Reader:
         return min([*found, made, self.widths.between])
 
     def path(self, wires: frozenset[int]) -> int:
-        """A number for the values of some arrays."""
+        """A number for the set of values of some arrays."""
         self.paths.append(wires)
         return len(self.paths) - 1
 
@@ -114,8 +122,11 @@ class Reader:
         depth: int = 0,
         apart: Sequence[str] = (),
     ) -> Found | None:
-        """An array as a source: an input all of whose coordinates `shown` are kept on the way, else one that is made,
-        else what is kept on the way from an input."""
+        """An array as a source, or None.
+
+        It is an input if a path keeps all coordinates `shown`, else an array that is made, else an input with the
+        coordinates that a path keeps.
+        """
         if not shown:
             return None
         flow = self.flow
@@ -143,7 +154,7 @@ class Reader:
         )
 
     def _made(self, met: Mapping[int, Seen], loops: tuple[int, ...], depth: int) -> Found | None:
-        """The source that a box makes from scratch, at the end of a path that keeps all coordinates."""
+        """The source that a box computes, at the end of a path that keeps all coordinates."""
         flow = self.flow
         for w in sorted(met):
             place = flow.arrays[w].maker
@@ -178,7 +189,7 @@ class Reader:
     def _part(
         self, v: int, at: Mapping[Atom, Index], made: int, loops: tuple[int, ...], ended: frozenset[int], depth: int
     ) -> Found | None:
-        """An operand of what is made: its indices that the result has, and those that are summed to their end."""
+        """An operand of an array that is made: its indices that the result has, and those summed over to the end."""
         names: dict[Atom, Index] = {}
         whole: dict[str, Size] = {}
         for atom, extent in self.flow.arrays[v].axes.items():
@@ -198,8 +209,11 @@ class Reader:
     def _ended(
         self, wire: int, inside: tuple[int, ...], loops: tuple[int, ...]
     ) -> tuple[frozenset[int], frozenset[int]]:
-        """The loops over before a consumer in `loops` reads, all of whose turns an element of an array is made of; and
-        the arrays that hand it on from turn to turn."""
+        """The loops that accumulate an element and are over before a consumer in `loops` reads it.
+
+        An element of array `wire` is made of all iterations of these loops. Gives the loops, and the arrays that carry
+        the element from iteration to iteration.
+        """
         ended: set[int] = set()
         arrays: frozenset[int] = frozenset()
         for f in inside:
@@ -218,7 +232,7 @@ class Reader:
     # -- cases -----------------------------------------------------------------------------------------------------
 
     def candidates(self) -> Iterator[Candidate]:
-        """The boxes that put several arrays together, each with the ways in which its result may be counted."""
+        """The boxes that combine several arrays, each with the ways in which its result may be counted."""
         seen: set[tuple[object, ...]] = set()
         for act in self.flow.acts:
             if not act.sure or not isinstance(act.box.op, (Map, Einsum, Reduce)):
@@ -272,7 +286,7 @@ class Reader:
                 yield Candidate(name, indices, sources, begins, sizes, shares.points, shares.apart, plain)
 
     def _finished(self, act: Act, known: Sequence[Found], shown: Mapping[Atom, Index], alike: int) -> Source | None:
-        """The result as a source: finished within the segment from whole rows, or held at an end of it."""
+        """The result as a source: finished within the segment from whole rows, or in fast memory at an end of it."""
         rows = {i[0] for i in shown.values()}
         spaces = [self.flow.arrays[w].axes for w in act.reads]
         sums = {label(a) for axes in spaces for a, e in axes.items() if not e.loops & set(act.loops)} - rows
@@ -285,7 +299,7 @@ class Reader:
         return Source("result", covers, self.path(own), self.weight(own), (), (), tuple(parts), *chosen, alike)
 
     def _joined(self, sources: Sequence[Source]) -> tuple[Source, ...]:
-        """The sources with one group for all that have arrays in common, numbered in order."""
+        """The sources with one group for all that share arrays, numbered in order."""
         numbers: list[int] = []
         todo = list(sources)
         while todo:
@@ -307,13 +321,13 @@ class Reader:
 
         return tuple(map(renumbered, sources))
 
-    # -- products that are the same --------------------------------------------------------------------------------
+    # -- symmetries: equal products --------------------------------------------------------------------------------
 
     def _shares(self, act: Act, operands: Sequence[Found | None], atoms: Mapping[Atom, Size]) -> _Shares | None:
         """How many points may be one product, by symmetry or because elements coincide; None where it is not known.
 
-        Two operands may be equal arrays if they come from the same place. Where their coordinates are plain, only
-        permutations of the indices make two products one; otherwise any exchange of them may.
+        Two operands may be equal arrays if they have the same origin. Where their coordinates are plain, only
+        permutations of the indices make two products equal; otherwise any exchange of operands may.
         """
         arrays = [self.flow.arrays[w] for w in act.reads]
         if len(arrays) > OPERANDS:
@@ -336,7 +350,7 @@ class Reader:
         weak = _Shares(len(swaps) + 1, twins * (len(swaps) + 1))
         others = (twins - 1) * (len(swaps) + 1)
         sizes = {label(a): s for a, s in atoms.items()}
-        # Pairs of indices that have to differ: where they are equal, further products may be one.
+        # Pairs of indices that must differ: where they are equal, more products may coincide.
         order, apart = 1, dict[frozenset[str], str]()
         for swap in swaps:
             images: dict[str, str] = {}
@@ -363,8 +377,10 @@ class Reader:
         return _Shares(1, order + others, tuple(apart.values()))
 
     def _twins(self, place: int) -> tuple[int, ...]:
-        """The boxes that may compute the same products, or the same sums, as one (and itself): those that put together
-        what comes from the same places."""
+        """The boxes that may compute the same products or sums as one, itself included.
+
+        These are the boxes whose operands have the same origins.
+        """
         if not self.twins:
             by_key: dict[tuple[object, ...], list[int]] = {}
             for act in self.flow.acts:
@@ -381,7 +397,7 @@ class Reader:
         return self.twins.get(place, (place,))
 
     def _from(self, wire: int, shown: Mapping[Atom, Index]) -> tuple[object, ...] | None:
-        """Where the values of an array come from: an input that a path keeps, or what a box puts together."""
+        """The origin of an array's values: an input to which a path leads, or the operands of a box; else None."""
         met = trace(self.flow, wire, shown, whole=True)
         starts = [w for w in self.flow.inputs if w in met]
         if starts:
@@ -393,7 +409,7 @@ class Reader:
         return ("made", *sorted(set().union(*(self._origins(v) for v in act.reads))))
 
     def _origins(self, wire: int) -> set[int]:
-        """The inputs, and states of loops, that an array depends on."""
+        """The inputs and loop states that an array depends on."""
         seen: set[int] = set()
         todo = [wire]
         while todo:
@@ -406,7 +422,7 @@ class Reader:
 
 
 def label(atom: Atom) -> str:
-    """What an index is called.
+    """The name of the index of an atom.
 
     >>> label(("q", 0)), label(("(b g)", 1))
     ('q', '(b g).1')
@@ -415,7 +431,7 @@ def label(atom: Atom) -> str:
 
 
 def _split(source: Source, rows: set[str], sums: set[str]) -> Source:
-    """A source as a part: the indices that name a row, those along it, and the others."""
+    """A source as a part: the indices that name a row, those along the row, and the others."""
     covers = tuple(n for n in source.covers if n in rows)
     whole = tuple(n for n in source.covers if n in sums)
     return replace(
@@ -424,7 +440,7 @@ def _split(source: Source, rows: set[str], sums: set[str]) -> Source:
 
 
 def _mixed(spaces: Sequence[Mapping[Atom, object]]) -> bool:
-    """Whether one axis is a product of factors in one array and not in another."""
+    """Whether an axis is a product of factors in one array and not in another."""
     count: dict[str, set[int]] = {}
     for axes in spaces:
         for name in {n for n, _ in axes}:
@@ -433,13 +449,13 @@ def _mixed(spaces: Sequence[Mapping[Atom, object]]) -> bool:
 
 
 def _outer(flow: Flow, act: Act) -> bool:
-    """Whether a box puts arrays together none of which has all axes."""
+    """Whether a box combines arrays none of which has all axes."""
     spaces = [set(flow.arrays[w].axes) for w in act.reads]
     return isinstance(act.box.op, (Map, Einsum)) and all(axes < set().union(*spaces) for axes in spaces)
 
 
 def _exchanges(bases: Sequence[tuple[object, ...]]) -> int:
-    """In how many ways operands can be exchanged for operands that come from the same place."""
+    """The number of ways to exchange operands with the same origin."""
     return prod(factorial(sum(a == b for b in bases)) for k, a in enumerate(bases) if a not in bases[:k])
 
 
@@ -457,7 +473,7 @@ def _mentioned(sources: Sequence[Source]) -> set[str]:
 
 
 def cover(indices: Sequence[str], covers: Sequence[Sequence[str]]) -> tuple[tuple[Fraction, ...], Exponents] | None:
-    """Exponents with which sources cover indices, adding up to as little as may be; sizes for what none covers.
+    """Exponents of least sum with which sources cover indices, and sizes for indices that none covers.
 
     >>> cover(("q", "x"), [("q",), ("x",)])
     ((Fraction(1, 1), Fraction(1, 1)), ())
@@ -476,7 +492,7 @@ def cover(indices: Sequence[str], covers: Sequence[Sequence[str]]) -> tuple[tupl
 
 
 def vertices(indices: Sequence[str], covers: Sequence[Sequence[str]]) -> list[tuple[tuple[Fraction, ...], Exponents]]:
-    """The corners of all ways to cover indices by sources, and by sizes where sources do not suffice.
+    """The vertices of the polytope of exponents that cover the indices, with sizes for what sources leave uncovered.
 
     >>> [v for v, boxes in vertices("ijk", ["ik", "kj", "ij"]) if not boxes and len(set(v)) == 1]
     [(Fraction(1, 2), Fraction(1, 2), Fraction(1, 2)), (Fraction(1, 1), Fraction(1, 1), Fraction(1, 1))]
@@ -502,7 +518,7 @@ def vertices(indices: Sequence[str], covers: Sequence[Sequence[str]]) -> list[tu
 
 
 def _meet(planes: Sequence[tuple[Sequence[int], Fraction]]) -> tuple[Fraction, ...] | None:
-    """Where as many planes as there are unknowns meet; None where they do not in one point."""
+    """The point where as many planes as unknowns meet; None where there is not exactly one."""
     n = len(planes)
     rows = [[*map(Fraction, normal), value] for normal, value in planes]
     for k in range(n):

@@ -1,9 +1,9 @@
-"""What binds at many sizes at once, found numerically: this chooses which formulas are worked out, and claims nothing.
+"""The active constraints at many sizes at once, found numerically, to choose which formulas are derived.
 
-In the logarithms of tiles a program is convex, so at given sizes a primal-dual interior point method (Boyd and
-Vandenberghe, *Convex Optimization*, 2004, section 11.7) finds which tiles are held at an end of their range and which
-memories are full: those whose multiplier stays away from zero. It runs at all sizes together, for a fixed number of
-steps.
+Nothing is proved here. In the logarithms of tiles a program is convex. At given sizes a primal-dual interior-point
+method (Boyd and Vandenberghe, *Convex Optimization*, 2004, section 11.7) therefore finds which tiles are at an end of
+their range and which memories are full: the constraints whose multiplier stays away from zero. It runs for all sizes
+together, for a fixed number of steps.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from catdiag.cost.optima.posynomial import Powers, combination
 from catdiag.cost.optima.stationary import BOUND, FREE, ONE, Program
 
 Choice: TypeAlias = tuple[tuple[str, ...], tuple[int, ...]]
-"""Where each coordinate is held, and which memories are full."""
+"""An active set: for each coordinate whether it is at one, at its bound or free, and the memories that are full."""
 
 _STEPS = 40
 _TOLERANCE = 1e-5
 _LEAST = 1e-10
-"""Products of multipliers and slacks are not made smaller than this: rounding would have its way."""
+"""The complementarity target (product of multiplier and slack) stays above this, the scale of rounding errors."""
 
 
 def binding(
@@ -31,11 +31,12 @@ def binding(
     ends: Any,
     options: Sequence[Sequence[str]],
 ) -> list[Choice | None]:
-    """What binds at each of the sizes; `None` where nothing fits, or the method does not arrive.
+    """The active constraints at each of the sizes; `None` where nothing fits, or the method does not converge.
 
-    `coefficients` are those of the program's terms, `capacities` of its memories and `ends` of its coordinates (no
-    finite number: none), a row each with a column for each of the sizes. A coordinate with a single option is held
-    there whatever is found."""
+    `coefficients` are those of the program's terms, `capacities` those of its memories, and `ends` the upper bounds of
+    its coordinates (not finite: unbounded); each has one row per item and one column per size. A coordinate with a
+    single option takes that one whatever is found.
+    """
     import numpy as np
 
     count, sizes = len(monomials), coefficients.shape[1]
@@ -73,7 +74,7 @@ def binding(
 
 
 def _solved(np: Any, exponents: Any, starts: Any, logs: Any, box: Any, limits: Any) -> tuple[Any, Any, Any]:
-    """Multipliers and slacks of memories and of ends, and how far the equations are off."""
+    """Multipliers and slacks of memories and of bounds, and the residual of the optimality conditions."""
     sizes, count = logs.shape[0], exponents.shape[1]
     squares = (exponents[:, :, None] * exponents[:, None, :]).reshape(len(exponents), count * count)
     memories = len(starts) - 1
@@ -110,9 +111,9 @@ def _solved(np: Any, exponents: Any, starts: Any, logs: Any, box: Any, limits: A
         along = np.einsum("ski,si->sk", rows, move)
         less, more = -over - along, rest + weights * along
         room = np.minimum(_length(np, slack, less), _length(np, multipliers, more))
-        # A term is nearly a line in the logarithms, as far as it changes by a small factor.
+        # The linearization of a term holds only while the term changes by a small factor.
         room = np.minimum(room, 1.5 / np.maximum(abs(move @ exponents.T).max(axis=1, initial=0), 1e-9)[:, None])
-        # Where nothing fits multipliers grow without end: they are stopped, and the equations stay wrong.
+        # Where nothing fits, multipliers diverge: they are clipped, and the residual stays large.
         y = np.clip(np.nan_to_num(y + room * move), -50, 200)
         slack = np.clip(np.nan_to_num(slack + room * less), 1e-200, 1e50)
         multipliers = np.clip(np.nan_to_num(multipliers + room * more), 1e-200, 1e50)
@@ -120,12 +121,12 @@ def _solved(np: Any, exponents: Any, starts: Any, logs: Any, box: Any, limits: A
 
 
 def _start(np: Any, exponents: Any, starts: Any, logs: Any, box: Any, limits: Any) -> tuple[Any, Any]:
-    """A point where memories have room, if there is one part of the way to the ends of all ranges; and the slacks."""
+    """A starting point on the way to the upper bounds, with room in the memories if there is one, and its slacks."""
     sizes, count = logs.shape[0], exponents.shape[1]
     tops = np.full((sizes, count), 10.0)
     for place, row in enumerate(box[count:]):
         tops[:, int(row.argmax())] = np.minimum(20.0, limits[:, count + place])
-    tops *= 1 - 0.03 * np.arange(count)  # a tile that is cut from another is below it
+    tops *= 1 - 0.03 * np.arange(count)  # a tile within another tile must be smaller
     y, open_ = tops * 2.0**-20, np.ones(sizes, dtype=bool)
     for part in (2.0**-k for k in range(1, 20)):
         powers = np.exp(np.minimum(part * tops @ exponents.T + logs, 300))
@@ -138,6 +139,6 @@ def _start(np: Any, exponents: Any, starts: Any, logs: Any, box: Any, limits: An
 
 
 def _length(np: Any, of: Any, step: Any) -> Any:
-    """How far to go so that what is positive stays so."""
+    """The step length that keeps positive quantities positive."""
     ratios = np.where(step < 0, -0.98 * of / np.minimum(step, -1e-100), 1.0)
     return np.minimum(1.0, ratios.min(axis=1, initial=1.0))[:, None]

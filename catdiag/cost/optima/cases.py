@@ -1,9 +1,9 @@
-"""Two ways compared regime by regime: which moves less, for all sizes of a regime, or where the one begins to.
+"""Two schedules compared regime by regime: which moves less for all sizes of a regime, or the crossover.
 
-The optimum of a kernel is a formula in each of its regimes (`catdiag.cost.optima.regimes`); that of a way, the sum
-over its kernels. For each regime of the one and each of the other that both hold somewhere, z3 is asked whether one
-of the two never moves more. Where neither is so, the crossover is a formula (`catdiag.cost.crossover`) if the two are
-sums of powers of the capacity. What z3 does not settle is said. Derived here.
+The optimum of a kernel is a formula in each of its regimes (`catdiag.cost.optima.regimes`). The optimum of a schedule
+is the sum over its kernels. For each pair of regimes, one of each schedule, that hold together somewhere, z3 is asked
+whether one of the two never moves more. Where neither is so, the crossover is a formula (`catdiag.cost.crossover`) if
+both optima are sums of powers of the capacity. What z3 does not decide is reported as undecided. Derived here.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes at which two ways have each one formula. `verdict` is `first` or `second` where that one never moves more
-    (z3, for all these sizes), `equal` where both always move as much; else `either`, with the crossover where it is a
-    formula. Infinite: nothing fits."""
+    """Sizes at which each of two schedules has one formula.
+
+    `verdict` is `first` or `second` where that one never moves more (shown by z3, for all these sizes), `equal` where
+    both always move the same amount, and else `either`, with the crossover where it is a formula. A value is infinite
+    where nothing fits.
+    """
 
     conditions: tuple[Relational, ...]
     first: Expr
@@ -43,18 +46,22 @@ class Case:
     crossover: Crossover | None = None
 
     def __str__(self) -> str:
-        said = {
+        verdict = {
             FIRST: "the first never moves more",
             SECOND: "the second never moves more",
             EQUAL: "both move as much",
             EITHER: "either" if self.crossover is None else str(self.crossover),
         }[self.verdict]
-        return f"{said}\n  {self.first} against {self.second}\n  if {', '.join(map(str, self.conditions)) or 'always'}"
+        return (
+            f"{verdict}\n  {self.first} against {self.second}\n  if {', '.join(map(str, self.conditions)) or 'always'}"
+        )
 
 
 def together(kernels: Iterable[Regimes], capacity: Symbol, assumed: Sequence[Relational] = ()) -> tuple[Piece, ...]:
-    """The regimes of several kernels one after the other: sums, where z3 does not show that they hold nowhere, or
-    nowhere where what is `assumed` does."""
+    """The regimes of several kernels that run one after the other: the sums of their formulas.
+
+    A combination is left out where z3 shows that its conditions, with those that are `assumed`, have no solution.
+    """
     signs = Signs([capacity])
     found = [Piece(sympy.Integer(0), ())]
     for regimes in kernels:
@@ -76,8 +83,10 @@ def cases(
     assumed: Sequence[Relational] = (),
     long: Collection[Symbol] = (),
 ) -> tuple[Case, ...]:
-    """The cases in which something fits of one of the two, where they and what is `assumed` hold on an open set of
-    sizes. Crossovers are where the sizes `long` are.
+    """The cases in which something fits for at least one of the two schedules.
+
+    Only cases whose conditions, together with those that are `assumed`, hold on an open set of sizes are listed.
+    Crossovers are taken where the sizes `long` are large.
 
     >>> a, d, M = sympy.symbols("a d M", positive=True)
     >>> one, other = (Piece(a * d**2 / M, (M <= d**2,)),), (Piece(a * d / sympy.sqrt(M), ()),)

@@ -1,4 +1,4 @@
-"""The choices of what binds: tiles held at an end of their range or free, and memories that are full."""
+"""The candidate active sets: tiles at an end of their range or free, and memories that are full."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from catdiag.cost.optima.stationary import BOUND, FREE, ONE, Program
 
 
 def choices(program: Program, monomials: Sequence[Powers], options: Sequence[Sequence[str]]) -> Iterator[Choice]:
-    """All that an optimum may need, the ones with fewest tiles held first."""
+    """All active sets that an optimum may need, those with the fewest tiles at an end of their range first."""
     touched = [[_touched(t, monomials) for t in p.terms] for p in (program.transfers, *(m for m, _ in program.memory))]
     for held in sorted(itertools.product(*options), key=lambda choice: sum(h != FREE for h in choice)):
         for full in _subsets(len(program.memory), sum(h == FREE for h in held)):
@@ -24,7 +24,7 @@ def choices(program: Program, monomials: Sequence[Powers], options: Sequence[Seq
 
 
 def options_of(program: Program, monomials: Sequence[Powers], i: int, end: Expr | None) -> list[str]:
-    """Where an optimum may have a coordinate: what is certain from signs alone is settled here."""
+    """The states that a coordinate may have at an optimum; those that signs alone exclude are left out."""
     growing = {e > 0 for term in program.terms if (e := _power(term, monomials, i))}
     if False not in growing:
         return [ONE]
@@ -43,8 +43,11 @@ def _touched(term: Term, monomials: Sequence[Powers]) -> frozenset[int]:
 
 
 def _stopped(touched: Sequence[Sequence[frozenset[int]]], held: Sequence[str], full: tuple[int, ...]) -> bool:
-    """Whether no memory is full by chance only: one without free coordinates, or more memories than there are
-    coordinates in a group that transfers or full memories join."""
+    """Whether no memory is full only by coincidence.
+
+    That is a memory without free coordinates, or more full memories than coordinates in a group of coordinates that
+    terms of transfers or full memories connect.
+    """
     free = {i for i, h in enumerate(held) if h == FREE}
     whole = [frozenset[int]().union(*touched[1 + k]) & free for k in full]
     groups: list[tuple[frozenset[int], int]] = [(frozenset((i,)), 0) for i in sorted(free)]
@@ -62,13 +65,13 @@ def _subsets(memories: int, free: int) -> Iterator[tuple[int, ...]]:
 
 
 def in_words(program: Program, monomials: Sequence[Powers], held: Sequence[str], full: Sequence[int]) -> str:
-    """A choice of what binds in words."""
+    """An active set in words."""
     words = [f"{product(m)} {h}" for m, h in zip(monomials, held, strict=True)]
     return ", ".join([*(full_in_words(program, k) for k in full), *words])
 
 
 def full_in_words(program: Program, k: int) -> str:
-    """A full memory in words; of a tile cut from another, that it is all of it."""
+    """A full memory in words; for a tile within another tile: that the two are equal."""
     memory, capacity = program.memory[k]
     if capacity == 1 and len(memory.terms) == 1 and memory.terms[0].coefficient == 1:
         signs = [[(v, abs(e)) for v, e in memory.terms[0].powers if (e > 0) == sign] for sign in (True, False)]

@@ -1,9 +1,10 @@
-"""Closed forms of posynomial programs: what is known to have one, and its tiles. None searches, none is trusted:
-whoever takes a form has it checked (`catdiag.cost.optima.posynomial.check_certificate`,
-`catdiag.cost.optima.stationary`).
+"""The closed forms of geometric programs that are known, with their tiles.
 
-Sources: duals of geometric programs of zero degree of difficulty, Duffin, Peterson, Zener, *Geometric Programming*
-(1967), chapter 3; one tile by the root of a quadratic, and two tiles with their product, derived here.
+None of these functions searches, and none is trusted: callers check what they get
+(`catdiag.cost.optima.posynomial.check_certificate`, `catdiag.cost.optima.stationary`).
+
+Sources: the dual of geometric programs of zero degree of difficulty is from Duffin, Peterson, Zener, *Geometric
+Programming* (1967), chapter 3. One tile by the root of a quadratic, and two tiles with their product, are derived here.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from catdiag.cost.optima.posynomial import (
 
 
 def exponents_of(problem: Problem, groups: Sequence[Symbol]) -> list[list[Fraction]]:
-    """One row for each varying term, transfers first."""
+    """The exponent matrix: one row for each varying term, transfers first."""
     terms = [*problem.transfers.varying, *(t for b in problem.memory for t in b.varying)]
     return [[t.exponents.get(v, Fraction(0)) for v in groups] for t in terms]
 
@@ -47,7 +48,7 @@ Found: TypeAlias = tuple[Expr, Tiles, Weights | Monotone | Shifted | None]
 
 
 def nothing_left(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
-    """Nothing left to choose."""
+    """The case without varying transfers: nothing to choose."""
     return None if problem.transfers.varying else (problem.transfers.constant, (), None)
 
 
@@ -66,11 +67,12 @@ def by_weights(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
 def weighted(
     costs: Sequence[Term], memory: Sequence[tuple[Posynomial, Expr]], groups: Sequence[Symbol]
 ) -> tuple[Expr, Tiles, tuple[Fraction, ...], tuple[tuple[Fraction, ...], ...]] | None:
-    """Zero degree of difficulty: the value, monomials of tiles, and the weights of transfers and of each memory (with
-    its room) from one linear system, and tiles from the share of each term.
+    """The closed form of a program of zero degree of difficulty; `None` for any other, or without positive weights.
 
-    Reducing `[exponents | identity]` gives the monomials of tiles that are determined, and each as a
-    product of terms whose values at the optimum are known.
+    `memory` pairs each memory with its room: the capacity less what no tile changes. Gives the value, the sizes of
+    monomials of tiles, and the dual weights of transfers and of each memory. The weights solve one linear system. At
+    the optimum each term is a known share of its sum. Reducing `[exponents | identity]` gives the monomials of tiles
+    that are determined, each as a product of terms of known value.
     """
     terms = [*costs, *(t for m, _ in memory for t in m.varying)]
     exponents = [[t.exponents.get(v, Fraction(0)) for v in groups] for t in terms]
@@ -105,7 +107,7 @@ def weighted(
 
 
 def by_root(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
-    """One monomial `x`, memory linear in a power of `x` or quadratic in one, in each branch."""
+    """One monomial `x`, where each branch of the memory is linear or quadratic in one power of `x`."""
     limiting = [b for b in problem.memory if b.varying]
     if not limiting:
         return None
@@ -159,8 +161,11 @@ def by_shift(problem: Problem, groups: Sequence[Symbol]) -> Found | None:
 
 
 def square_root(expression: Expr) -> Expr:
-    """A square root with squares taken out. Sympy would write `Abs` for a factor of unknown sign; here the
-    sign is settled by the conditions, as only the positive root gives tiles of at least one."""
+    """A square root with squares of factors moved outside.
+
+    Sympy would write `Abs` for a factor of unknown sign. Here the conditions settle the sign: only the positive root
+    gives tiles of at least one.
+    """
     result = sympy.Integer(1)
     for side, sign in zip(sympy.fraction(sympy.together(expression)), (1, -1)):
         constant, factors = sympy.factor_list(side)
@@ -176,8 +181,11 @@ def square_root(expression: Expr) -> Expr:
 def by_two_memories(
     cost: Posynomial, memory: Sequence[tuple[Posynomial, Expr]], names: Sequence[Symbol]
 ) -> list[tuple[dict[Symbol, Expr], dict[int, Expr]]] | None:
-    """Two tiles x, y where two memories `alpha*x*y + beta*x + gamma*y` are both full: the sizes, which are up to two
-    pairs, with the multipliers of the memories by Cramer's rule. `None` for memories of another form. Derived here."""
+    """Two tiles x, y with two full memories `alpha*x*y + beta*x + gamma*y`: up to two solutions, with multipliers.
+
+    Gives for each solution the sizes and the multipliers of the memories, by Cramer's rule. `None` for memories of
+    another form. Derived here.
+    """
     x, y = names
     keys = (powers({x: 1, y: 1}), powers({x: 1}), powers({y: 1}))
     rows = []
@@ -189,7 +197,7 @@ def by_two_memories(
     (first, second), pairs = rows, []
     if first[0] == 0:
         first, second = second, first
-    # The line on which both are full: along - across * x - up * y = 0.
+    # Both memories are full on the line along - across * x - up * y = 0.
     across, up, along = (sympy.expand(second[0] * u - first[0] * v) for u, v in zip(first[1:], second[1:]))
     if first[0] == 0:
         (_, across, up, along), first = second, [sympy.S.Zero, *first[1:]]

@@ -1,6 +1,7 @@
-"""The numeric optimum of a posynomial program in the logarithms of tiles, where it is convex: a barrier method with
-Newton steps (Boyd and Vandenberghe, *Convex Optimization*, 2004, sections 11.3 and 11.4). Nothing here is trusted:
-`catdiag.cost.optima.dual` turns what is found into a bound and a point that are checked exactly.
+"""The numeric optimum of a posynomial program in the logarithms of tiles, where it is convex.
+
+A barrier method with Newton steps (Boyd and Vandenberghe, *Convex Optimization*, 2004, sections 11.3 and 11.4). Nothing
+here is trusted: `catdiag.cost.optima.dual` turns the result into a bound and a feasible point that are checked exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class LogSum:
     logs: Array
 
     def parts(self, x: Array) -> tuple[float, Array, Array, Array]:
-        """The value, the shares of the terms, the gradient and the Hessian."""
+        """The value, the shares of the terms (softmax), the gradient and the Hessian."""
         z = self.exponents @ x + self.logs
         top = z.max()
         weights = np.exp(z - top)
@@ -41,7 +42,7 @@ class LogSum:
 
 @dataclass(frozen=True)
 class Found:
-    """A point strictly inside, and multipliers: of the constraints, of the lower and of the upper ends of `x`."""
+    """A strictly feasible point, and the multipliers of the constraints and of the lower and upper bounds of `x`."""
 
     x: Array
     constraints: Array
@@ -50,8 +51,10 @@ class Found:
 
 
 def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array, gap: float = 1e-10) -> Found | None:
-    """The least `objective` with each constraint at most zero and `0 <= x <= upper` (infinite where there is no end).
-    `None` where no point strictly inside is found."""
+    """Minimizes `objective` with each constraint at most zero and `0 <= x <= upper` (infinite: unbounded).
+
+    `gap` bounds the duality gap. `None` where no strictly feasible point is found.
+    """
     size = len(upper)
     finite = np.isfinite(upper)
     x = np.where(finite, np.minimum(1e-3, np.where(finite, upper, 1.0) / 4), 1e-3)
@@ -70,16 +73,16 @@ def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array, gap: f
 
 
 def _inside(constraints: Sequence[LogSum], upper: Array, x: Array) -> Array | None:
-    """A point strictly inside: the greatest constraint made small, by the same method with one more unknown."""
+    """A strictly feasible point (phase I): minimizes the largest constraint, with one more unknown."""
     worst = max((c.value(x) for c in constraints), default=-1.0)
     if worst < 0:
         return x
     size = len(upper)
-    # One more unknown u = e**-w times each constraint at most one: maximise -w, that is, minimise w, from above.
+    # Phase I (Boyd and Vandenberghe, section 11.4): one more unknown u, a bound on all shifted constraints.
     shift = worst + 1.0
     widened = [LogSum(np.hstack([c.exponents, -np.ones((len(c.logs), 1))]), c.logs + shift) for c in constraints]
     aim = LogSum(np.hstack([np.zeros((1, size)), np.ones((1, 1))]), np.zeros(1))
-    # Without an end of its own, an unknown that only helps would run away.
+    # A variable that only relaxes constraints would diverge without a bound.
     ends = np.append(np.where(np.isfinite(upper), upper, 200.0), np.inf)
     # The constraint is c(x) + shift - u <= 0 with u >= 0: feasible at u > worst + shift; c(x) < 0 where u < shift.
     point, weight = np.append(x, worst + shift + 1.0), 1.0
@@ -92,7 +95,7 @@ def _inside(constraints: Sequence[LogSum], upper: Array, x: Array) -> Array | No
 
 
 def _centred(objective: LogSum, constraints: Sequence[LogSum], upper: Array, x: Array, weight: float) -> Array:
-    """The minimum of `weight * objective` and the logarithmic barrier, from a point strictly inside."""
+    """The minimum of `weight * objective` plus the logarithmic barrier, from a strictly feasible point."""
     finite = np.isfinite(upper)
 
     def barrier(point: Array) -> float:

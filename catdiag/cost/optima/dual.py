@@ -1,4 +1,4 @@
-"""Lower bounds by weighted means, for programs of any degree of difficulty, and optima between two fractions.
+"""Lower bounds by geometric-programming duality, for any degree of difficulty, and optima bracketed by fractions.
 
 With weights `delta_i` of the varying transfers `u_i` that sum to one, `mu_kj` of the varying terms `v_kj` of memory
 `k`, `kappa_i` for a tile's upper end and `nu_i` for its lower one, all non-negative, the weighted mean of arithmetic
@@ -8,13 +8,13 @@ and geometric means gives, at every feasible point,
     1 >= prod_j (lambda_k * v_kj / (mu_kj * room_k))**mu_kj,   lambda_k = sum_j mu_kj, room_k = capacity - constant
     1 >= (g_i / bound_i)**kappa_i,   1 >= g_i**-nu_i.
 
-Where the exponents of tiles in the product of all of them cancel, what is left is a lower bound. It holds for *every*
-choice of sizes and capacities, whatever the weights were found for: a formula (`Dual.bound`). (Duffin, Peterson,
-Zener, *Geometric Programming*, 1967, chapters 3 and 4; the ends of tiles are constraints like any other.)
+Where the exponents of tiles cancel in the product of all of these, the product is a lower bound: a formula
+(`Dual.bound`). It holds for *every* choice of sizes and capacities, whatever sizes the weights were found for. (Duffin,
+Peterson, Zener, *Geometric Programming*, 1967, chapters 3 and 4; the bounds of tiles are constraints like any other.)
 
 `certify` finds weights at given sizes by a numeric solve, rounds them to fractions that cancel exactly, and brackets
-the optimum between the bound and a feasible point. `check_dual` and `check_bracket` know nothing of how they were
-found: fractions, and logarithms between fractions, decide.
+the optimum between the bound and a feasible point. `check_dual` and `check_bracket` do not depend on how the weights
+were found: they decide with exact fractions, and with rational enclosures of logarithms.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from catdiag.cost.optima.stationary import Program
 from catdiag.errors import SizeError
 
 _SMALL = 1e-8
-"""Weights below this share are left out."""
+"""Weights below this share of the largest are set to zero."""
 
 
 @dataclass(frozen=True)
 class Dual:
-    """Weights: of the varying transfers, of the varying terms of each memory, and of each tile's ends."""
+    """Dual weights: of varying transfers, of the varying terms of each memory, and of the bounds of tiles."""
 
     program: Program
     transfers: tuple[Fraction, ...]
@@ -65,24 +65,29 @@ class Dual:
 
     @property
     def bound(self) -> Expr:
-        """The lower bound as a formula. It holds at all sizes at which the room of each memory, its capacity less what
-        no tile changes, is positive; and is the optimum at those that the weights were found for. Where weights have
-        large denominators, sympy is slow to put numbers into it: take `rounded()` first, or `lower_at`."""
+        """The lower bound as a formula.
+
+        It holds at all sizes at which the room of each memory (its capacity less what no tile changes) is positive. It
+        is the optimum at the sizes that the weights were found for. Where weights have large denominators, sympy is
+        slow to substitute numbers: call `rounded()` first, or use `lower_at`.
+        """
         if not self.transfers:
             return self.program.transfers.constant
         product = sympy.Mul(*(power(base, w) for base, w in self.factors))
         return self.program.transfers.constant + product
 
     def rounded(self, grain: int = 120) -> Dual:
-        """Weights near these that are multiples of `1 / grain`, or of a small fraction of it: the formula is simpler
-        and the bound a little lower."""
+        """Weights near these that are multiples of `1 / grain`, or of a small fraction of it.
+
+        The formula becomes simpler and the bound slightly lower.
+        """
         flat = [*self.transfers, *(w for ws in self.memory for w in ws), *self.upper, *self.lower]
         if not self.transfers:
             return self
         return Dual(self.program, *_parted(self.program, _balanced(self.program, [float(w) for w in flat], grain)))
 
     def lower_at(self, sizes: Mapping[Symbol, int | Fraction]) -> Fraction:
-        """A fraction just below the bound at sizes (of every symbol in it)."""
+        """A fraction just below the bound at given sizes (of every symbol in it)."""
         constant = _fraction(self.program.transfers.constant, sizes)
         _rooms(self.program, sizes)
         if not self.transfers:
@@ -96,7 +101,7 @@ class Dual:
 
 @dataclass(frozen=True)
 class Bracket:
-    """The optimum at `sizes` lies between `least` and `most`, which `tiles` attain (up to rounding up)."""
+    """The optimum at `sizes` lies between `least` and `most`; `tiles` attain `most` (up to rounding up)."""
 
     dual: Dual
     sizes: Mapping[Symbol, Fraction]
@@ -106,7 +111,7 @@ class Bracket:
 
     @property
     def gap(self) -> float:
-        """How far the two are apart, as a share of the lower one."""
+        """The difference of the two, as a share of the lower one."""
         return float((self.most - self.least) / self.least) if self.least else 0.0
 
     def __str__(self) -> str:
@@ -115,19 +120,19 @@ class Bracket:
 
 
 def check_dual(dual: Dual) -> bool:
-    """`True` where the weights give a bound; else `CertificateError`."""
+    """`True` where the weights give a bound; raises `CertificateError` otherwise."""
     program = dual.program
     if len(dual.transfers) != len(program.transfers.varying) or [len(w) for w in dual.memory] != [
         len(m.varying) for m, _ in program.memory
     ]:
         raise CertificateError("there must be one weight for each varying term")
     if not len(dual.upper) == len(dual.lower) == len(program.tiles):
-        raise CertificateError("there must be one weight for each end of each tile")
+        raise CertificateError("expected one weight for each bound of each tile")
     weights = [*dual.transfers, *(w for ws in dual.memory for w in ws), *dual.upper, *dual.lower]
     if any(w < 0 for w in weights) or sum(dual.transfers) != bool(dual.transfers):
         raise CertificateError("weights must be non-negative, and those of transfers sum to one")
     if any(w and end is None for (_, end), w in zip(program.tiles, dual.upper, strict=True)):
-        raise CertificateError("a tile without an end has a weight for it")
+        raise CertificateError("a tile without an upper bound has a weight for it: expected zero")
     terms = [*program.transfers.varying, *(t for m, _ in program.memory for t in m.varying)]
     left = times(*((t.powers, w) for t, w in zip(terms, weights, strict=False)))
     ends = zip(program.tiles, dual.upper, dual.lower, strict=True)
@@ -138,7 +143,7 @@ def check_dual(dual: Dual) -> bool:
 
 
 def check_bracket(bracket: Bracket) -> bool:
-    """`True` where both ends are shown at the sizes; else `CertificateError`."""
+    """`True` where both ends are shown at the sizes; raises `CertificateError` otherwise."""
     dual, program, sizes = bracket.dual, bracket.dual.program, bracket.sizes
     check_dual(dual)
     _rooms(program, sizes)
@@ -159,8 +164,9 @@ def check_bracket(bracket: Bracket) -> bool:
 
 
 def certify(program: Program, sizes: Mapping[Symbol, int | Fraction]) -> Bracket | None:
-    """The optimum at sizes (of every symbol but the tiles), between a bound and a feasible point; `None` where nothing
-    fits, or nothing strictly inside was found. Raises `ValueError` for sizes that are missing.
+    """The optimum at sizes (of every symbol but the tiles), between a bound and a feasible point.
+
+    `None` where nothing fits, or no strictly feasible point was found. Raises `SizeError` for sizes that are missing.
 
     >>> from catdiag.cost.optima.posynomial import posynomial
     >>> g, h, n, M = sympy.symbols("g h n M", positive=True)
@@ -206,7 +212,7 @@ def _rooms(program: Program, sizes: Mapping[Symbol, int | Fraction]) -> None:
 
 
 def _numeric(program: Program, sizes: Mapping[Symbol, Fraction]) -> Program:
-    """The same program with numbers for sizes: terms stay apart, in the same order."""
+    """The same program with numbers for sizes; terms are not merged and keep their order."""
 
     def at(p: Posynomial) -> Posynomial:
         return Posynomial(tuple(Term(number(_fraction(t.coefficient, sizes)), t.powers) for t in p.terms))
@@ -217,7 +223,7 @@ def _numeric(program: Program, sizes: Mapping[Symbol, Fraction]) -> Program:
 
 
 def _most(p: Posynomial, tiles: Mapping[Symbol, Fraction], sizes: Mapping[Symbol, int | Fraction]) -> Fraction:
-    """A fraction that the posynomial is at most."""
+    """A rational upper bound of the posynomial."""
     total = Fraction(0)
     for term in p.terms:
         product = _fraction(term.coefficient, sizes)
@@ -233,7 +239,7 @@ _Weights: TypeAlias = tuple[
 
 
 def _weights(program: Program) -> tuple[_Weights, list[float]] | None:
-    """Weights at the numeric optimum, made to cancel exactly, and the optimum."""
+    """The dual weights at the numeric optimum, rounded so that exponents cancel exactly, and the optimal tiles."""
     import numpy as np
 
     from catdiag.cost.optima.convex import LogSum, solve
@@ -264,7 +270,7 @@ def _weights(program: Program) -> tuple[_Weights, list[float]] | None:
     x = np.array([point[v] for v in names])
 
     def shares(p: Posynomial, whole: LogSum) -> tuple[list[float], float]:
-        """The shares of varying terms in their sum, and of their sum in the whole."""
+        """The shares of the varying terms in their sum, and the share of their sum in the total."""
         each = whole.parts(x)[1] if names else np.exp(whole.logs) / np.exp(whole.logs).sum()
         varying = [float(s) for s, t in zip(each, p.terms, strict=True) if t.powers]
         return [s / sum(varying) for s in varying], sum(varying)
@@ -287,7 +293,7 @@ def _weights(program: Program) -> tuple[_Weights, list[float]] | None:
 
 
 def _parted(program: Program, weights: Sequence[Fraction]) -> _Weights:
-    """Weights in a row as those of transfers, of each memory, and of the ends of tiles."""
+    """A flat list of weights as those of transfers, of each memory, and of the upper and lower bounds of tiles."""
     left = iter(weights)
 
     def take(count: int) -> tuple[Fraction, ...]:
@@ -299,9 +305,11 @@ def _parted(program: Program, weights: Sequence[Fraction]) -> _Weights:
 
 
 def _balanced(program: Program, rough: Sequence[float], grain: int) -> list[Fraction]:
-    """Multiples of `1 / grain` near rough weights, and others that follow from them, that sum to one over transfers and
-    cancel the exponents of each tile exactly: the greatest weights are solved for. What still does not fit is taken by
-    the ends of tiles."""
+    """Exact weights near rough ones, which sum to one over transfers and cancel the exponents of each tile.
+
+    The weights are multiples of `1 / grain`; the largest are solved for instead, so that the equations hold exactly.
+    Where that gives a negative weight, the bounds of tiles take up the remaining imbalance.
+    """
     terms = [*program.transfers.varying, *(t for m, _ in program.memory for t in m.varying)]
     first, width = len(program.transfers.varying), len(program.tiles)
     columns: list[list[Fraction]] = []
@@ -311,7 +319,7 @@ def _balanced(program: Program, rough: Sequence[float], grain: int) -> list[Frac
         columns += [[Fraction(0), *(Fraction(sign * (i == j)) for j in range(width))] for i in range(width)]
     rough = list(rough)
     for j, (_, end) in enumerate(program.tiles):
-        if end is not None and end.is_number and end <= 1:  # a tile that cannot move is balanced by its ends
+        if end is not None and end.is_number and end <= 1:  # the bounds of a fixed tile take up its imbalance
             left = sum(rough[i] * float(columns[i][1 + j]) for i in range(len(terms)))
             rough[len(terms) + (0 if left < 0 else width) + j] = abs(left)
     order = sorted((i for i, w in enumerate(rough) if w > _SMALL * max(rough)), key=lambda i: -rough[i])
@@ -333,7 +341,7 @@ def _balanced(program: Program, rough: Sequence[float], grain: int) -> list[Frac
 
 
 def _feasible(program: Program, point: Sequence[float]) -> dict[Symbol, Fraction] | None:
-    """A point near the one given, inside exactly: drawn towards one where rounding has left memory too small."""
+    """An exactly feasible point near the given one: moved towards one where rounding has made it exceed a memory."""
     for shrink in (0.0, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6):
         tiles = {}
         for (v, end), size in zip(program.tiles, point, strict=True):

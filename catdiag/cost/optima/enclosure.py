@@ -1,4 +1,4 @@
-"""Logarithms and roots of fractions between two fractions, in integer arithmetic."""
+"""Rational enclosures of logarithms and roots of fractions, in integer arithmetic."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ _TERMS = 42  # 9**-42 is below 2**-128
 
 
 def logarithm(value: Fraction) -> tuple[Fraction, Fraction]:
-    """Two fractions with the natural logarithm of a positive fraction between them, about `2**-120` apart (more for
-    values far from one).
+    """A lower and an upper bound of the natural logarithm of a positive fraction.
 
-    `log m = 2 artanh z` with `z = (m - 1) / (m + 1)`: the first terms are below it, and what follows them is below the
-    next over `1 - z**2`.
+    They are about `2**-120` apart (more for values far from one). `log m = 2 artanh z` with `z = (m - 1) / (m + 1)`:
+    partial sums of the series are below it, and the remainder is below the next term over `1 - z**2`.
 
     >>> low, high = logarithm(Fraction(10))
     >>> low < high, float(low), float(high - low) < 1e-30
@@ -39,19 +38,19 @@ def _two() -> tuple[Fraction, Fraction]:
 
 
 def _twice_artanh(z: Fraction) -> tuple[Fraction, Fraction]:
-    """Of `0 <= z <= 1/3`; rounded down and up to multiples of `2**-_BITS` at each step."""
+    """Bounds of `2 artanh z` for `0 <= z <= 1/3`; each step rounds to multiples of `2**-_BITS`."""
     unit = 1 << _BITS
     down = (z.numerator << _BITS) // z.denominator
     total, power, square = 0, down, down * down >> _BITS
     for k in range(_TERMS):
         total += power // (2 * k + 1)
         power = power * square >> _BITS
-    # Rounding lost less than three units in each term.
+    # Rounding down loses less than three units in each term.
     return Fraction(2 * total, unit), Fraction(2 * (total + 12 * _TERMS + 8), unit)
 
 
 def root(value: Fraction, degree: int) -> tuple[Fraction, Fraction]:
-    """Two fractions with the root of a positive fraction between them; the same one twice for degree one.
+    """A lower and an upper bound of the root of a positive fraction; both are the fraction itself for degree one.
 
     >>> low, high = root(Fraction(2), 2)
     >>> low**2 <= 2 <= high**2, float(high - low) < 1e-30
@@ -66,7 +65,7 @@ def root(value: Fraction, degree: int) -> tuple[Fraction, Fraction]:
 
 
 def power(value: Fraction, exponent: Fraction) -> tuple[Fraction, Fraction]:
-    """Two fractions with `value ** exponent` between them."""
+    """A lower and an upper bound of `value ** exponent`."""
     low, high = root(value, exponent.denominator)
     raised = low**exponent.numerator, high**exponent.numerator
     return min(raised), max(raised)

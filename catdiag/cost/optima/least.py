@@ -1,8 +1,8 @@
-"""The least transfers at given sizes and a given capacity over all integer tiles: by trying them, not by formulas.
+"""Exhaustive search: the least transfers at given sizes and capacity over all integer tiles, without formulas.
 
-Transfers depend on a tile only through how many of it there are, and memory grows with it, so that of the tiles that
-make as many groups the smallest is enough: `2·√n` of them for an axis of `n`. Stream blocks are 1, where memory is
-least. Derived here.
+Transfers depend on a tile only through the number of tiles, and memory grows with the tile. Of the tiles that give the
+same number of groups the smallest is therefore enough: `2·√n` candidates for an axis of length `n`. Stream blocks are
+1, where memory is least. Derived here.
 
 >>> from catdiag.boxes import einsum_box
 >>> from catdiag.cost.io import io
@@ -33,10 +33,10 @@ _POINTS = 1 << 21
 
 @dataclass(frozen=True)
 class Least:
-    """Transfers and memory, in the unit of the account, at the tiles (by symbol) that move least; blocks are 1.
+    """The least transfers, their memory, and the tiles (by symbol); transfers and memory in the unit of the account.
 
-    `exhaustive` says whether all tiles were tried, so that none moves less. Of several that move as much the one that
-    holds least is taken.
+    Stream blocks are 1. `exhaustive` says whether all tiles were tried, so that none moves less. Of several that move
+    the same amount, the one with the least memory is taken.
     """
 
     transfers: int
@@ -48,8 +48,9 @@ class Least:
 def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | None:
     """The least exact transfers of an account at these sizes with memory at most `capacity`; None where nothing fits.
 
-    Raises CatdiagError for sizes that are missing, a split loop, one that leaves blocks out, windows that reach beyond
-    their arrays, and accumulators counted apart.
+    Raises CatdiagError for sizes that are missing, a split loop, a loop that skips blocks, access regions that reach
+    beyond their arrays, a loop nested in a loop that reloads in every iteration, and accumulators counted separately in
+    registers.
     """
     import numpy as np
 
@@ -61,11 +62,14 @@ def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | 
     if account.parted is not None:
         raise CatdiagError("the least transfers of a split loop depend on the number of parts: use .fit()")
     if any(kernel.moments[REGISTERS] for kernel in account.kernels):
-        raise CatdiagError("accumulators in registers are held to another capacity: ask with accumulators='level'")
+        raise CatdiagError("accumulators in registers have a capacity of their own: ask with accumulators='level'")
     if missing := [s for s in account.sizes if s not in sizes]:
         raise CatdiagError(f"no size was given for {', '.join(missing)}: give one for each axis")
     if any(transfer.turns for kernel in account.kernels for transfer in kernel.transfers):
-        raise CatdiagError("a loop inside a loop loads anew in every turn: its best blocks are not sought here")
+        raise CatdiagError(
+            "a loop inside a loop reloads arrays in every iteration: expected loops without such loads, because the "
+            "lengths of their blocks are not searched"
+        )
     whole = {t: int(axis.value(sizes)) for kernel in account.kernels for t, axis in kernel.tiles.items()}
     lists = {t: tile_sizes(n) for t, n in whole.items()}
     exhaustive = math.prod(map(len, lists.values())) <= _POINTS
@@ -81,7 +85,7 @@ def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | 
     room = held <= capacity
     if not room.any():
         return None
-    # Floats are exact up to 2**53; ties within them go to what holds least.
+    # Floats are exact up to 2**53. Ties go to the tiles with the least memory.
     cost = np.where(room, moved, np.inf)
     best = np.flatnonzero(cost == cost.min())
     place = int(best[np.argmin(held[best])])
@@ -92,7 +96,7 @@ def least(account: Account, sizes: Mapping[str, int], capacity: int) -> Least | 
 
 
 def tile_sizes(n: int) -> list[int]:
-    """The least tile of each number of tiles of an axis of `n`, and perhaps a few others.
+    """For each number of tiles of an axis of length `n` the smallest tile that gives it, and perhaps a few others.
 
     >>> tile_sizes(10)
     [1, 2, 3, 4, 5, 10]
@@ -102,7 +106,7 @@ def tile_sizes(n: int) -> list[int]:
 
 
 def _totals(account: Account, values: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Memory and exact transfers at numbers, or arrays of them."""
+    """Memory and exact transfers at numbers, or at arrays of numbers."""
     import numpy as np
 
     held, moved = np.zeros(1), np.zeros(1, dtype=object if all(isinstance(v, int) for v in values.values()) else float)
@@ -127,7 +131,7 @@ def _sides(account: Account) -> Iterator[tuple[str, Side]]:
 
 
 def _overlapping(transfer: Transfer, kernel: Kernel, values: Mapping[str, Any]) -> Any:
-    """What groups load of an array of which their parts overlap: what is local to one, added up over all of them."""
+    """The loads of an array whose access regions overlap (halo): the loads of one group, summed over all groups."""
     ranges = {**kernel.tiles, **dict(transfer.loops)}
     total: Any = 0
     for monomial, coefficient in transfer.local.terms.items():

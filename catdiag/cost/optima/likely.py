@@ -1,5 +1,7 @@
-"""Which stationary points may be optima, and whether they may be all, told at random sizes before anything is proved:
-this saves work and claims nothing."""
+"""Screening at random sizes: which stationary points may be optima, and whether they may cover all sizes.
+
+This saves work before anything is proved. Nothing is concluded from it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ _SLACK = 1e-9
 
 
 class Sample:
-    """Random sizes of a program, the same ones each time: sizes up to ten thousand, capacities up to a thousand
-    million, both spread evenly in their logarithms."""
+    """Random sizes of a program, the same in each run: sizes up to ten thousand, capacities up to 10⁹.
+
+    Both are uniform in their logarithms.
+    """
 
     def __init__(self, program: Program, at: Mapping[Symbol, float] | None = None) -> None:
         """Random sizes, or those that are given alone. Raises KeyError where one is missing there."""
@@ -40,13 +44,13 @@ class Sample:
 
     @property
     def nowhere(self) -> Any:
-        """None of the sizes."""
+        """The mask of none of the sizes."""
         import numpy as np
 
         return np.zeros(self._count, dtype=bool)
 
     def too_small(self, memory: int) -> Any:
-        """At which of the sizes a memory is below what tiles of one need."""
+        """The mask of the sizes at which a memory is below what tiles of one need."""
         import numpy as np
 
         held, capacity = self._program.memory[memory]
@@ -56,7 +60,7 @@ class Sample:
     def binding(
         self, monomials: Sequence[Powers], ends: Sequence[Expr | None], options: Sequence[Sequence[str]]
     ) -> list[Choice | None]:
-        """What binds at each of the sizes, found numerically; `None` where nothing fits or it was not found."""
+        """The active constraints at each size, found numerically; `None` where nothing fits or it did not converge."""
         import numpy as np
 
         program = self._program
@@ -67,12 +71,12 @@ class Sample:
         return binding(program, monomials, rows[:terms], rows[terms : len(shared)], rows[len(shared) :], options)
 
     def holds(self, certificate: Stationary) -> Any:
-        """At which of the sizes the point is feasible and its multipliers have the right signs."""
+        """The mask of the sizes at which the point is feasible and its multipliers have the right signs."""
         import numpy as np
 
         program, tiles = certificate.program, certificate.tiles
         monomials = [c.monomial for c in certificate.coordinates]
-        above: list[Any] = []  # pairs: the first is to be at least the second
+        above: list[Any] = []  # pairs: the first must be at least the second
         for i, c in enumerate(certificate.coordinates):
             if c.held == FREE:
                 above += [(c.size, sympy.S.One), *([(c.bound, c.size)] if c.bound is not None else [])]
@@ -81,7 +85,7 @@ class Sample:
             for k in certificate.full:
                 inner = value_at(derivative(program.memory[k][0], monomials, i), tiles)
                 slope += certificate.multipliers[k] * inner
-            if slope != 0:  # a tile that nothing depends on may be anywhere
+            if slope != 0:  # a tile that nothing depends on may have any size
                 above.append((sympy.S.Zero, slope) if c.held == BOUND else (slope, sympy.S.Zero))
         for k, (memory, capacity) in enumerate(program.memory):
             pair = (certificate.multipliers[k], sympy.S.Zero) if k in certificate.full else None
@@ -98,7 +102,7 @@ class Sample:
 
 
 def _all(sides: Sequence[Any]) -> Any:
-    """Where each first is above its second by more than rounding; what is no number is not."""
+    """Where each first side exceeds its second by more than rounding; false for NaN."""
     held = True
     for more, less in zip(sides[::2], sides[1::2], strict=True):
         held = held & (more > less + _SLACK * abs(less))

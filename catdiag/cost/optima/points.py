@@ -1,5 +1,7 @@
-"""The points of a choice of what binds at which the optimum may be, by the closed forms that are known
-(`catdiag.cost.optima.closed`). None is trusted: whoever takes a point has it checked."""
+"""The candidate stationary points of an active set, by the known closed forms (`catdiag.cost.optima.closed`).
+
+None is trusted: callers check each point.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def stationary_points(
     held: Sequence[str],
     full: tuple[int, ...],
 ) -> Iterator[Stationary | str]:
-    """The points of a choice that may be stationary; text where no closed form is known."""
+    """The points of an active set that may be stationary; a text in place of one where no closed form is known."""
     fixed: Tiles = tuple(
         (m, sympy.S.One if h == ONE else end)
         for m, h, end in zip(monomials, held, ends, strict=True)
@@ -45,7 +47,7 @@ def stationary_points(
     transfers = reduced_to(program.transfers, fixed, names)
     memory = {k: reduced_to(program.memory[k][0], fixed, names) for k in full}
     if any(not m.varying for m in memory.values()):
-        return  # full by chance only
+        return  # full only by coincidence
     solved: list[list[_Point]] = []
     for group in _components([name for _, name in names], [transfers, *memory.values()]):
         cost = Posynomial(tuple(t for t in transfers.varying if {v for v, _ in t.powers} <= group))
@@ -76,13 +78,13 @@ def stationary_points(
 
 
 def _one_sign(cost: Posynomial, v: Symbol) -> bool:
-    """Whether transfers surely change with a coordinate, always the same way, so that they are nowhere stationary."""
+    """Whether transfers are monotone in a coordinate, and therefore nowhere stationary."""
     signs = {e > 0 for t in cost.terms for u, e in t.powers if u == v}
     return len(signs) <= 1
 
 
 def _components(names: Sequence[Symbol], parts: Sequence[Posynomial]) -> list[set[Symbol]]:
-    """Free coordinates in groups that no term, and no full memory, joins: transfers by terms, memory whole."""
+    """The connected components of free coordinates: joined by each term of transfers, and by each full memory."""
     links = [{v for v, _ in t.powers} for t in parts[0].varying] + [set(p.variables) for p in parts[1:]]
     groups = [{name} for name in names]
     for link in links:
@@ -93,14 +95,17 @@ def _components(names: Sequence[Symbol], parts: Sequence[Posynomial]) -> list[se
 
 
 _Point: TypeAlias = tuple[dict[Symbol, Expr], dict[int, Expr]]
-"""Sizes of free coordinates, and multipliers of full memories by their place."""
+"""Sizes of free coordinates, and multipliers of full memories by position."""
 
 
 def _closed(
     cost: Posynomial, memory: Sequence[tuple[Posynomial, Expr]], names: Sequence[Symbol]
 ) -> list[_Point] | None:
-    """The stationary points with these memories full, or `None` where no closed form is known. None is listed where
-    some coordinates are undetermined: then an optimum lies in another choice too, where one of them is held."""
+    """The stationary points with these memories full, or `None` where no closed form is known.
+
+    The list is empty where some coordinates are undetermined: then another active set, with one of them at an end of
+    its range, has an optimum as well.
+    """
     rooms = [sympy.Dummy(positive=True) for _ in memory]
     back = {room: capacity - m.constant for room, (m, capacity) in zip(rooms, memory, strict=True)}
     by_shares = weighted(cost.terms, [(m, room) for room, (m, _) in zip(rooms, memory, strict=True)], names)
@@ -134,8 +139,11 @@ def _closed(
 def _eliminated(
     cost: Posynomial, memory: Sequence[tuple[Posynomial, Expr]], names: Sequence[Symbol]
 ) -> list[_Point] | None:
-    """The stationary points where a memory of one term is full: that gives one coordinate as a product of powers of the
-    others, which are left to choose; its multiplier follows from that coordinate's derivative."""
+    """The stationary points where a memory of one term is full.
+
+    Such a memory gives one coordinate as a product of powers of the others, which remain to be chosen. Its multiplier
+    follows from the derivative in that coordinate.
+    """
     k = next((k for k, (m, _) in enumerate(memory) if len(m.varying) == 1), None)
     if k is None:
         return None
@@ -171,7 +179,7 @@ def _eliminated(
 
 
 def _each(tiles: Tiles, names: Sequence[Symbol]) -> dict[Symbol, Expr] | None:
-    """The size of each coordinate, where monomials determine all of them."""
+    """The size of each coordinate, or `None` where the monomials do not determine all of them."""
     keys, sizes = [key for key, _ in tiles], {}
     for v in names:
         steps = combination(keys, powers({v: 1}))

@@ -1,16 +1,16 @@
-"""Posynomial programs, and certificates of their optima checked without trusting whoever found them.
+"""Posynomial programs (geometric programs), and certificates of their optima that are checked independently.
 
-A *posynomial* is a sum of monomials `c * g1**e1 * g2**e2 ...` in tile sizes `g`, with rational
-exponents `e` and coefficients `c > 0` in the other sizes. A `Problem` asks for the least
-`transfers` over real tiles of at least one with every branch of `memory` at most `capacity`. Both are
-counted in the same unit (values, or bytes if the coefficients carry the width of an element).
+A *posynomial* is a sum of monomials `c * g1**e1 * g2**e2 ...` in tile sizes `g`, with rational exponents `e` and
+coefficients `c > 0` in the other sizes. A `Problem` asks for the least `transfers` over real tiles of at least one,
+with every branch of `memory` at most `capacity`. Transfers and memory are in the same unit (values, or bytes if the
+coefficients carry the width of an element).
 
-Nothing here searches. A `Certificate` states an optimum and why it is one: *reductions* (each maps a
-feasible point to another that costs no more) and a *proof* of what is left: `Weights` (the dual of a
-geometric program: Duffin, Peterson, Zener, *Geometric Programming*, 1967, chapter 3), `Shifted` or
-`Monotone` (both derived here). `check_certificate` replays it with fractions and identities of
-algebraic functions. The inequalities that the statement rests on besides (that a block fits, that a tile is
-at least one and at most its axis) are not decided but handed back by `requirements`.
+Nothing here searches. A `Certificate` states an optimum and a proof of it. *Reductions* map each feasible point to
+another that costs no more. A *proof* of the reduced problem is one of `Weights` (the dual of a geometric program:
+Duffin, Peterson, Zener, *Geometric Programming*, 1967, chapter 3), `Shifted` and `Monotone` (both derived here).
+`check_certificate` replays both with fractions and identities of algebraic functions. The claim also rests on
+inequalities: that a block fits, and that a tile is at least one and at most its axis. These are not decided here;
+`requirements` returns them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Tiles: TypeAlias = tuple[tuple[Powers, Expr], ...]
 
 
 class CertificateError(ValueError):
-    """A certificate does not show what it claims; the message says where it fails."""
+    """A certificate does not show what it claims; the message names the step that fails."""
 
 
 def powers(exponents: Mapping[Symbol, Fraction | int]) -> Powers:
-    """The monomial with these exponents, in the one order that makes equal monomials equal."""
+    """The monomial with these exponents, in canonical order, so that equal monomials compare equal."""
     kept = ((v, Fraction(e)) for v, e in exponents.items() if e)
     return tuple(sorted(kept, key=lambda pair: (pair[0].name, str(pair[0].sort_key()))))
 
@@ -53,12 +53,12 @@ def times(*factors: tuple[Powers, Fraction | int]) -> Powers:
 
 
 def number(fraction: Fraction | int) -> sympy.Rational:
-    """A fraction as sympy's."""
+    """A fraction as a sympy rational."""
     return sympy.Rational(fraction.numerator, fraction.denominator)
 
 
 def power(base: Expr, exponent: Fraction | int) -> Expr:
-    """`base ** exponent` as a sympy expression, the exponent staying exact."""
+    """`base ** exponent` as a sympy expression with an exact exponent."""
     return base ** number(exponent)
 
 
@@ -82,18 +82,18 @@ class Term:
 
 @dataclass(frozen=True)
 class Posynomial:
-    """A sum of terms; `collect` makes one in which no two have the same powers."""
+    """A sum of terms; `collect` merges terms with the same powers."""
 
     terms: tuple[Term, ...]
 
     @property
     def constant(self) -> Expr:
-        """The part that no tile changes."""
+        """The sum of the terms without tiles."""
         return sympy.Add(*(t.coefficient for t in self.terms if not t.powers))
 
     @property
     def varying(self) -> tuple[Term, ...]:
-        """The terms that some tile changes."""
+        """The terms that depend on a tile."""
         return tuple(t for t in self.terms if t.powers)
 
     @property
@@ -108,9 +108,9 @@ class Posynomial:
 
 
 def collect(terms: Iterable[Term]) -> Posynomial:
-    """Merge terms with the same powers. Unmerged, `2*d*g` and `3*g` would be two monomials, and the dual
-    needlessly of a higher degree of difficulty.
+    """Merges terms with the same powers.
 
+    Unmerged, `2*d*g` and `3*g` would be two monomials, and the degree of difficulty of the dual needlessly higher.
     Raises FormulaError where a merged coefficient is negative.
     """
     merged: dict[Powers, Expr] = {}
@@ -124,7 +124,7 @@ def collect(terms: Iterable[Term]) -> Posynomial:
 
 
 def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
-    """Read an expression as a posynomial in `variables`; raises FormulaError where it is none.
+    """An expression as a posynomial in `variables`. Raises FormulaError where it is none.
 
     >>> g, d, s = sympy.symbols("g d s", positive=True)
     >>> [(t.coefficient, t.exponents) for t in posynomial(g * (2 * d + s) + 3 * g + d / g**2, [g]).terms]
@@ -144,8 +144,11 @@ def posynomial(expression: Expr, variables: Sequence[Symbol]) -> Posynomial:
 
 
 def dominates(larger: Posynomial, smaller: Posynomial) -> bool:
-    """Whether `larger >= smaller` is shown for all sizes and tiles of at least one: writing each symbol as
-    one plus something non-negative leaves no negative coefficient (sufficient, not necessary)."""
+    """Whether `larger >= smaller` is shown for all sizes and tiles of at least one.
+
+    With each symbol written as one plus a nonnegative variable, no coefficient of the difference may be negative. This
+    is sufficient, not necessary.
+    """
     difference = sympy.expand(larger.expr - smaller.expr)
     if difference == 0:
         return True
@@ -157,9 +160,10 @@ def dominates(larger: Posynomial, smaller: Posynomial) -> bool:
 
 
 def vanishes(expression: Expr) -> bool:
-    """Whether an algebraic function is shown to be zero, exactly: each root becomes a new symbol subject to
-    its defining equation, and the numerator is reduced modulo these. Roots are taken to be real, and split
-    only at factors that are then positive. `False` means "not shown".
+    """Whether an algebraic function is shown to be exactly zero; `False` means "not shown".
+
+    Each root becomes a new symbol with its defining equation, and the numerator is reduced modulo these equations.
+    Roots are taken to be real, and are split only at factors that are then positive.
 
     >>> x = sympy.Symbol("x", positive=True)
     >>> r = sympy.sqrt(x**2 + x)
@@ -167,7 +171,7 @@ def vanishes(expression: Expr) -> bool:
     (True, False)
     """
     expression = sympy.sympify(expression)
-    # One degree for all roots, so that a square root and a cube root of the same thing are seen as related.
+    # One degree for all roots, so that a square root and a cube root of one expression become powers of one symbol.
     degree = math.lcm(*(int(p.exp.q) for p in expression.atoms(sympy.Pow) if p.exp.is_Rational))
     names: dict[Expr, Symbol] = {}
 
@@ -231,7 +235,7 @@ def echelon(matrix: Sequence[Sequence[Fraction]]) -> tuple[list[list[Fraction]],
 
 @dataclass(frozen=True)
 class Problem:
-    """Least `transfers`, real tiles from one to their `bounds`, each `memory` at most `capacity`."""
+    """Minimizes `transfers` over real tiles between one and their `bounds`, each `memory` at most `capacity`."""
 
     transfers: Posynomial
     memory: tuple[Posynomial, ...]
@@ -241,7 +245,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Absorb:
-    """Set `variable` to one and multiply each other tile `u` by `variable ** into[u]`: no worse."""
+    """The reduction that sets `variable` to one and multiplies each other tile `u` by `variable ** into[u]`."""
 
     variable: Symbol
     into: Powers = ()
@@ -249,14 +253,14 @@ class Absorb:
 
 @dataclass(frozen=True)
 class Fill:
-    """Set `variable`, which no memory depends on, to its bound."""
+    """The reduction that sets `variable`, on which no memory depends, to its bound."""
 
     variable: Symbol
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Forget branch `branch` of the memory, which branch `by` dominates."""
+    """The reduction that drops branch `branch` of the memory, which branch `by` dominates."""
 
     branch: int
     by: int
@@ -264,9 +268,10 @@ class Drop:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the varying transfers (summing to one) and of the varying memory terms, in their order. With
-    terms `u_i` and weights `delta_i`, `sum u_i >= prod (u_i / delta_i)**delta_i`; likewise for the
-    memory with `lambda = sum mu_k`; where all exponents of tiles cancel, the product bounds every point.
+    """Dual weights of the varying transfers (which sum to one) and of the varying memory terms, in their order.
+
+    With terms `u_i` and weights `delta_i`, `sum u_i >= prod (u_i / delta_i)**delta_i`, and likewise for the memory with
+    `lambda = sum mu_k`. Where all exponents of tiles cancel, the product bounds every feasible point from below.
     """
 
     transfers: tuple[Fraction, ...]
@@ -274,7 +279,7 @@ class Weights:
 
     @property
     def multiplier(self) -> Fraction:
-        """`lambda`: minus the elasticity of the varying transfers in the capacity left to tiles."""
+        """`lambda`: minus the elasticity of the varying transfers with respect to the room for tiles."""
         return sum(self.memory, Fraction(0))
 
 
@@ -282,11 +287,11 @@ class Weights:
 class Shifted:
     """Transfers `A/x + B/y + C/(x*y)` under `alpha*x*y + beta*x + gamma*y <= S`, x and y monomials.
 
-    With `u = 1/x`, `v = 1/y` the constraint is `alpha + beta*v + gamma*u <= S*u*v`. Hence `C*u*v` is
-    at least `C/S` times its left side, so with `A' = A + C*gamma/S`, `B' = B + C*beta/S` transfers are
-    at least `C*alpha/S + A'*u + B'*v`. The constraint is also `U*V >= alpha*S + beta*gamma` where
-    `U = S*u - beta > 0`, `V = S*v - gamma > 0`, and `A'*U + B'*V >= 2*sqrt(A'*B'*U*V)`. So transfers
-    are at least `(C*alpha + A'*beta + B'*gamma + 2*root) / S`, `root**2 = A'*B'*(alpha*S + beta*gamma)`.
+    With `u = 1/x`, `v = 1/y` the constraint is `alpha + beta*v + gamma*u <= S*u*v`. Hence `C*u*v` is at least `C/S`
+    times its left side. With `A' = A + C*gamma/S`, `B' = B + C*beta/S` transfers are therefore at least `C*alpha/S +
+    A'*u + B'*v`. The constraint is also `U*V >= alpha*S + beta*gamma` where `U = S*u - beta > 0`, `V = S*v - gamma >
+    0`, and `A'*U + B'*V >= 2*sqrt(A'*B'*U*V)`. So transfers are at least `(C*alpha + A'*beta + B'*gamma + 2*root) / S`,
+    `root**2 = A'*B'*(alpha*S + beta*gamma)`. Derived here.
     """
 
     x: Powers
@@ -296,8 +301,11 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Monotone:
-    """Transfers fall and every memory grows with one monomial, which each branch caps at its root. Feasible
-    then means at most the least root, where the transfers are the greatest of those at the roots."""
+    """Transfers decrease and every memory increases with one monomial, which each branch bounds by its root.
+
+    A point is feasible exactly if the monomial is at most the smallest root. The transfers there are the largest of
+    those at the roots.
+    """
 
     monomial: Powers
     roots: tuple[Expr, ...]
@@ -306,9 +314,11 @@ class Monotone:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The claim that `value` is the optimum of `problem`, attained at `tiles`, and why. `tiles` gives
-    monomials of tiles and their sizes: where only a product is determined, the product. With no `proof` the
-    reductions alone must leave a constant."""
+    """The claim that `value` is the optimum of `problem`, attained at `tiles`, and its proof.
+
+    `tiles` gives monomials of tiles and their sizes; where only a product is determined, the product. Without `proof`,
+    the reductions alone must leave a constant.
+    """
 
     problem: Problem
     value: Expr
@@ -318,7 +328,7 @@ class Certificate:
 
 
 def reduce(problem: Problem, step: Absorb | Fill | Drop) -> Problem:
-    """The problem after one reduction; raises `CertificateError` where the step is not sound."""
+    """The problem after one reduction. Raises `CertificateError` where the reduction is not sound."""
     if isinstance(step, Drop):
         if step.branch == step.by or not dominates(problem.memory[step.by], problem.memory[step.branch]):
             raise CertificateError(f"branch {step.by} of the memory is not shown to dominate {step.branch}")
@@ -326,7 +336,7 @@ def reduce(problem: Problem, step: Absorb | Fill | Drop) -> Problem:
     if isinstance(step, Fill):
         bound = dict(problem.bounds).get(step.variable)
         if bound is None:
-            raise CertificateError(f"{step.variable} has no bound to go to")
+            raise CertificateError(f"{step.variable} has no bound: expected one, to set it to")
         grows = any(t.exponents.get(step.variable, 0) > 0 for t in problem.transfers.terms)
         if grows or any(step.variable in b.variables for b in problem.memory):
             raise CertificateError(f"memory depends on {step.variable}, or transfers grow with it")
@@ -342,7 +352,7 @@ def reduce(problem: Problem, step: Absorb | Fill | Drop) -> Problem:
         _set(problem.transfers, step.variable, sympy.Integer(1)),
         tuple(_set(b, step.variable, sympy.Integer(1)) for b in problem.memory),
         problem.capacity,
-        # A tile that takes another in may leave its range, so its bound may not be used any more.
+        # A tile that absorbs another may exceed its bound, so the bound may no longer be used.
         tuple((v, b) for v, b in problem.bounds if v not in targets),
     )
 
@@ -361,7 +371,7 @@ def _same(left: Expr, right: Expr, what: str, problem: Problem, branch: Posynomi
 
 
 def reduced(certificate: Certificate) -> Problem:
-    """What is left of a certificate's problem after its reductions, each of them checked."""
+    """The problem of a certificate after its reductions, each of them checked."""
     problem = certificate.problem
     for step in certificate.reductions:
         problem = reduce(problem, step)
@@ -369,7 +379,7 @@ def reduced(certificate: Certificate) -> Problem:
 
 
 def check_certificate(certificate: Certificate) -> bool:
-    """`True` where a certificate shows its claim under `requirements`; else `CertificateError`."""
+    """`True` where a certificate shows its claim under `requirements`; raises `CertificateError` otherwise."""
     problem, proof, bounds = reduced(certificate), certificate.proof, dict(certificate.problem.bounds)
     keys = [key for key, _ in certificate.tiles]
     if any(combination(keys[:i], key) is not None for i, key in enumerate(keys)):
@@ -387,7 +397,9 @@ def check_certificate(certificate: Certificate) -> bool:
     if isinstance(proof, Monotone):
         return _check_monotone(problem, proof, certificate)
     if len(problem.memory) != 1:
-        raise CertificateError("the proof is about one branch of the memory, and there are several")
+        raise CertificateError(
+            f"the proof is about one branch of the memory, and {len(problem.memory)} are left: drop the others first"
+        )
     branch, tiles = problem.memory[0], certificate.tiles
     bound = _weighted(problem, proof) if isinstance(proof, Weights) else _shifted(problem, proof)
     claimed = problem.transfers.constant + bound
@@ -398,7 +410,7 @@ def check_certificate(certificate: Certificate) -> bool:
 
 
 def value_at(p: Posynomial, tiles: Tiles) -> Expr:
-    """A posynomial at sizes of monomials; raises `CertificateError` if they do not determine it."""
+    """The value of a posynomial at sizes of monomials. Raises `CertificateError` if they do not determine it."""
     summands, keys = [], [key for key, _ in tiles]
     for term in p.terms:
         exponents = combination(keys, term.powers)
@@ -425,7 +437,7 @@ def _weighted(problem: Problem, proof: Weights) -> Expr:
 
 
 def two_tiles(problem: Problem, x: Powers, y: Powers) -> tuple[Expr, ...]:
-    """`(A', B', C, alpha, beta, gamma, S)` of `Shifted`; raises where that is not the form."""
+    """`(A', B', C, alpha, beta, gamma, S)` of `Shifted`. Raises `CertificateError` for a problem of another form."""
     if len(problem.memory) != 1:
         raise CertificateError("two tiles need one branch of memory")
     found = []
@@ -470,7 +482,7 @@ def _check_monotone(problem: Problem, proof: Monotone, certificate: Certificate)
 
 
 def settled(tiles: Tiles) -> Tiles:
-    """The same tiles, each size that of one tile, times powers of others only where these are left free."""
+    """The same tiles, solved for single tiles; powers of other tiles remain only where these are free."""
     variables = [v for v, _ in powers({v: 1 for key, _ in tiles for v, _ in key})]
     identity = [[Fraction(i == j) for j in range(len(tiles))] for i in range(len(tiles))]
     keys = [[dict(key).get(v, Fraction(0)) for v in variables] for key, _ in tiles]
@@ -483,8 +495,10 @@ def settled(tiles: Tiles) -> Tiles:
 
 
 def requirements(certificate: Certificate) -> tuple[sympy.core.relational.Relational, ...]:
-    """Inequalities under which a checked certificate gives the optimum, those known to be true left out.
-    Where monomials share a tile that stays free, they are those for that tile being one: sufficient."""
+    """Inequalities under which a checked certificate gives the optimum, without those known to be true.
+
+    Where monomials share a tile that stays free, they are those with that tile at one: sufficient conditions.
+    """
     problem, needed = reduced(certificate), []
     for term in (t for p in (certificate.problem.transfers, *certificate.problem.memory) for t in p.terms):
         unsure = (f for f in sympy.Mul.make_args(term.coefficient) if not f.is_positive)

@@ -1,8 +1,8 @@
 """Transfers at leading order as a sum of powers of the capacity: `sum alpha_t * M**(-beta_t)`.
 
 This is equation 1 of "FlashAttention on a Napkin" (Abbott and Zardini, TMLR 2025, arXiv 2412.03317, section 4). Sums
-over levels (equation 2) and quantisation (equation 3) are operations on it. A closed form that is no such sum
-(`(M - 2*d)**-1`, say) is replaced by the leading term of each of its summands as the capacity grows: then
+over levels (equation 2) and quantization (equation 3) are operations on it. A closed form that is no such sum
+(for example `(M - 2*d)**-1`) is replaced by the leading term of each of its summands as the capacity grows; then
 `exact` is false.
 """
 
@@ -23,10 +23,10 @@ from catdiag.errors import FormulaError, require
 
 @dataclass(frozen=True)
 class PowerForm:
-    """`sum alpha * M**(-beta)`: pairs of a coefficient, free of the capacity, and a power, in order of the powers.
+    """`sum alpha * M**(-beta)`: pairs of a coefficient, free of the capacity, and an exponent, ordered by exponent.
 
-    In the unit of the transfers and of the capacity (values, or bytes). `exact` says whether it is the formula that
-    it was read from; else it is its leading order in the capacity.
+    In the unit of the transfers and of the capacity (values, or bytes). `exact` says whether the form equals the
+    formula that it was read from, or is only its leading order in the capacity.
 
     >>> a, b, c, M = sympy.symbols("a b c M", positive=True)
     >>> form = power_form(2 * a * b * c / sympy.sqrt(M) + a * c, M)
@@ -46,7 +46,7 @@ class PowerForm:
         return self.at(self.capacity)
 
     def at(self, capacity: Expr | int | float) -> Expr:
-        """The form at a capacity, in the same unit: a number, or another expression (`N * M`, say)."""
+        """The form at a capacity in the same unit: a number, or an expression such as `N * M`."""
         size = given.formula(capacity, "the capacity")
         return sympy.Add(*(alpha * power(size, -beta) for alpha, beta in self.terms))
 
@@ -56,9 +56,10 @@ class PowerForm:
         return {b: a for a, b in self.terms}.get(Fraction(beta), sympy.S.Zero)
 
     def quantised(self, width: Expr | int | Fraction) -> PowerForm:
-        """The form in bytes of one in values, each of `width` bytes: `M` values are `width * M` bytes, so that each
-        coefficient gets the factor `width**(1 + beta)` (equation 3 of the paper; the factor is derived here too:
-        `width * H(M / width)`).
+        """The form in bytes, from one in values of `width` bytes each.
+
+        `M` values are `width * M` bytes, so that each coefficient gets the factor `width**(1 + beta)` (equation 3 of
+        the paper). The factor is also derived here: `width * H(M / width)`.
 
         >>> d, q, x, M, w = sympy.symbols("d q x M w", positive=True)
         >>> power_form(4 * x * q * d**2 / M + 2 * q * d, M).quantised(w).expr
@@ -72,13 +73,15 @@ class PowerForm:
         )
 
     def scaled(self, factor: Expr | int) -> PowerForm:
-        """The form times a factor: a cost for each unit moved, say."""
+        """The form times a factor, for example a cost per unit moved."""
         times = given.formula(factor, "the factor")
         return _collected(((alpha * times, beta) for alpha, beta in self.terms), self.capacity, self.exact)
 
     def over(self, levels: Iterable[tuple[Expr | int | float, Expr | int | float]]) -> Expr:
-        """The cost over several levels, given the cost of a unit moved and the capacity of each: equation 2,
-        `sum_l cost_l * H(M_l)`."""
+        """The cost over several levels, from the cost per unit moved and the capacity of each.
+
+        This is equation 2, `sum_l cost_l * H(M_l)`.
+        """
         pairs = isinstance(levels, Iterable) and not isinstance(levels, (str, Mapping))
         listed: list[Any] = list(levels) if pairs else [None]
         paired = all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in listed)
@@ -86,8 +89,9 @@ class PowerForm:
         return sympy.Add(*(given.formula(cost, "the cost of a level") * self.at(capacity) for cost, capacity in listed))
 
     def least_capacity(self, transfers: Expr | int | float) -> Expr:
-        """The least capacity at which the form is at most `transfers`, where one power at most changes with it
-        and `transfers` is above the part that does not change; else FormulaError.
+        """The least capacity at which the form is at most `transfers`.
+
+        Raises FormulaError unless exactly one power depends on the capacity and `transfers` is above the constant part.
 
         >>> n, M = sympy.symbols("n M", positive=True)
         >>> power_form(2 * n**3 / sympy.sqrt(M) + n**2, M).least_capacity(2 * n**2)
@@ -102,7 +106,7 @@ class PowerForm:
         return power(alpha / left, 1 / beta)
 
     def latex(self) -> str:
-        """The form in LaTeX, powers as in the paper: `2 a b c M^{-1/2} + a c`."""
+        """The form in LaTeX, with powers as in the paper: `2 a b c M^{-1/2} + a c`."""
         name, parts = sympy.latex(self.capacity), []
         for alpha, beta in reversed(self.terms):
             text = sympy.latex(alpha)
@@ -123,9 +127,10 @@ class PowerForm:
 
 
 def power_form(formula: Expr, capacity: Symbol) -> PowerForm:
-    """A formula as a power form in its capacity, exactly where it is one; else the leading order of each summand as
-    the capacity grows. Raises FormulaError where even that is not found (a summand grows with the capacity, or
-    its leading terms cancel).
+    """A formula as a power form in its capacity, exact or else at leading order as the capacity grows.
+
+    The leading order is taken of each summand. Raises FormulaError where there is none: a summand grows with the
+    capacity, or its leading terms cancel.
 
     >>> a, s, M = sympy.symbols("a s M", positive=True)
     >>> form = power_form(a + 2 * a * (s + sympy.sqrt(M + s**2)) / M, M)
@@ -195,5 +200,5 @@ def _leading(e: Expr, capacity: Symbol) -> tuple[Expr, Fraction] | None:
     if e.is_Add:
         total = sympy.Add(*same)
         return None if total.is_zero is not False and sympy.expand(total) == 0 else (total, first)
-    # The greatest of several is the fastest growing only where all are positive.
+    # The maximum is the fastest growing argument only where all are positive.
     return (e.func(*same), first) if all(alpha.is_positive for alpha, _ in known) else None

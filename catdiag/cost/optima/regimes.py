@@ -1,14 +1,15 @@
-"""Which constraints bind, and the optimum where they do: the least transfers over real tiles between one and their
-axes, as formulas with the sizes and capacities for which each holds.
+"""The regimes of an optimum: which constraints bind, with a formula and the sizes and capacities where it holds.
 
-A regime is a choice of tiles held at one, of tiles held at their axis, and of full memories, with the closed form of
-what is left free (`catdiag.cost.optima.closed`) and a certificate (`catdiag.cost.optima.stationary`), whose
-inequalities are the conditions of the regime: there, it is the optimum. Where memory is below what tiles of one need,
-nothing fits: that is a regime too. What binds at some hundred random sizes is worked out, the most frequent first, and
-as much as a bound on the formulas allows; z3 decides whether these regimes cover all sizes. Where they do not, or z3
-cannot tell, the choices that have no closed form, or were too much work, are listed: `Regimes.at` looks into these.
-Where two regimes both hold they agree, since each is the optimum; `Regimes.disagreements` has z3 look for
-an exception all the same.
+The optimum is the least transfers over real tiles between one and their axes. A regime is an active set: tiles at one,
+tiles at their axis, and full memories, with the closed form of the free tiles (`catdiag.cost.optima.closed`) and a
+certificate (`catdiag.cost.optima.stationary`). The inequalities of the certificate are the conditions of the regime;
+where they hold, its formula is the optimum. Where memory is below what tiles of one need, nothing fits; that is a
+regime too.
+
+The active sets at some hundred random sizes are derived, the most frequent first, within a limit on the length of
+formulas. z3 decides whether these regimes cover all sizes. Where they do not, or z3 cannot decide, the active sets that
+have no closed form, or were too much work, are listed, and `Regimes.at` tries them. Where two regimes both hold they
+agree, since each is the optimum; `Regimes.disagreements` lets z3 search for an exception all the same.
 """
 
 from __future__ import annotations
@@ -48,25 +49,26 @@ from catdiag.display import AsHTML
 from catdiag.errors import SizeError
 
 _MOST = 25
-"""How many choices are tried that bind at none of the random sizes; the rest is `open`."""
+"""The number of active sets tried that bind at none of the random sizes; the rest is `open`."""
 
 
 _LONG = 90
-"""How many operations the formulas of a regime, its value and its tiles, may have together."""
+"""The most operations that the formulas of a regime (value and tiles together) may have."""
 _WORK = 55_000
-"""How much checking the regimes may take, of each the square of its operations times the terms of the program."""
+"""A limit on the work of checking: per regime, the square of its operations times the terms of the program."""
 _FURTHER = 40_000
-"""How much more those may take that hold at none of the random sizes, where the others are not all."""
+"""The additional work allowed for regimes that hold at none of the random sizes, where the others do not cover all."""
 _DERIVED = 1200
-"""How many operations all formulas may have that are derived, whether or not they are checked, before those of two
-and more free tiles are left."""
+"""After this many operations in all derived formulas, active sets of two or more free tiles are no longer derived."""
 
 
 @dataclass(frozen=True)
 class Regime:
-    """The optimum where `conditions` hold. `tiles` gives the size of each tile, or of a product of powers of tiles
-    where only that is determined. `certificate` is `None`, and `value` infinite, where nothing fits: then `least` is
-    the least capacity that would do."""
+    """The optimum where `conditions` hold.
+
+    `tiles` gives the size of each tile, or of a product of powers of tiles where only that is determined. Where nothing
+    fits, `certificate` is `None`, `value` is infinite, and `least` is the smallest capacity that would suffice.
+    """
 
     value: Expr
     tiles: Mapping[Expr, Expr]
@@ -81,7 +83,7 @@ class Regime:
 
     @property
     def binding(self) -> str:
-        """What binds, in words."""
+        """The constraints that bind, in words."""
         if self.certificate is None:
             return f"nothing fits below {self.least}"
         held = [
@@ -107,10 +109,11 @@ class Regime:
 
 @dataclass(frozen=True)
 class Regimes(AsHTML):
-    """All regimes that were found. `covers` says whether z3 showed that at all sizes of at least one and all positive
-    capacities one of them holds. Where it did not, `open` names the choices of what binds for which there is no closed
-    form, or no short one; `program` and `unlikely`, the choices that bind at none of some hundred random sizes or were
-    too much work, are there for `at` alone.
+    """All regimes that were found.
+
+    `covers` says whether z3 showed that one of them holds at all sizes of at least one and all positive capacities.
+    Where it did not, `open` names the active sets without a closed form, or without a short one. `program` and
+    `unlikely` (the active sets that bind at none of some hundred random sizes, or were too much work) serve `at` only.
     """
 
     regimes: tuple[Regime, ...]
@@ -126,8 +129,10 @@ class Regimes(AsHTML):
         return sympy.Piecewise(*pieces, (sympy.nan, True))
 
     def at(self, sizes: Mapping[Symbol, object] | Mapping[str, object]) -> Regime | None:
-        """The regime at these sizes, given by symbol or by name; `None` where no closed form was found for what binds
-        there. Raises SizeError where a size, a block or a capacity that the regimes depend on is missing."""
+        """The regime at these sizes, given by symbol or by name; `None` where no closed form was found there.
+
+        Raises SizeError where a size, a block or a capacity that the regimes depend on is missing.
+        """
         sizes = self._named(sizes)
         found = next((r for r in self.regimes if r.holds(sizes)), None)
         if found is not None or self.program is None:
@@ -146,7 +151,7 @@ class Regimes(AsHTML):
     def _ordered(
         self, sizes: Mapping[Symbol, object], monomials: Sequence[Powers], ends: Sequence[Expr | None]
     ) -> Sequence[Choice]:
-        """The choices that were left: that which seems to bind at these sizes alone, if it is clear."""
+        """The active sets that were not derived; only the one that binds at these sizes, if it is found numerically."""
         if self.program is None or not self.program.symbols <= set(sizes):
             return self.unlikely
         options = [options_of(self.program, monomials, i, end) for i, end in enumerate(ends)]
@@ -232,7 +237,7 @@ def regimes(program: Program) -> Regimes:
 
 
 class _Search:
-    """The regimes found so far, and the sizes among the random ones at which one of them holds."""
+    """The regimes found so far, and the random sizes at which one of them holds."""
 
     def __init__(
         self,
@@ -249,15 +254,18 @@ class _Search:
         for k in range(len(program.memory)):
             self.seen = self.seen | self.sample.too_small(k)
         self.told = self.seen
-        """Where it is known what binds: a regime holds there, or the choice is open."""
+        """The sizes at which it is known what binds: a regime holds there, or the active set is listed as open."""
 
     def covers(self) -> bool:
-        """Whether the regimes found are shown to be all."""
+        """Whether the regimes found are shown to cover all sizes."""
         return bool(self.seen.all()) and _cover(self._found)
 
     def add(self, choice: Choice, where: Sequence[bool] | None = None, everywhere: bool = False) -> None:
-        """Work out a choice, of which it is known `where` it binds, if at all; a point that is stationary at none of
-        the sizes only if `everywhere`."""
+        """Derives the regimes of an active set.
+
+        `where` marks the random sizes at which it binds, if known. A point that is stationary at none of the sizes is
+        derived only if `everywhere`.
+        """
         if self.derived > _DERIVED and sum(held == FREE for held in choice[0]) > 1:
             self.put_aside.append(choice)
             self._left.append(f"{in_words(*self._of[:2], *choice)} (not worked out)")
@@ -301,7 +309,7 @@ def _choice_of(point: Stationary) -> Choice:
 
 
 def _operations(certificate: Stationary) -> int:
-    """How many operations a point's formulas have: too many are not read by anyone, nor checked in a moment."""
+    """The number of operations in a point's formulas: long ones are neither readable nor quick to check."""
     return sum(int(e.count_ops()) for e in (certificate.value, *(c.size for c in certificate.coordinates)))
 
 
@@ -315,8 +323,10 @@ def _signs(found: Sequence[Regime], more: int = 1) -> Signs:
 
 
 def _real(relation: Relational) -> Relational:
-    """A relation that may be evaluated anywhere: roots of what may be negative are taken of zero there. That they are
-    of nothing negative is a condition of its own."""
+    """A relation that can be evaluated at any sizes: a root of a negative number is taken as zero.
+
+    That radicands are nonnegative is a separate condition.
+    """
     return relation.replace(
         lambda e: e.is_Pow and e.exp.is_Rational and not e.exp.is_Integer and not e.base.is_nonnegative,
         lambda e: sympy.Pow(sympy.Max(0, e.base), e.exp),

@@ -1,7 +1,7 @@
-"""Inequalities between algebraic functions, put to z3: what it cannot tell within its bound counts as not shown.
+"""Inequalities between algebraic functions, decided by z3 within a work limit; an undecided one counts as not shown.
 
-Sizes are real and at least one, capacities real and positive: what holds for these holds for whole ones. Roots become
-unknowns subject to their defining equations, so that everything is a polynomial question.
+Sizes are real and at least one, capacities real and positive, so that the results hold for integers. Roots become
+unknowns with their defining equations, so that every question is about polynomials.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sympy import Expr, Symbol
 from sympy.core.relational import Relational
 
 RLIMIT = 500_000
-"""z3's own count of steps, so that the outcome is the same on every machine."""
+"""The limit in z3's own units of work, so that the outcome is the same on every machine."""
 
 
 class Signs:
-    """Questions about sizes and capacities.
+    """Questions about sizes and capacities; `rlimit` bounds the work of each.
 
     >>> a, b = sympy.symbols("a b", positive=True)
     >>> signs = Signs()
@@ -35,8 +35,10 @@ class Signs:
         self._facts: dict[Expr, list[Any]] = {}
 
     def impossible(self, relations: Sequence[Relational], none_of: Sequence[Sequence[Relational]] = ()) -> bool:
-        """Whether no sizes satisfy all `relations` and fail each of the conjunctions `none_of`. `False` means that it
-        is not shown. Raises KeyboardInterrupt where it is interrupted."""
+        """Whether no sizes satisfy all `relations` and violate each of the conjunctions `none_of`.
+
+        `False` means that it is not shown. Raises KeyboardInterrupt where it is interrupted.
+        """
         solver = self._z3.SolverFor("QF_NRA", self._context)
         solver.set("rlimit", self._rlimit)
         try:
@@ -55,7 +57,7 @@ class Signs:
             solver.add(*self._facts[expression])
         solver.add(*claims)
         answer = solver.check()
-        # While z3 works, Ctrl-C is its own: it stops, answers "unknown", and nobody else hears of it.
+        # While z3 runs, it catches Ctrl-C itself and answers "unknown": the interrupt must be raised again here.
         if answer == self._z3.unknown and "interrupted" in solver.reason_unknown():
             raise KeyboardInterrupt
         return bool(answer == self._z3.unsat)
@@ -98,8 +100,11 @@ class Signs:
         raise NotImplementedError(f"{e} is no algebraic function")
 
     def _power(self, e: Expr) -> Any:
-        """A power as an unknown. A root of something negative, and one over nothing, are nothing: the conditions of a
-        regime say separately that they do not occur."""
+        """A power as an unknown.
+
+        The root of a negative number and the inverse of zero are set to zero: the conditions of a regime exclude them
+        separately.
+        """
         z3, base = self._z3, self._term(e.base)
         degree, unit = int(e.exp.q), base
         facts = []
@@ -119,7 +124,7 @@ class Signs:
 
 
 def _sides(relation: Relational) -> tuple[Expr, Expr]:
-    """The two sides of a relation, multiplied by a denominator that is positive: a division costs an unknown."""
+    """The two sides of a relation, multiplied by a positive denominator: each division would cost an unknown."""
     if relation in (sympy.true, sympy.false):
         return sympy.S.Zero, sympy.S.Zero
     above, below = sympy.fraction(sympy.together(relation.lhs - relation.rhs))

@@ -1,8 +1,8 @@
-"""The greatest of several edges' transfers, for edges that work at the same time, as a program with one more unknown.
+"""Minimax: the largest of several edges' transfers, for edges that work at the same time, as a geometric program.
 
-Least `max_e H_e` is least `unit * t` with each `H_e <= unit * t`: a posynomial program again (Boyd, Kim, Vandenberghe,
-Hassibi, *A tutorial on geometric programming*, 2007, section 3.3). `unit` is a lower bound on one of the edges, so that
-`t` is at least one like a tile.
+Minimizing `max_e H_e` is minimizing `unit * t` with each `H_e <= unit * t`: a posynomial program with one more unknown
+(Boyd, Kim, Vandenberghe, Hassibi, *A tutorial on geometric programming*, 2007, section 3.3). `unit` is a lower bound of
+one of the edges, so that `t` is at least one, like a tile.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from catdiag.cost.optima.stationary import Program
 from catdiag.errors import FormulaError
 
 NAME = "slowest"
-"""The name of the unknown in tiles; underscores follow where a size is called that."""
+"""The name of the unknown among the tiles; underscores are added where a size has that name."""
 
 
 def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, Expr]) -> Program:
-    """`rest` with the greatest of `edges` for its transfers. `bounds` gives what each tile is at most, which may be
-    another tile. Raises FormulaError where no edge is known to move anything.
+    """`rest` with the largest of `edges` as its transfers.
+
+    `bounds` gives the upper bound of each tile, which may be another tile. Raises FormulaError where no edge has a
+    positive lower bound.
 
     >>> from catdiag.cost.optima.posynomial import posynomial
     >>> n, g, M = sympy.symbols("n g M", positive=True)
@@ -34,7 +36,7 @@ def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, 
     whole = {v: _outermost(v, bounds) for v, _ in rest.tiles}
     units = [u for edge in edges if (u := _least(edge, whole)) != 0]
     if not units:
-        raise FormulaError("no edge is known to move anything: give the bounds of tiles")
+        raise FormulaError("no edge has a lower bound above zero: give the bounds of tiles")
     unit, name = units[0], NAME
     while name in {s.name for s in rest.symbols | {v for v, _ in rest.tiles}}:
         name += "_"
@@ -48,7 +50,7 @@ def slowest(edges: Sequence[Posynomial], rest: Program, bounds: Mapping[Symbol, 
 
 
 def _outermost(tile: Symbol, bounds: Mapping[Symbol, Expr]) -> Expr | None:
-    """The bound of a tile, in words of sizes alone."""
+    """The bound of a tile in terms of sizes alone."""
     end = bounds.get(tile)
     for _ in bounds:
         if end is None or not end.free_symbols & set(bounds):
@@ -58,7 +60,7 @@ def _outermost(tile: Symbol, bounds: Mapping[Symbol, Expr]) -> Expr | None:
 
 
 def _least(edge: Posynomial, whole: Mapping[Symbol, Expr | None]) -> Expr:
-    """What an edge moves at least: each term with its tiles where they make it least."""
+    """A lower bound of an edge's transfers: each term at the tiles that minimize it."""
     total = sympy.S.Zero
     for term in edge.terms:
         ends = [(whole[v], e) for v, e in term.powers if e < 0]

@@ -1,16 +1,16 @@
-"""Optima at which some tiles are at their axis or at one, and a checker of why they are optima.
+"""Optima at which some tiles are at their axis or at one, as stationary points, and the checker of their certificates.
 
 A `Program` asks for the least `transfers` over real tiles from one to their bounds, each memory at most its capacity.
-In the logarithms of tiles it is convex (Boyd, Kim, Vandenberghe, Hassibi, *A tutorial on geometric programming*,
-2007, section 2.5), so a feasible point with multipliers of the right signs is the optimum (Karush, Kuhn, Tucker). A
+In the logarithms of tiles it is convex (Boyd, Kim, Vandenberghe, Hassibi, *A tutorial on geometric programming*, 2007,
+section 2.5), so that a feasible point with multipliers of the right signs is the optimum (Karush, Kuhn, Tucker). A
 `Stationary` states such a point by formulas. `check_stationary` replays the equations as identities of algebraic
-functions, without knowing where the point came from, and hands back the inequalities: the sizes for which they hold
-are the regime in which the point is the optimum.
+functions, independently of where the point came from, and returns the inequalities. The sizes for which these hold are
+the regime in which the point is the optimum.
 
-With `D_i p` the sum of the terms of `p`, each times its exponent of tile `i` (the derivative in the logarithm), and
-`R_i = D_i transfers + sum_k multiplier_k * D_i memory_k`:
-`R_i = 0` for a free tile, `R_i >= 0` for one held at one, `R_i <= 0` for one held at its bound; multipliers are not
-negative, and zero for a memory that is not full.
+Let `D_i p` be the sum of the terms of `p`, each times its exponent of tile `i` (the derivative in the logarithm), and
+`R_i = D_i transfers + sum_k multiplier_k * D_i memory_k`. The conditions are `R_i = 0` for a free tile, `R_i >= 0` for
+a tile at one, and `R_i <= 0` for a tile at its bound. Multipliers are nonnegative, and zero for a memory that is not
+full.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ ONE, BOUND, FREE = "one", "bound", "free"
 
 @dataclass(frozen=True)
 class Program:
-    """Least `transfers` with each memory at most its capacity, and real tiles from one to their bounds.
+    """Minimizes `transfers` with each memory at most its capacity, over real tiles from one to their bounds.
 
-    `tiles` are all of them, each with its bound, or `None` where it has none.
+    `tiles` lists all of them, each with its bound, or `None` where it has none.
     """
 
     transfers: Posynomial
@@ -64,7 +64,7 @@ class Program:
 
     @property
     def symbols(self) -> frozenset[Symbol]:
-        """The sizes, blocks and capacities that it speaks of: all symbols but the tiles."""
+        """The sizes, blocks and capacities: all symbols but the tiles."""
         parts = [t.coefficient for t in self.terms] + [c for _, c in self.memory]
         parts += [end for _, end in self.tiles if end is not None]
         return frozenset[Symbol]().union(*(e.free_symbols for e in parts)) - {v for v, _ in self.tiles}
@@ -72,8 +72,10 @@ class Program:
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One thing that is chosen: a tile, or a product of powers of tiles of which only the product matters. It goes
-    from one to `bound` (`None`: no end), and is `held` at one of these, or free."""
+    """One unknown: a tile, or a product of powers of tiles of which only the product matters.
+
+    It ranges from one to `bound` (`None`: unbounded), and is at one of these ends, or free (`held`).
+    """
 
     monomial: Powers
     bound: Expr | None
@@ -83,9 +85,11 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class Stationary:
-    """The claim that `value` is the optimum of `program`, attained where each coordinate has its size, wherever the
-    conditions hold that `check_stationary` gives. `multipliers` are those of the memories, in their order: zero for
-    one that is not full."""
+    """The claim that `value` is the optimum of `program`, attained where each coordinate has its size.
+
+    The claim holds under the conditions that `check_stationary` returns. `multipliers` are those of the memories, in
+    their order: zero for one that is not full.
+    """
 
     program: Program
     coordinates: tuple[Coordinate, ...]
@@ -104,8 +108,11 @@ class Stationary:
 
 
 def ranges(program: Program, monomials: Sequence[Powers]) -> list[Expr | None]:
-    """The bounds of monomials with no tile in common and positive exponents: each takes every value from one to the
-    product of its tiles' bounds, whatever the others do. Raises `CertificateError` where that is not their form."""
+    """The upper bounds of monomials with disjoint tiles and positive exponents.
+
+    Each monomial takes every value from one to the product of its tiles' bounds, independently of the others. Raises
+    `CertificateError` for monomials of another form.
+    """
     bounds, seen = dict(program.tiles), set[Symbol]()
     found: list[Expr | None] = []
     for monomial in monomials:
@@ -120,8 +127,10 @@ def ranges(program: Program, monomials: Sequence[Powers]) -> list[Expr | None]:
 
 
 def derivative(p: Posynomial, monomials: Sequence[Powers], at: int) -> Posynomial:
-    """The derivative in the logarithm of one of the monomials, of which every term is to be a product of powers. It
-    may have negative coefficients, so it is no posynomial in earnest."""
+    """The derivative in the logarithm of one of the monomials, in which every term must be a product of powers.
+
+    It may have negative coefficients, so it need not be a posynomial.
+    """
     found = []
     for term in p.terms:
         steps = combination(monomials, term.powers)
@@ -133,8 +142,10 @@ def derivative(p: Posynomial, monomials: Sequence[Powers], at: int) -> Posynomia
 
 
 def rooms(certificate: Stationary) -> dict[Expr, Expr]:
-    """For the capacity of each full memory that is a symbol: the part that free tiles do not change, plus something
-    positive. That is so wherever the tiles are positive, and lets roots be simplified."""
+    """For each full memory whose capacity is a symbol: the part that free tiles do not change, plus a positive symbol.
+
+    Substituting this for the capacity is valid wherever the tiles are positive, and lets roots be simplified.
+    """
     put: dict[Expr, Expr] = {}
     fixed = {v for c in certificate.coordinates if c.held != FREE for v, _ in c.monomial}
     for k in certificate.full:
@@ -146,10 +157,10 @@ def rooms(certificate: Stationary) -> dict[Expr, Expr]:
 
 
 def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
-    """The inequalities under which a certificate shows its claim, those known to be true left out. Raises
-    `CertificateError` where an equation is not shown.
+    """The inequalities under which a certificate shows its claim, without those known to be true.
 
-    Sizes are taken to be at least one where a memory is left out because another one dominates it.
+    Sizes are assumed to be at least one where a memory is skipped because another one dominates it. Raises
+    `CertificateError` where an equation is not shown.
     """
     program, coordinates = certificate.program, certificate.coordinates
     monomials = [c.monomial for c in coordinates]
@@ -157,13 +168,13 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
         raise CertificateError("there must be one multiplier for each memory")
     for c, bound in zip(coordinates, ranges(program, monomials), strict=True):
         if c.bound != bound:
-            raise CertificateError(f"{c.monomial} goes to {bound}, not to {c.bound}")
+            raise CertificateError(f"{c.monomial} has the bound {bound}, and the certificate says {c.bound}")
         if (c.held == ONE and c.size != 1) or (c.held == BOUND and (bound is None or c.size != bound)):
             raise CertificateError(f"{c.monomial} is held at its {c.held}, and its size is {c.size}")
         if c.held not in (ONE, BOUND, FREE):
-            raise CertificateError(f"{c.monomial} is {c.held!r}: neither held nor free")
+            raise CertificateError(f"{c.monomial} is {c.held!r}: expected {ONE!r}, {BOUND!r} or {FREE!r}")
     tiles, put = certificate.tiles, rooms(certificate)
-    # Simplified once, with the room of full memories known to be positive; written back at the end.
+    # Simplified once, with the room of full memories as positive symbols, which are substituted back at the end.
     back = {name: capacity - (whole - name) for capacity, whole in put.items() for name in whole.atoms(sympy.Dummy)}
 
     def same(left: Expr, right: Expr, what: str) -> None:
@@ -203,7 +214,7 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
 
 
 def at_least_zero(expression: Expr, back: dict[Expr, Expr]) -> Relational:
-    """`expression >= 0`, positive factors left out, with the expressions `back` put for symbols."""
+    """`expression >= 0` without positive factors, with the expressions `back` substituted for symbols."""
     if expression.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
         raise CertificateError(f"{expression} is no number")
     if expression.is_nonnegative:
@@ -216,7 +227,7 @@ def at_least_zero(expression: Expr, back: dict[Expr, Expr]) -> Relational:
             if not piece.is_positive and count % 2:
                 left *= sympy.Integer(-1) if piece.is_negative else piece
     if left.is_Add and len(left.args) == 2 and sum(bool(t.is_negative) for t in left.args) == 1:
-        # A difference of monomials: as a comparison of whole powers.
+        # A difference of monomials is written as a comparison of integer powers.
         more, less = sorted(left.args, key=lambda t: bool(t.is_negative))
         ratio = sympy.powsimp(-more / less)
         degree = math.lcm(*(int(p.exp.q) for p in ratio.atoms(sympy.Pow) if p.exp.is_Rational))
@@ -227,13 +238,13 @@ def at_least_zero(expression: Expr, back: dict[Expr, Expr]) -> Relational:
 
 
 def radicands(expression: Expr) -> list[Expr]:
-    """What roots are taken of, where it is not known to be positive."""
+    """The radicands of the roots in an expression that are not known to be nonnegative."""
     found = (p.base for p in expression.atoms(sympy.Pow) if p.exp.is_Rational and not p.exp.is_Integer)
     return sorted((base for base in set(found) if not base.is_nonnegative), key=sympy.default_sort_key)
 
 
 def _factors(expression: Expr) -> Iterator[tuple[Expr, int]]:
-    """Factors with their powers; one of no whole power stays as it is."""
+    """The factors with their exponents; a factor with a fractional exponent stays as it is."""
     for factor in sympy.Mul.make_args(expression):
         base, exponent = factor.as_base_exp()
         if not base.is_Add or not exponent.is_Integer or base.is_number or len(base.args) > _MANY:
@@ -242,15 +253,17 @@ def _factors(expression: Expr) -> Iterator[tuple[Expr, int]]:
         try:
             constant, factors = sympy.factor_list(base)
         except sympy.PolynomialError:
-            # Roots of one symbol that all terms have in common are no polynomial.
+            # A root of a symbol that all terms share is not a polynomial.
             split = sympy.factor_terms(base)
             constant, factors = sympy.S.One, [(f, 1) for f in sympy.Mul.make_args(split)]
         yield from ((piece, count * int(exponent)) for piece, count in [(constant, 1), *factors])
 
 
 def coordinates_of(program: Program) -> list[Powers]:
-    """Monomials of tiles with the same exponents everywhere, up to a positive factor: of tiles like these, only the
-    product of powers matters. In order of the tiles."""
+    """The coordinates: monomials of tiles that have proportional exponents in every term, in order of the tiles.
+
+    Of such tiles only the product of powers matters.
+    """
     columns: list[tuple[Powers, tuple[Fraction, ...]]] = []
     for v, _ in program.tiles:
         column = tuple(t.exponents.get(v, Fraction(0)) for t in program.terms)
@@ -268,7 +281,7 @@ def coordinates_of(program: Program) -> list[Powers]:
 
 
 def reduced_to(p: Posynomial, fixed: Tiles, names: Sequence[tuple[Powers, Symbol]]) -> Posynomial:
-    """A posynomial in the free coordinates, each by its name, the others put in."""
+    """A posynomial in the free coordinates, under their names, with the sizes of the others substituted."""
     keys = [*(key for key, _ in fixed), *(key for key, _ in names)]
     found = []
     for term in p.terms:

@@ -1,8 +1,8 @@
-"""The least exact transfers over whole tiles, with rounding up, by branch and bound: proved least, or best found.
+"""Integer tiles: the least exact transfers, with ceilings, by branch and bound; proved optimal, or the best found.
 
-A box of tiles costs at least what interval arithmetic gives for the exact formula on it, and holds at least what its
-smallest tiles hold. A box whose bound is not below the best tiles found is left out, so that where no box is left,
-those are the optimum. Integers throughout: nothing is rounded. Derived here; nothing rests on convexity.
+For a box of tiles, interval arithmetic on the exact formula gives a lower bound of the transfers, and its smallest
+tiles a lower bound of the memory. A box whose bound is not below the best tiles found is pruned. Where no box remains,
+those tiles are the optimum. All arithmetic is exact, without rounding. Derived here; convexity is not used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sympy import Expr, Symbol
 from catdiag.errors import SizeError
 
 _BOXES = 20_000
-"""How many boxes are opened before the search stops with the best found."""
+"""The search stops after this many boxes, with the best tiles found."""
 
 Number: TypeAlias = int | Fraction
 Range: TypeAlias = tuple[Number, Number]
@@ -30,8 +30,11 @@ _Formula: TypeAlias = Callable[[Sequence[Range]], Range]
 
 @dataclass(frozen=True)
 class Whole:
-    """The exact transfers at whole `tiles`, in the unit of the formula. No allowed tiles move less than `least`, and
-    `proved` says whether that is `transfers` itself. `relaxed`, where it was given, is a lower bound for real tiles."""
+    """The exact transfers at integer `tiles`, in the unit of the formula.
+
+    No allowed tiles move less than `least`; `proved` says whether that equals `transfers`. `relaxed`, where given, is a
+    lower bound over real tiles.
+    """
 
     transfers: Number
     tiles: Mapping[Symbol, int]
@@ -41,12 +44,12 @@ class Whole:
 
     @property
     def proved(self) -> bool:
-        """Whether these are the best whole tiles, and not only the best found."""
+        """Whether these are the best integer tiles, and not only the best found."""
         return self.least >= self.transfers
 
     @property
     def gap(self) -> float | None:
-        """By how much the transfers are above those of the best real tiles, as a share of these: at most this."""
+        """An upper bound of how far the transfers are above the best real tiles, as a share of the latter."""
         return None if not self.relaxed else float((self.transfers - self.relaxed) / self.relaxed)
 
     def __str__(self) -> str:
@@ -67,13 +70,14 @@ def whole(
     relaxed: Fraction | None = None,
     boxes: int = _BOXES,
 ) -> Whole | None:
-    """The least `transfers` over whole tiles from one to their `bounds` with each memory at most its capacity.
+    """The least `transfers` over integer tiles from one to their `bounds` with each memory at most its capacity.
 
-    `transfers` may have ceilings and floors; every other symbol is to have a size. `multiples` gives what a tile must
-    be a multiple of; with `divisors`, tiles must divide their axis. A bound may be another tile, which the tile is
-    then at most. `None` where no allowed tiles fit. `relaxed` is reported against. Raises `ValueError` for sizes that
-    are missing, an axis with no allowed tile, or a formula that is not of sums, products, powers, ceilings, floors,
-    maxima and minima.
+    `transfers` may have ceilings and floors; every other symbol must have a size. `multiples` gives what a tile must be
+    a multiple of; with `divisors`, tiles must divide their axis. The bound of a tile may be another tile. `relaxed` is
+    reported against. `boxes` limits the search. `None` where no allowed tiles fit.
+
+    Raises `SizeError` for sizes that are missing and for an axis with no allowed tile, and `ValueError` for a formula
+    that is not of sums, products, powers, ceilings, floors, maxima and minima.
 
     >>> a, b, c, g, h, M = sympy.symbols("a b c g h M", positive=True)
     >>> moved = a * b * sympy.ceiling(c / h) + b * c * sympy.ceiling(a / g) + a * c
@@ -120,8 +124,11 @@ def _outermost(tile: Symbol, ends: Mapping[Symbol, Expr]) -> int:
 
 
 def _representatives(cost: Expr, held: Sequence[Expr], tile: Symbol, end: int, allowed: list[int]) -> list[int]:
-    """Of the tiles that make as many groups the smallest, where transfers depend on the tile by that number only and
-    memory grows with it: then no other is better."""
+    """For each number of groups the smallest allowed tile that gives it.
+
+    These suffice where transfers depend on the tile only through that number, and memory grows with the tile; otherwise
+    all allowed tiles are returned.
+    """
     count = sympy.ceiling(end / tile)
     grows = all(t.as_coeff_Mul()[0] > 0 for e in held for t in sympy.Add.make_args(sympy.expand(e)) if t.has(tile))
     if not grows or cost.subs(count, sympy.Dummy(positive=True)).has(tile):
@@ -135,7 +142,7 @@ def _representatives(cost: Expr, held: Sequence[Expr], tile: Symbol, end: int, a
 def _search(
     moved: _Formula, rooms: Sequence[_Formula], lists: Sequence[list[int]], most: int
 ) -> tuple[tuple[int, ...], Number, Number] | None:
-    """The best tiles found, what they move, and what no tiles move less than."""
+    """The best tiles found, their transfers, and a lower bound over all tiles."""
 
     def ranges(box: tuple[tuple[int, int], ...]) -> list[Range]:
         return [(values[i], values[j]) for values, (i, j) in zip(lists, box, strict=True)]
@@ -144,7 +151,7 @@ def _search(
         return all(room(point)[1] <= 0 for room in rooms)
 
     def tightened(box: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...] | None:
-        """Without tiles that fit with nothing else in the box: `None` where the box is empty then."""
+        """The box without tiles that fit with nothing else in it; `None` where it is empty then."""
         at = ranges(box)
         if any(room(at)[0] > 0 for room in rooms):
             return None
@@ -156,8 +163,7 @@ def _search(
                 return any(room(trial)[0] > 0 for room in rooms)
 
             if over(j) and not over(i):
-                # The least amount held need not grow with a tile that others are cut from: then nothing is cut off
-                # but what is tried one by one.
+                # The lower bound of memory need not be monotone in a tile with inner tiles: verify each pruned tile.
                 low = bisect.bisect_left(range(i, j + 1), True, key=over)
                 if all(over(n) for n in range(i + low, j + 1)):
                     j = i + low - 1
@@ -167,7 +173,7 @@ def _search(
     best: tuple[tuple[int, ...], Number] | None = None
 
     def consider(box: tuple[tuple[int, int], ...]) -> None:
-        """Tiles in the box: from its smallest, each in turn as large as fits."""
+        """Tries tiles in the box: from its smallest, each in turn made as large as fits."""
         nonlocal best
         point: list[Range] = [(values[i], values[i]) for values, (i, _) in zip(lists, box, strict=True)]
         for order in (range(len(lists)), reversed(range(len(lists)))):
@@ -220,7 +226,7 @@ def _search(
 
 
 def _middle(low: int, high: int) -> int:
-    """Between two sizes in the sense of ratios."""
+    """The geometric mean of two sizes, rounded down."""
     return int(sympy.integer_nthroot(low * high, 2)[0])
 
 
@@ -231,7 +237,7 @@ def _halving(i: int, j: int) -> Iterator[int]:
 
 
 def _formula(e: Expr, tiles: Sequence[Symbol]) -> _Formula:
-    """An expression as a function from ranges of tiles to a range that holds its values."""
+    """An expression as interval arithmetic: a function from ranges of tiles to a range that contains its values."""
     if e.is_Rational:
         value: Number = int(e) if e.is_Integer else Fraction(int(e.p), int(e.q))
         return lambda at: (value, value)

@@ -1,4 +1,4 @@
-"""What the certificate of an optimum rests on, in words."""
+"""The argument that the certificate of an optimum rests on, in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from catdiag.cost.optima.posynomial import Absorb, Certificate, Drop, Fill, Mono
 
 
 def proof_in_words(certificate: Certificate) -> str:
-    """What a certificate of an optimum rests on."""
+    """The argument that a certificate of an optimum rests on, as one sentence."""
     match certificate.proof:
         case Weights(transfers, memory):
             of = ", ".join(map(str, transfers)), ", ".join(map(str, memory))
