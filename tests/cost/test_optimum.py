@@ -288,7 +288,7 @@ def test_wrong_use_is_told() -> None:
         minimise(a / g_a, d * g_a, [g_a], [g_a])
     with pytest.raises(ValueError, match="rename"):
         minimise(M / g_a, d * g_a, [g_a], [])
-    with pytest.raises(ValueError, match="bounds are for tiles"):
+    with pytest.raises(ValueError, match="bounds names a: expected tiles"):
         minimise(a / g_a, d * g_a, [g_a], [], bounds={a: b})
 
 
