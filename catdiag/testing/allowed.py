@@ -1,8 +1,8 @@
-"""What a diagram gives at some arrays, and how far an honest kernel may be from it: read off the diagram.
+"""The outputs of a diagram at given arrays, with error bounds (tolerances) for any correctly rounded kernel.
 
-The reading is `interpret` with values of `catdiag.testing.near`: each box says what it does to values and to their
-bounds. Values are worked out in a type with more digits than the kernel's. Loops are read with their axis in one block
-and groups with all in one tile: sums are bounded for any order, any blocks and any tree, whatever the cut.
+The diagram is interpreted in the arithmetic of `catdiag.testing.near`: each box maps values and their error bounds.
+Values are computed in a type with more digits than the kernel's. Loops run with their axis as one block, and groups as
+one tile: the bounds of sums hold for any order, any blocks and any reduction tree.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def allowed(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> list[Near]:
-    """For each output its values and how far from each of them an honest computation may be.
+    """For each output its values, and a bound on the error that a correct kernel may have at each of them.
 
     >>> import catdiag as cd
     >>> fp32, wide = format_of("fp32"), np.dtype(np.float64)
@@ -77,18 +77,21 @@ def allowed(
 
 
 class _Reading:
-    """What is fixed while a diagram is read."""
+    """What is fixed while a diagram is interpreted."""
 
     def __init__(self, rounding: Rounding, functions: Mapping[str, Callable[..., Any]]) -> None:
         self.rounding, self.functions = rounding, functions
         self.runner = Runner(rounding.reference, {}, functions)
 
     def diagram(self, diagram: Diagram, values: Sequence[Near], sizes: Mapping[str, int]) -> tuple[Near, ...]:
-        """The outputs of a diagram, in which symbols have the given sizes."""
+        """The outputs of a diagram at the given sizes of symbols."""
         return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
 
     def box(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
-        """The outputs of one box; sums of them may be rescaled if those of its arguments may, or after some boxes."""
+        """The outputs of one box.
+
+        Sums of an output may be rescaled (as in an online softmax) if those of an operand may, or after some boxes.
+        """
         outputs = self.computed(box, args, sizes)
         if _begins_rescaling(box) or any(a.rescaled for a in args):
             for near in outputs:
@@ -129,12 +132,12 @@ class _Reading:
             return self.rounding.applied(self.runner.function(fn.removeprefix("apply:"), box), args, order)
         if fn.startswith("cast:"):
             kind = fn.removeprefix("cast:")
-            # Nothing is known of how a kernel rounds to 8 bits: that is compared as if it were exact.
+            # How a kernel rounds to 8 bits is not modeled: the cast counts as exact.
             return args[0] if kind == "fp8" else self.rounding.kept(args[0], format_of(kind))
         return self.rounding.scalar(fn, args, order)
 
     def structural(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> list[Near]:
-        """A box that computes nothing: the same for values and bounds."""
+        """A box without arithmetic: the same map of values and of bounds."""
         op = box.op
         if isinstance(op, Const | SizeOf | Index):
             (made,) = self.runner.box(box, (), sizes)
@@ -150,7 +153,7 @@ class _Reading:
         return [Near(v.data, e.data, v.names, given) for v, e in zip(values, bounds, strict=True)]
 
     def view(self, op: View, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Near:
-        """Reads at index arithmetic; nothing is claimed where an index is not certain."""
+        """Reads at index arithmetic; the bound is infinite where an index is not certain."""
         count = len(op.reads)
         indices = [Named(np.asarray(a.v).astype(np.int64), a.names) for a in args[count:]]
 
@@ -164,13 +167,13 @@ class _Reading:
         return Near(np.asarray(v.data), bound, v.names, all(a.given for a in args[:count]))
 
     def fold(self, op: Fold, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
-        """One turn of the loop, over the whole axis."""
+        """The loop as one iteration over the whole axis."""
         whole = {**sizes, op.block: self.extent(op.axis, box, args, sizes)}
         unit = self.diagram(op.unit, (), {**sizes, op.block: 0})
         return self.diagram(op.step, (*unit, *args), whole)
 
     def generic(self, op: Generic, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> list[Near]:
-        """A user's box: its errors are unknown unless what it takes is exact."""
+        """A user's box; its error bound is infinite unless its operands are exact."""
         made = self.runner.generic(op, box, tuple(Named(a.v, a.names) for a in args), sizes)
         exact = all(bool(np.all(a.e == 0)) for a in args)
         u = self.rounding.u
@@ -178,7 +181,7 @@ class _Reading:
                 for m in made]  # fmt: skip
 
     def extent(self, axis: str, box: Box, args: Sequence[Near], sizes: Mapping[str, int]) -> int:
-        """How long an axis is."""
+        """The length of an axis."""
         for a in args:
             if axis in a.names:
                 return int(np.shape(a.v)[a.names.index(axis)])
@@ -186,7 +189,7 @@ class _Reading:
         return length(next(found, axis), sizes)
 
     def filled(self, values: Sequence[Near], types: Ty, sizes: Mapping[str, int]) -> list[Near]:
-        """The outputs of a body with all the axes of their types: what lacks one is repeated."""
+        """The outputs of a body with all the axes of their types: an output that lacks one is broadcast."""
         outputs = []
         for value, ty in zip(values, types, strict=True):
             if not set(ty.names) <= set(value.names):
@@ -197,7 +200,7 @@ class _Reading:
 
 
 def _begins_rescaling(box: Box) -> bool:
-    """Whether a kernel may rescale sums of what a box gives: the box reduces, takes exponentials, or is the user's."""
+    """Whether a kernel may rescale sums of a box's output: the box reduces, takes exponentials, or is the user's."""
     op = box.op
     if isinstance(op, Map):
         return op.fn in ("exp", "sigmoid", "tanh") or op.fn.startswith("apply:")

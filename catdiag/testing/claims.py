@@ -1,4 +1,4 @@
-"""Assertions about programs that are proved: `assert_equivalent` and `assert_streams`."""
+"""Assertions that are proved: `assert_equivalent` and `assert_streams`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def assert_equivalent(
     f: Diagram, g: Diagram, assume: Sequence[str] = (), *, limit: float | None = None, conditional: bool = False
 ) -> Theorem:
-    """Proves that two diagrams mean the same, for all sizes and arrays, and returns the theorem.
+    """Proves that two diagrams are equal, for all sizes and arrays, and returns the theorem.
 
-    `assume` are assumptions about sizes, `limit` is in seconds. Raises AssertionError where it is refuted, with sizes
-    and arrays that can be pasted; where it is undecided, with the goal at which the proof stopped, or interrupted; and
-    where `g` needs more to be defined than `f`, unless `conditional` allows it. Wrong use raises as `cd.prove` does.
+    `assume` are assumptions about sizes, `limit` is in seconds. Raises AssertionError where the equation is refuted,
+    with sizes and arrays to paste; where it is undecided or interrupted, with the goal at which the proof stopped; and
+    where `g` needs more than `f` to be defined, unless `conditional` allows it. Wrong use raises as `cd.prove` does.
 
     >>> import catdiag as cd
     >>> twice = cd.algorithm("x -> x", name="twice")(lambda A: A + A)
@@ -48,21 +48,21 @@ def assert_equivalent(
     except (Undecided, Interrupted) as error:
         raise AssertionError(error.message) from None
     if theorem.vacuous:
-        raise AssertionError(f"{title} is about nothing: no arrays meet what it takes for granted\n{theorem}")
+        raise AssertionError(f"{title} is vacuous: no arrays satisfy its assumptions\n{theorem}")
     if theorem.conditional and not conditional:
         raise AssertionError(
             f"{title} holds only where {'; '.join(theorem.conditions)}: "
-            "allow that with conditional=True, or say by assume= what sizes there are"
+            "allow that with conditional=True, or state by assume= what sizes may be"
         )
     return theorem
 
 
 @concise
 def assert_streams(diagram: Diagram, axis: str, *, passes: int = 1) -> Derivation:
-    """Proves that a diagram can run in a loop over blocks of an axis, and returns the derivation.
+    """Proves that a diagram can run as a loop over blocks of an axis, and returns the derivation.
 
-    In one loop, or up to `passes` that follow each other. Raises AssertionError, naming the reduction that has no
-    repair and the user's line, where no loop is found; AxisError for an axis that the diagram does not have.
+    It runs in one loop, or in up to `passes` consecutive loops. Raises AssertionError, naming the reduction that has no
+    repair and the user's line, where no loop is found. Raises AxisError for an axis that the diagram does not have.
 
     >>> import catdiag as cd
     >>> mean = cd.algorithm("q x -> q", name="mean")(lambda A: cd.mean(A, "x"))
@@ -82,7 +82,9 @@ def assert_streams(diagram: Diagram, axis: str, *, passes: int = 1) -> Derivatio
         reason = error.message + (f"\n  at {error.line}" if error.line else "")
         raise AssertionError(f"{diagram.title or 'the diagram'} does not stream along {axis!r}: {reason}") from None
     if derived.theorem.vacuous:
-        raise AssertionError(f"{diagram.title or 'the diagram'} is defined nowhere, so that nothing is said of a loop")
+        raise AssertionError(
+            f"{diagram.title or 'the diagram'} is defined at no arrays: expected a program with values, to stream it"
+        )
     if derived.theorem.conditional:
         conditions = "; ".join(derived.theorem.conditions)
         raise AssertionError(f"{diagram.title or 'the diagram'} streams along {axis!r} only where {conditions}")

@@ -1,4 +1,4 @@
-"""Failures that show the user's line and the message, and none of the library's own lines."""
+"""Failures that show the user's line and the message, without the library's own frames."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ R = TypeVar("R")
 
 
 def concise(function: Callable[P, R]) -> Callable[P, R]:
-    """The assertion, with the traceback of what it says cut to the line that calls it.
+    """The assertion with its traceback cut to the line that calls it.
 
-    What an assertion says is an AssertionError, or a CatdiagError where it is used in a wrong way; any other error is
-    one of the library, and keeps its traceback. pytest leaves out the frame that is left.
+    That holds for an AssertionError, and for a CatdiagError, which reports wrong use. Any other error is a fault of the
+    library, and keeps its traceback. pytest hides the remaining frame.
     """
 
     @wraps(function)

@@ -1,4 +1,4 @@
-"""Whether the formulas of what a diagram moves are what a machine counts."""
+"""A test of the cost formulas: they must equal what the counting machine counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 _ATTEMPTS = 20
-"""Sizes drawn for a trial until they fit."""
+"""The most draws of sizes per trial, until every read is in range."""
 
 Found = dict[str, int]
 
@@ -40,15 +40,17 @@ def assert_counts_match(
     seed: int = 0,
     functions: Mapping[str, Any] | None = None,
 ) -> None:
-    """Compares the formulas of `io` with what `catdiag.run.machine.count` counts, at random sizes, tiles and stages.
+    """Compares the formulas of `io` with the counts of `catdiag.run.machine.count`, at random sizes, tiles and stages.
 
-    Loads and saves of each array, and the most memory held, in values, or in bytes with `dtype`; with `levels` across
-    each edge of a chain of memories and at each level, where `catdiag.run.levels.count_levels` counts, under caches
-    with `wave` groups at a time, or any number up to `longest`. `sizes` and `tiles` (of the first level) fix some;
-    others are drawn, sizes up to `longest`, tiles and blocks up to what they cut, remainders included, and of a loop in
-    parts a number that divides its axis. The same `seed` draws the same. `functions` are those of `cd.apply`. Raises
-    AssertionError, naming the array and the sizes at which the two differ; CatdiagError where `io` does, SizeError for
-    sizes that no array can have, and for sizes and tiles that the diagram does not have.
+    Compared are the loads and saves of each array and the peak memory, in values, or in bytes with `dtype`. With
+    `levels`, they are compared for each edge of a chain of memories and at each level, with the counts of
+    `catdiag.run.levels.count_levels`; under caches `wave` groups run at a time, or a random number up to `longest`.
+    `sizes` and `tiles` (of the first level) fix some. The others are drawn: sizes up to `longest`, tiles and blocks up
+    to the length that they divide, with remainders, and for a split loop a number of parts that divides its axis. The
+    same `seed` draws the same. `functions` are those of `cd.apply`.
+
+    Raises AssertionError, naming the array and the sizes at which the two differ. Raises CatdiagError where `io` does,
+    and SizeError for sizes that no array can have, and for sizes and tiles that the diagram does not have.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
@@ -76,7 +78,7 @@ def assert_counts_match(
                 if not isinstance(levels, Sequence):
                     options["wave"] = random.randint(1, longest) if wave is None else wave
                 said, found = _several_levels(diagram, levels, draw, functions, options)
-        except SizeError as error:  # an index that is read need not be in range at all sizes
+        except SizeError as error:  # reads at index arithmetic need not be in range at all sizes
             refused = error
             continue
         done += 1
@@ -92,7 +94,7 @@ def assert_counts_match(
 
 
 def _known(diagram: Diagram, sizes: Mapping[str, int], tiles: Mapping[str, int]) -> None:
-    """Raises SizeError for sizes and tiles that are none of the diagram's."""
+    """Raises SizeError for sizes and tiles that the diagram lacks."""
     from catdiag.run.sizes import tile_bounds
 
     local = [*tile_bounds(diagram)]
@@ -117,7 +119,7 @@ def _two_levels(
     known = draw.sizes(formula.account.sizes)
     lengths = draw.lengths(known)
     draw.values = {**known, **lengths}
-    # A loop may run the blocks that a number among the inputs says.
+    # The bounds of a loop may depend on an input that is a number.
     mentioned = {str(s) for e in (formula.load, formula.save, formula.memory) for s in e.free_symbols}
     arrays = draw.arrays(known, mentioned - set(draw.values))
     counts = count(diagram, known, lengths, options.pop("stages"), arrays=arrays, functions=functions, **options)
@@ -149,7 +151,7 @@ def _several_levels(
     for above, name in pairwise(tiled):
         lengths[name] = draw.within(lengths[above]) if above in lengths else draw.lengths(known)
         draw.values |= {str(s): lengths[name][base] for base, s in formula.tiles[name].items() if base in lengths[name]}
-    # How many parts a loop is in, which is no tile.
+    # The number of parts of a split loop, which is not a tile.
     draw.values |= {symbol: n for symbol, n in lengths[tiled[1]].items() if symbol not in draw.values}
     counts = count_levels(diagram, known, levels, lengths, functions=functions, **options)
     at = evaluator(draw.values)
@@ -169,7 +171,7 @@ def _several_levels(
 
 
 class _Draw:
-    """Random sizes and lengths; some are given."""
+    """Random sizes and lengths; some are fixed."""
 
     def __init__(
         self, diagram: Diagram, random: Random, longest: int, sizes: Mapping[str, int], tiles: Mapping[str, int]
@@ -178,16 +180,16 @@ class _Draw:
         self.values: dict[str, int] = {}
 
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
-        """Of the axes."""
+        """The sizes of the axes."""
         drawn = {name: self.random.randint(1, self.longest) for name in names}
         return drawn | dict(self.given)
 
     def lengths(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Of tiles and blocks, and of parts their number."""
+        """The lengths of tiles and blocks, and the numbers of parts."""
         return drawn_tiles(self.diagram, sizes, self.random) | dict(self.tiles)
 
     def arrays(self, sizes: Mapping[str, int], said: Collection[str]) -> list[Any] | None:
-        """Inputs of which some are integers that are said, with their values; None where none is."""
+        """The inputs, if formulas depend on integers among them (`said`), with these integers drawn; else None."""
         import numpy as np
 
         if not said:
@@ -208,13 +210,15 @@ class _Draw:
         return found
 
     def within(self, lengths: Mapping[str, int]) -> dict[str, int]:
-        """Of tiles and blocks that cut others; the number of parts is not one of them."""
+        """The lengths of tiles and blocks within those of the level above; without the numbers of parts."""
         parts = parts_of(self.diagram).values()
         return {symbol: self.random.randint(1, n) for symbol, n in lengths.items() if symbol not in parts}
 
 
 def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
-    """What formulas are at these values, in whole numbers: sympy's own substitution is slow on nested roundings.
+    """A function that evaluates formulas at these values, exactly, to integers.
+
+    It replaces sympy's own substitution, which is slow on nested rounding.
 
     >>> from catdiag.cost.count.amounts import symbol
     >>> evaluator({"q": 7, "g_q": 2})(symbol("q") * 3 + symbol("g_q"))
@@ -231,7 +235,7 @@ def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
         names = sorted(formula.free_symbols, key=str)
         unknown = [str(name) for name in names if str(name) not in values]
         if unknown:
-            raise CatdiagError(f"{formula} depends on {', '.join(unknown)}, which no size of an axis says")
+            raise CatdiagError(f"{formula} depends on {', '.join(unknown)}: expected sizes of axes and tiles only")
         if not all(isinstance(part, quick) for part in sympy.preorder_traversal(formula)):
             return int(formula.subs({name: values[str(name)] for name in names}).doit())
         given = [Fraction(values[str(name)]) for name in names]
@@ -244,7 +248,7 @@ def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
 
 
 def parts_of(diagram: Diagram) -> dict[str, str]:
-    """The blocks of loops in parts, each with the symbol for how many parts there are.
+    """The block symbol of each split loop, with the symbol for its number of parts.
 
     >>> import catdiag as cd
     >>> parts_of(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")).stream("x").split("x").diagram)
@@ -263,7 +267,7 @@ def parts_of(diagram: Diagram) -> dict[str, str]:
 
 
 def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> dict[str, int]:
-    """Lengths of the tiles and blocks of a diagram, and numbers of parts, which divide their axis.
+    """Random lengths of a diagram's tiles and blocks, and random numbers of parts, which divide their axis.
 
     >>> import catdiag as cd
     >>> drawn_tiles(cd.id(cd.Ty()), {}, Random(0))
@@ -285,7 +289,7 @@ def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> d
 
 
 def named(values: Mapping[str, Any]) -> str:
-    """Sizes and options as one writes them.
+    """Sizes and options as keyword arguments.
 
     >>> named({"q": 3, "g_q": 2})
     'q=3, g_q=2'

@@ -1,4 +1,4 @@
-"""What the strategies draw, as counts: `python -m catdiag.testing` prints them."""
+"""The distribution of what the strategies draw, as counts: `python -m catdiag.testing` prints them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def distribution(strategy: SearchStrategy[T], said: Callable[[T], Iterable[str]], examples: int = 200) -> Counter[str]:
-    """In how many of so many examples something is said of what is drawn; the same each time.
+    """The number of examples to which each label that `said` gives applies; the same in each run.
 
     >>> from hypothesis import strategies as st
     >>> found = distribution(st.booleans(), lambda b: [str(b)], 10)

@@ -1,7 +1,7 @@
-"""Sizes and arrays at which kernels go wrong, drawn from a generator of random numbers.
+"""Adversarial sizes and arrays, at which kernels go wrong, from a random generator.
 
-Sizes: 1, primes, one more and one less than a block and its multiples, other sizes on every axis, one axis long at a
-time. Arrays: plain ones, and those of `KINDS`, each of which some mistake is seen on.
+Sizes: 1, primes, one more and one less than a block and its multiples, different sizes on different axes, one axis long
+at a time. Arrays: standard normal ones, and those of `KINDS`, each of which exposes some mistake.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Choices = Mapping[str, int | Sequence[int]]
 _WORK = 1 << 18
 """The product of all sizes stays below this, where sizes are not given."""
 _MANY = (1024, 4096)
-"""About how long an axis that is summed is in turn, now and then: for what adds up, and what goes wrong at length."""
+"""Occasional lengths of a summed axis, taken in turn: for accumulated errors, and for faults at long axes only."""
 _LONG = 300
 _BLOCKS = (64, 128, 32, 128, 64, 16, 256, 512)
-"""Lengths that blocks of a kernel often have."""
+"""Common block lengths of kernels."""
 _SMALL = (1, 2, 3, 4, 5, 7)
 _WIDE = (2, 3, 5, 9, 17, 33, 65, 129, 257, 8, 16, 64, 128, 1025, 7, 13, 31, 37, 63, 32, 100, 127, 513)
 
@@ -35,7 +35,7 @@ _WIDE = (2, 3, 5, 9, 17, 33, 65, 129, 257, 8, 16, 64, 128, 1025, 7, 13, 31, 37, 
 
 
 def symbols_of(diagram: Diagram) -> list[str]:
-    """The symbols of the sizes of a diagram's inputs, in the order in which they occur."""
+    """The symbols of the sizes of a diagram's inputs, in order of occurrence."""
     found: dict[str, None] = {}
     for ty in diagram.dom:
         for axis in ty.axes:
@@ -56,12 +56,12 @@ def _in_order(size: Size) -> list[str]:
 
 
 def checked_sizes(symbols: Sequence[str], what: str, given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Sizes that are given, each one number or several to draw from.
+    """The given sizes after checking: each a number, or several to draw from.
 
     >>> checked_sizes(["q", "x"], "sizes", {"x": 3, "q": range(2, 4)})
     {'x': (3,), 'q': (2, 3)}
 
-    Raises SizeError for a symbol that is none, and for what is no positive integer.
+    Raises SizeError for an unknown symbol, and for anything but positive integers.
     """
     found: dict[str, tuple[int, ...]] = {}
     for symbol, value in given.items():
@@ -78,7 +78,7 @@ def checked_sizes(symbols: Sequence[str], what: str, given: Mapping[str, Any]) -
 
 
 def near_blocks(block: int) -> tuple[int, ...]:
-    """Sizes about a block and its multiples, the most telling first.
+    """Sizes near a block length and its multiples, the most revealing first.
 
     >>> near_blocks(8)
     (9, 7, 8, 17, 1, 15, 16, 2, 3, 11, 23, 24, 25)
@@ -90,7 +90,7 @@ def near_blocks(block: int) -> tuple[int, ...]:
 
 
 def summed(diagram: Diagram) -> set[str]:
-    """The symbols of sizes of axes that are summed or otherwise reduced on the way, though an output may have them.
+    """The symbols of sizes of axes that are reduced in the program, even if an output has them.
 
     >>> import catdiag as cd
     >>> summed(cd.library.get("matmul")), summed(cd.library.get("softmax"))
@@ -107,7 +107,7 @@ def summed(diagram: Diagram) -> set[str]:
 
 
 def all_boxes(diagram: Diagram) -> Iterator[Box]:
-    """The boxes of a diagram, and those of the bodies in it, of each body once."""
+    """The boxes of a diagram and of the bodies in it, each body once."""
     stack, seen = [diagram], set[int]()
     while stack:
         item = stack.pop()
@@ -119,9 +119,9 @@ def all_boxes(diagram: Diagram) -> Iterator[Box]:
             stack.extend(bodies(box.op))
 
 
-def _many(block: int, turn: int) -> int:
-    """A length of many blocks and one more."""
-    return max(16, _MANY[turn % len(_MANY)] // block) * block + 1
+def _many(block: int, cycle: int) -> int:
+    """A length of many blocks plus one."""
+    return max(16, _MANY[cycle % len(_MANY)] // block) * block + 1
 
 
 def sizes_at(
@@ -134,30 +134,30 @@ def sizes_at(
     met: Collection[str] = (),
     again: int = 0,
 ) -> dict[str, int]:
-    """The sizes of trial `number`: the first two are 1 and 2 everywhere, then each axis in turn is the long one.
+    """The sizes of trial `number`: the first two are 1 and 2 everywhere, then each axis is the long one in cycle.
 
-    One that is `reduced` is very long now and then, and those that are `met` are long together every third time: what
-    goes wrong under a mask may need late keys and late queries.
-    Where the sizes drawn before are none that the diagram has, `again` counts up, and another axis is as long.
+    A `reduced` axis is occasionally very long. Every third trial the axes `met` are long together: faults under a mask
+    may need late keys and late queries. Where the diagram is not defined at the sizes drawn before, `again` counts up,
+    and another axis gets about the same length.
     """
     work = _WORK
     free = [s for s in symbols if s not in given]
     sizes = {s: int(rng.choice(given[s])) for s in symbols if s in given}
     if (number < 2 and not again) or not free:
         return {s: sizes.get(s, number + 1) for s in symbols}
-    several = rng.permutation(_SMALL)  # other sizes on other axes, as far as they go
+    several = rng.permutation(_SMALL)  # different sizes on different axes, while they last
     for k, s in enumerate(free):
         sizes[s] = int(several[k % len(several)]) if rng.random() < 0.85 else int(rng.choice(_SMALL[:3]))
-    turn = max(number - 2, 0)
+    cycle = max(number - 2, 0)
     pair = [s for s in met if s in free]
-    if turn % 3 == 2 and len(pair) > 1 and not again:
-        return {s: sizes[s] for s in symbols} | _together(turn // 3, pair, free, rng, blocks)
-    turn -= turn // 3 if len(pair) > 1 else 0
-    long = free[turn % len(free)]
+    if cycle % 3 == 2 and len(pair) > 1 and not again:
+        return {s: sizes[s] for s in symbols} | _together(cycle // 3, pair, free, rng, blocks)
+    cycle -= cycle // 3 if len(pair) > 1 else 0
+    long = free[cycle % len(free)]
     also = [s for s in free if s != long and s in blocks and rng.random() < 0.4]
     for s in (long, *also):
         pool = near_blocks(blocks[s]) if s in blocks else _WIDE
-        place = turn // len(free) if s == long else int(rng.integers(len(pool)))
+        place = cycle // len(free) if s == long else int(rng.integers(len(pool)))
         before = sizes[s]
         many = s == long and s in reduced and place % 4 == 3
         sizes[s] = _many(blocks.get(s, 1), place // 4) if many else pool[place % len(pool)]
@@ -175,14 +175,14 @@ def sizes_at(
 
 
 def _together(
-    turn: int, pair: Sequence[str], free: Sequence[str], rng: Rng, blocks: Mapping[str, int]
+    cycle: int, pair: Sequence[str], free: Sequence[str], rng: Rng, blocks: Mapping[str, int]
 ) -> dict[str, int]:
-    """All of some axes just longer than a block or several, of lengths that a kernel may have, the others short."""
+    """Sizes with some axes slightly longer than one or several blocks, of likely lengths, and the others short."""
     sizes = {s: int(rng.integers(1, 3)) for s in free}
     for s in pair:
         lengths = (blocks[s], 2 * blocks[s]) if s in blocks else _BLOCKS
-        # All as long as each other, or each as it comes.
-        place = turn if turn % 2 == 0 else int(rng.integers(len(lengths)))
+        # All of the same length, or each drawn independently.
+        place = cycle if cycle % 2 == 0 else int(rng.integers(len(lengths)))
         sizes[s] = lengths[place // 2 % len(lengths)] + int(rng.integers(1, 4))
     while int(np.prod(list(sizes.values()), dtype=np.float64)) > 4 * _WORK and max(sizes.values()) > 1:
         short = [s for s in free if s not in pair and sizes[s] > 1]
@@ -192,7 +192,7 @@ def _together(
 
 
 def positions_met(diagram: Diagram) -> tuple[str, ...]:
-    """The symbols of sizes of axes whose positions are used together, as under a mask; none if there are not two.
+    """The symbols of sizes of axes whose positions are used together, as in a mask; empty unless there are two or more.
 
     >>> import catdiag as cd
     >>> positions_met(cd.library.get("causal_attention"))
@@ -232,7 +232,7 @@ def _positive(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _rising(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """Larger and larger along an axis: a running maximum that changes with every block."""
+    """Increasing along an axis: a running maximum changes with every block."""
     a = np.abs(rng.normal(size=shape)) + 0.1
     if not shape:
         return a
@@ -242,12 +242,12 @@ def _rising(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _axis(rng: Rng, shape: tuple[int, ...]) -> int:
-    """An axis, mostly the longest."""
+    """An axis, usually the longest."""
     return int(np.argmax(shape)) if rng.random() < 0.75 else int(rng.integers(len(shape)))
 
 
 def _late(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """Positive, and a few of the last positions far above the others: a maximum that comes in the last block."""
+    """Positive, with a few of the last positions far above the others: the maximum comes in the last block."""
     a = np.abs(rng.normal(size=shape)) + 0.1
     if shape:
         axis = _axis(rng, shape)
@@ -258,7 +258,7 @@ def _late(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _last(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """Positive, and at the last position of the longest axis the largest: what leaves that out is far off."""
+    """Positive, with the largest value at the last position of the longest axis: a kernel that skips it is far off."""
     a = np.abs(rng.normal(size=shape)) + 0.1
     if shape:
         moved = np.moveaxis(a, int(np.argmax(shape)), 0)
@@ -276,7 +276,7 @@ def _sorted(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _permutation(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """All numbers different, exact where they are few."""
+    """All values different, and exact where they are few."""
     count = int(np.prod(shape, dtype=np.int64))
     return rng.permutation(count).reshape(shape) % 2048 - (count % 2048) // 2 + 0.0
 
@@ -295,7 +295,7 @@ def _constant(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _zeros(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """Zeros of both signs, some in front of other numbers."""
+    """Zeros of both signs, sometimes before other numbers."""
     a = np.where(rng.random(shape) < 0.5, 0.0, -0.0)
     if shape and rng.random() < 0.5:
         a[..., shape[-1] // 2 :] = rng.normal(size=shape)[..., shape[-1] // 2 :]
@@ -303,18 +303,18 @@ def _zeros(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _subnormal(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """Numbers at the lower end of the range, and plain ones beside them; `top` stands for the format."""
+    """Numbers at the lower end of the range among standard normal ones; `top` identifies the format."""
     least = 2.0**-24 if top < 1000 else 2.0**-149
     return np.where(rng.random(shape) < 0.5, rng.integers(-3, 4, size=shape) * least, rng.normal(size=shape))
 
 
 def _offset(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """A mean that is large beside the spread."""
+    """A mean that is large compared with the spread."""
     return rng.choice([16.0, top]) + rng.normal(size=shape)
 
 
 def _first_far(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """One element far above the others, which then count for nothing."""
+    """One element far above the others, which then do not contribute."""
     a = rng.normal(size=shape)
     if shape:
         axis = int(rng.integers(len(shape)))
@@ -323,12 +323,12 @@ def _first_far(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _far_down(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """All far below zero, by about as much: a running maximum that begins at a number begins above them."""
+    """All values far below zero and close to each other: a running maximum that starts at 0 stays above them."""
     return -_far_up(rng, shape, top)
 
 
 def _far_up(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """All far above zero, by about as much, up to the end of the range of the format, for which `top` stands."""
+    """All values far above zero and close to each other, up to the largest of the format, which `top` identifies."""
     level = rng.choice([2e4, 6.5e4] if top < 1000 else [2e4, 6.5e4, 1e6, 1e8, 3e38])
     if rng.random() < 0.5:
         return level * (1 - 2.0**-10 * rng.integers(0, 3, size=shape))
@@ -336,12 +336,12 @@ def _far_up(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
 
 
 def _above(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """Integers near one number, whose products with others of that kind are far above zero, and exact."""
+    """Integers near one number; their products with others of this kind are far above zero, and exact."""
     return float(rng.choice([120, 248, 248])) - rng.integers(0, rng.choice([1, 3]), size=shape)
 
 
 def _below(rng: Rng, shape: tuple[int, ...], top: float) -> Any:
-    """Integers near one number, whose products with those of the kind before are far below zero, and exact."""
+    """Integers near one number; their products with those of `_above` are far below zero, and exact."""
     return -_above(rng, shape, top)
 
 
@@ -351,24 +351,24 @@ KINDS: dict[str, Callable[[Rng, tuple[int, ...], float], Any]] = {
     "constant": _constant, "zeros": _zeros, "subnormal": _subnormal, "offset": _offset, "far": _first_far,
     "late": _late, "far down": _far_down, "far up": _far_up, "above": _above, "below": _below, "last": _last,
 }  # fmt: skip
-"""How arrays are drawn, by name, from a generator, a shape and a large number of the format."""
+"""The generators of arrays by name; each takes a random generator, a shape and a large number of the format."""
 
 
 def large_of(form: Format) -> float:
-    """A number that is large as a logit: products of two are in the range of the format, sums of them nearly."""
+    """A number that is large for a logit: products of two are within the range of the format, and sums nearly."""
     return 128.0 if form.name == "float16" else 1024.0
 
 
 def array(
     kind: str, rng: Rng, ty: ArrayType, sizes: Mapping[str, int], form: Format, ends: tuple[int, int] = (0, 2)
 ) -> Any:
-    """An input of a kind, in the element type that its type says; integers from `ends[0]` to `ends[1] - 1`.
+    """An input of a kind, with the element type of its type; integers are from `ends[0]` to `ends[1] - 1`.
 
-    An extended input holds minus infinity here and there, of whole rows too.
+    An extended input has minus infinity in places, sometimes in whole rows.
     """
     shape = tuple(size_value(a.size, sizes) for a in ty.axes)
     if ty.element == "bool":
-        # Some rows keep one element only, some none.
+        # Some rows have a single true element, some none.
         return np.asarray(rng.random(shape) < rng.choice([0.15, 0.5, 0.9, 1.0]))
     if ty.element == "int":
         low, high = ends
@@ -381,12 +381,12 @@ def array(
 
 
 def held(numbers: Any, form: Format) -> Any:
-    """Numbers of a format in the type in which they are handed over."""
+    """Numbers of a format in the NumPy type in which they are passed to a function."""
     return np.asarray(numbers).astype(carrier(form))
 
 
 def index_ends(diagram: Diagram, sizes: Mapping[str, int]) -> dict[int, int]:
-    """For each input of integers that says where another array is read, the length of the axis that is read there.
+    """For each integer input that selects positions of another array, the length of the axis that is read there.
 
     >>> import catdiag as cd
     >>> pick = cd.algorithm("t v, int[t] -> t")(lambda Z, label: cd.gather(Z, "v", label))
@@ -435,17 +435,17 @@ def arrays_at(
     tame: bool = False,
     together: bool = False,
 ) -> tuple[str, list[Any]]:
-    """The arrays of trial `number`, and how they were drawn; with `tame`, numbers without axes are positive.
+    """The arrays of trial `number`, and how they were drawn, in words.
 
-    With `together`, the largest come late.
-    `inputs` draws some by name, for inputs that are no free choice.
+    With `tame`, scalars are positive. With `together`, the largest values come late. `inputs` draws some by name, for
+    inputs that are not arbitrary. Raises SizeError where one of those has another shape than its type.
     """
     ends = index_ends(diagram, sizes)
     names = list(KINDS)
     shared = names[number % len(names)]
     mixed = number % 4 == 3
     long = max(sizes.values(), default=1) > _LONG
-    # Sums of many numbers, those of one array of one sign, show what is added up in too few digits.
+    # Long sums, with one array of one sign, expose accumulators with too few digits.
     positive = int(rng.integers(len(diagram.dom))) if len(diagram.dom) else 0
     at_length = "last" if number // 24 % 2 else "plain" if rng.random() < 0.7 else "late"
     if together:
@@ -468,14 +468,14 @@ def arrays_at(
             continue
         kind = names[int(rng.integers(len(names)))] if mixed else shared
         if opposed and not mixed:
-            kind = "below" if k == positive else "above"  # one factor of the other sign than the rest
+            kind = "below" if k == positive else "above"  # one factor has the opposite sign
         if long:
             kind = "positive" if k == positive and at_length == "plain" else at_length
         if not ty.axes and ty.element in ("real", "extended"):
             value = float(rng.choice([1.0, 0.5, 0.125, 2.0] if tame else [1.0, 0.5, 2.0, 2.0**-10, -1.0, 0.0]))
             made.append(held(value, form))
             continue
-        # Few different ones in all arrays, as the numbers of documents, or many; any length for one number.
+        # Integers: few distinct ones in all arrays, as document numbers are, or many; a scalar may be any length.
         end = ends.get(k, different if ty.axes else int(rng.choice(lengths)) + 1)
         made.append(array(kind, rng, ty, sizes, form, (0, end)))
         if ty.element in ("real", "extended"):

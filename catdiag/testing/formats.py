@@ -1,4 +1,4 @@
-"""Formats of floating-point numbers: how they round, how small and how large they get.
+"""Floating-point formats: rounding, smallest and largest numbers.
 
 >>> format_of("bf16").name, format_of("float32").unit == 2.0**-24
 ('bfloat16', True)
@@ -18,10 +18,10 @@ from catdiag.errors import TypeMismatch
 
 @dataclass(frozen=True)
 class Format:
-    """A format: `digits` bits of significand, `least` what a number may lose at the lower end of the range, `largest`.
+    """A format: `digits` bits of significand, `least` the largest loss at the lower end of the range, and `largest`.
 
-    A device may flush subnormal numbers of float32 and bfloat16 to zero, which loses up to the least normal number;
-    those of float16 are kept, so that no more than half of one is lost. (IEEE 754-2019, table 3.5; bfloat16 has the
+    A device may flush subnormal numbers of float32 and bfloat16 to zero, which loses up to the least normal number.
+    Those of float16 are kept, so that at most half of one is lost. (IEEE 754-2019, table 3.5; bfloat16 has the
     exponents of float32 and 8 bits of significand.)
     """
 
@@ -37,7 +37,7 @@ class Format:
 
     @property
     def flushed(self) -> float:
-        """What a device may lose of a number where it flushes subnormal numbers to zero; 0 where it keeps them."""
+        """The most that a number loses where a device flushes subnormal numbers to zero; 0 where it keeps them."""
         return 0.0 if self.name == "float16" else self.least
 
 
@@ -52,7 +52,7 @@ _SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "flo
 
 
 def format_of(dtype: Any) -> Format:
-    """The format of that name, or of a type of NumPy or torch. Raises TypeMismatch for any other."""
+    """The format with that name, or of a NumPy or torch type. Raises TypeMismatch for any other."""
     name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
     name = _SHORT.get(name, name)
     if name not in _FORMATS and not isinstance(dtype, str):
@@ -66,7 +66,7 @@ def format_of(dtype: Any) -> Format:
 
 
 def rounded(values: Any, to: Format) -> Any:
-    """The nearest numbers of a format, ties to even, held as float64; minus infinity and what overflows as infinities.
+    """The nearest numbers of a format, ties to even, as float64; minus infinity and overflow become infinities.
 
     >>> float(rounded(1 + 2.0**-8, format_of("bf16"))), float(rounded(1e6, format_of("fp16")))
     (1.0, inf)
@@ -77,7 +77,7 @@ def rounded(values: Any, to: Format) -> Any:
             return wide
         if to.name in ("float16", "float32"):
             return wide.astype(to.name).astype(np.float64)
-        # Rounding twice, first to float32, gives the same where the target has less than half of its digits.
+        # Rounding to float32 first changes nothing, because the target has less than half of its digits.
         bits = wide.astype(np.float32).view(np.uint32)
         dropped = 24 - to.digits
         half = ((bits >> np.uint32(dropped)) & np.uint32(1)) + np.uint32((1 << (dropped - 1)) - 1)
@@ -86,7 +86,7 @@ def rounded(values: Any, to: Format) -> Any:
 
 
 def cut_off(values: Any, to: Format) -> Any:
-    """The nearest numbers that are no further from zero, of a format with the exponents of float32, held as float64.
+    """Truncation: the nearest numbers towards zero in a format with the exponents of float32, as float64.
 
     >>> float(cut_off(-1 - 1.9 * 2.0**-10, format_of("tf32"))), float(cut_off(3.0, format_of("tf32")))
     (-1.0009765625, 3.0)
@@ -100,9 +100,9 @@ def cut_off(values: Any, to: Format) -> Any:
 
 
 def carrier(of: Format) -> np.dtype[Any]:
-    """The type of NumPy in which numbers of a format are handed to a function.
+    """The NumPy type in which numbers of a format are passed to a function.
 
-    That of ml_dtypes for bfloat16 where it is installed, else float32, which has every number of bfloat16.
+    For bfloat16 that is the type of ml_dtypes where it is installed, else float32, which contains every bfloat16.
 
     >>> carrier(format_of("fp16"))
     dtype('float16')

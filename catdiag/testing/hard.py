@@ -1,4 +1,4 @@
-"""Strategies for sizes and arrays at which kernels go wrong: those of `assert_implements`, for tests of one's own."""
+"""Strategies for adversarial sizes and arrays, those of `assert_implements`, for use in other tests."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def hard_arrays_for(
 ) -> SearchStrategy[tuple[np.ndarray, ...]]:
     """Arrays of a floating type for the inputs of a diagram, of the kinds of `catdiag.testing.draws.KINDS`.
 
-    Large numbers, ties, zeros of both signs, subnormal ones, rising and falling ones and so on; minus infinity where an
-    input is extended; integers that say where an array is read in range. At some of them a program need not be defined.
-    Without `sizes`, these are drawn too. Shrinks to arrays of one kind, of a small seed.
+    These include large numbers, ties, zeros of both signs, subnormal numbers, and rising and falling ones; minus
+    infinity where an input is extended; and integers in range where they select positions. A program need not be
+    defined at all of them. Without `sizes`, these are drawn too. Shrinks to arrays of one kind, from a small seed.
 
     >>> import catdiag as cd
     >>> from hypothesis import find

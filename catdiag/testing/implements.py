@@ -1,4 +1,4 @@
-"""Whether a kernel gives what a diagram means: `assert_implements`."""
+"""A test of a kernel against the meaning of a diagram: `assert_implements`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from catdiag.testing.kernels import Failure, Judgement, Kernel
 
 _LATE = 8
-"""The size from which axes that meet count as long together."""
+"""The size from which axes whose positions meet in a mask count as long."""
 _AGAIN = 5
-"""How often sizes and arrays of a trial are drawn anew where the diagram is not defined at them."""
+"""The most draws of a trial's sizes and arrays, where the diagram is not defined at them."""
 
 Inputs = Mapping[str, "Callable[[np.random.Generator, Mapping[str, int]], Any]"]
 
 
 class Mismatch(AssertionError):
-    """A function that does not give what a diagram means; its text is a report.
+    """A function that does not give what a diagram means; the text is a report.
 
-    `.sizes` and `.arrays` (by input name) are where, `.failure` is how, `.common` says which sizes fail, in words;
-    `.kind`, `.expected` and `.got` are those of the failure.
+    `.sizes` and `.arrays` (by input name) are where it fails, `.failure` is how, and `.common` says in words which
+    sizes fail. `.kind`, `.expected` and `.got` are those of the failure.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Mismatch(AssertionError):
 
 @dataclass(frozen=True)
 class Tested:
-    """What a test that passed did: how many trials, how many of them compared numbers, and how many numbers.
+    """The statistics of a test that passed: the numbers of trials, of trials with comparisons, and of values compared.
 
-    `.worst` is the largest share of its tolerance that a number used; `.longest` are the largest sizes.
+    `.worst` is the largest error as a share of its tolerance; `.longest` are the largest sizes.
     """
 
-    __test__: ClassVar[bool] = False  # pytest: no class of tests, whatever its name begins with
+    __test__: ClassVar[bool] = False  # tells pytest that this is not a class of tests, despite its name
 
     trials: int
     defined: int
@@ -93,53 +93,40 @@ def assert_implements(
 ) -> Tested:
     """Tests a function of arrays against a diagram's meaning, at sizes and arrays at which kernels go wrong.
 
-    The function takes arrays in the order of the diagram's inputs, with their axes in the order of the types, and gives
-    one array or a tuple. Sizes are 1, primes, and about `block` (the lengths of the kernel's own blocks, by size) and
-    its multiples; `sizes` fixes some, to a number or to several to draw from. Arrays are of `dtype` ("float16",
-    "bfloat16", "float32", "float64"): plain ones, large logits, ties, zeros of both signs, subnormal numbers, constant,
-    one-hot, sorted, permutations, rising, all negative, of a large mean, wholly near one number far from zero, the
-    largest last; minus infinity where an input is extended; integers that say where is read in range, and truth values
-    that leave whole rows empty. `inputs` draws some by name, as in
-    `{"eps": lambda rng, n: 1e-5}`, where `n` are the sizes; `examples` are tried first.
+    The function takes arrays in the order of the diagram's inputs, with their axes in the order of the types, and
+    returns one array or a tuple. Sizes are 1, primes, and near `block` (the lengths of the kernel's own blocks, by
+    size) and its multiples. `sizes` fixes some, to a number or to several to draw from. Arrays are of `dtype`
+    ("float16", "bfloat16", "float32", "float64"): standard normal, large logits, ties, zeros of both signs, subnormal
+    numbers, constant, one-hot, sorted, permutations, rising, all negative, with a large mean, close to one number far
+    from zero, with the largest last. They have minus infinity where an input is extended, integers in range where these
+    select positions, and booleans that leave whole rows empty. `inputs` draws some by name, as in `{"eps": lambda rng,
+    n: 1e-5}`, where `n` are the sizes. `examples` are tried first.
 
-    How far a number may be off is not a setting. It is worked out for each from the diagram, at the arrays at hand, by
-    running error analysis (`catdiag.testing.near` has the rules and their sources): in a type `accumulate` (float32
-    for 16 bits, else `dtype`), sums in any order and grouping in which an accumulator takes at most `chain` terms
-    (4096), rescaled as a maximum rises at blocks (`catdiag.testing.near.additions` says how often); operands of sums of
-    products that were computed may be rounded to `operands` (`dtype`), intermediate arrays to `stored` (none), the
-    results to `result` (`dtype`). Small integers are compared exactly. A kernel with a formula that rounds worse, such
-    as a variance by sums of squares, is measured by that: give the derivation that has it for the diagram, as
-    `layer_norm.stream("d")`. `slack` multiplies what is allowed. Nothing is claimed where the diagram is not defined,
-    and where its own steps overflow.
+    The tolerance is not a setting. It is computed for each value from the diagram, at the given arrays, by running
+    error analysis (`catdiag.testing.near` has the rules and their sources). The kernel may compute in a type
+    `accumulate` (float32 for 16 bits, else `dtype`). Sums may be taken in any order and grouping in which an
+    accumulator takes at most `chain` terms (4096), and may be rescaled as a maximum rises from block to block
+    (`catdiag.testing.near.additions` says how often). Computed operands of contractions may be rounded to `operands`
+    (`dtype`), intermediate arrays to `stored` (none), the results to `result` (`dtype`). Small integers are compared
+    exactly. A kernel whose formula has larger errors, such as a variance from sums of squares, is measured by these:
+    pass the derivation that has the formula in place of the diagram, as `layer_norm.stream("d")`. `slack` multiplies
+    the tolerance. Nothing is compared where the diagram is not defined, or where its own steps overflow.
 
-    The function fails too if it raises, gives other shapes or types, changes its inputs or memory beside them, gives
-    memory of its inputs, or other numbers when it is called again, after a call on other arrays every other time (but
-    with `repeats=False`). What it asks of
-    `np.empty` and `torch.empty` is filled with NaN. `convert` makes what it takes of an array: a function, or "torch",
-    "torch:cuda". bfloat16 comes as arrays of ml_dtypes if that is installed, else as float32 whose values are of
-    bfloat16.
+    The function also fails if it raises an error, returns other shapes or types, changes its inputs or the memory
+    beside them, returns memory of its inputs, or gives different values when it is called again (every other time after
+    a call on other arrays; not with `repeats=False`). Buffers from `np.empty` and `torch.empty` are filled with NaN.
+    `convert` makes the function's argument from an array: a function, or "torch", "torch:cuda". bfloat16 is passed as
+    arrays of ml_dtypes if that is installed, else as float32 with values of bfloat16.
+
+    Raises Mismatch, an AssertionError, with the smallest sizes and simplest arrays found to fail, as text to paste, and
+    with a description of the sizes that fail. Raises SizeError for unknown sizes, and CatdiagError if fewer than a
+    tenth of the trials had anything to compare: then state by `inputs` and `sizes` where the diagram is defined. The
+    same `seed` draws the same.
 
     Raises Mismatch, an AssertionError: the smallest sizes and simplest arrays that were found to fail, as text to
     paste, and which sizes fail. SizeError for unknown sizes, and CatdiagError if at fewer than a tenth of the trials
     there was anything to compare: say by `inputs` and `sizes` what the diagram is defined on. The same `seed` draws
     the same.
-
-    >>> import numpy as np
-    >>> import catdiag as cd
-    >>> softmax = cd.library.get("softmax")
-    >>> def stable(a):
-    ...     e = np.exp(a - a.max(-1, keepdims=True))
-    ...     return e / e.sum(-1, keepdims=True)
-    >>> cd.testing.assert_implements(stable, softmax, trials=20).trials
-    20
-    >>> def naive(a):
-    ...     return np.exp(a) / np.exp(a).sum(-1, keepdims=True)
-    >>> cd.testing.assert_implements(naive, softmax)
-    Traceback (most recent call last):
-    ...
-    catdiag.testing.implements.Mismatch: naive does not implement softmax: [q x] → [q x]
-    the result at q=0, x=0 is nan: expected 1
-    ...
     """
     import numpy as np
 
@@ -178,7 +165,7 @@ def assert_implements(
         return Search(kernel, form, fixed, blocks, drawn, seed)
 
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise CatdiagError(f"trials is {trials!r}: expected how many arrays to try, at least 1")
+        raise CatdiagError(f"trials is {trials!r}: expected the number of trials, at least 1")
     for example in examples:
         if len(example) != len(source.dom):
             raise TypeMismatch(
@@ -192,7 +179,7 @@ def assert_implements(
     for number in range(trials):
         judged: Judgement | None = None
         for again in range(_AGAIN):
-            # What is read is not there at all sizes, and not every number is one that there is a root of.
+            # Reads may be out of range at some sizes, and functions undefined at some values: draw again.
             at = at if judged is not None else sizes_at(number, symbols, rng, fixed, blocks, reduced, met, again)
             late = len(met) > 1 and min(at[s] for s in met) > _LATE
             _, arrays = arrays_at(number, source, at, rng, form, drawn, again > 0 or number < 8, late)
@@ -215,7 +202,7 @@ def assert_implements(
     if 10 * defined < trials:
         raise CatdiagError(
             f"{source.title or 'the diagram'} was defined at {defined} of {trials} trials, so that little was "
-            "compared: say what it is defined on by inputs={NAME: lambda rng, n: …} and sizes={…}"
+            "compared: state where it is defined by inputs={NAME: lambda rng, n: …} and sizes={…}"
         )
     return Tested(done, defined, compared, worst, longest)
 
@@ -232,9 +219,9 @@ def kernel_of(
     chain: int | None = None,
     **options: Any,
 ) -> Kernel:
-    """A function with the diagram that it is judged by, and the types in which it may compute.
+    """A function, the diagram that it is compared with, and the types in which it may compute.
 
-    Raises TypeMismatch for an unknown type, and for what is no diagram.
+    Raises TypeMismatch for an unknown type, and for anything but a diagram or a derivation.
     """
     import numpy as np
 
@@ -251,7 +238,7 @@ def kernel_of(
     between = format_of(stored) if stored else None
     taken = min(form, computed, key=lambda f: f.digits).name
     if chain is not None and (isinstance(chain, bool) or not isinstance(chain, int) or chain < 2):
-        raise CatdiagError(f"chain is {chain!r}: expected how many terms one accumulator takes at the most, 2 or more")
+        raise CatdiagError(f"chain is {chain!r}: expected the most terms of one accumulator, 2 or more")
     rounding = Rounding(computed, format_of(operands or taken), reference, between, form, chain or CHAIN)
     source, forms = (diagram, ()) if isinstance(diagram, Diagram) else _derived(diagram)
     return Kernel(function, source, rounding, form, format_of(result or form.name), forms, **options)
@@ -280,7 +267,7 @@ def _sizes_of(diagram: Diagram, arrays: Sequence[Any]) -> dict[str, int]:
 def report(
     kernel: Kernel, sizes: dict[str, int], arrays: Sequence[Any], failure: Failure, common: tuple[str, ...], where: str
 ) -> Mismatch:
-    """The error for a failure, with all that is needed to see it again."""
+    """The error for a failure, with everything needed to reproduce it."""
     from catdiag.testing.paste import assignments, pasted
 
     names = kernel.diagram.input_names

@@ -1,4 +1,4 @@
-"""A function under test: called on guarded copies of arrays, twice, and what it gives judged against a diagram."""
+"""A function under test: it is called twice on guarded copies of arrays, and compared with a diagram."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from catdiag.testing.formats import Format, carrier, format_of, rounded
 from catdiag.testing.near import Near, Rounding
 
 _GUARD = 64
-"""Elements before and after the memory of an input."""
+"""The number of guard elements before and after the memory of an input."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """How a function fails at some arrays: the `kind` of failure, in words, and where values differ which and where.
+    """How a function fails at some arrays: the `kind` of failure, a message, and where values differ.
 
-    Kinds: "raises", "outputs" (how many there are), "shape", "dtype", "value", "modified", "shared", "repeat".
+    Kinds: "raises", "outputs" (their number), "shape", "dtype", "value", "modified", "shared", "repeat". `error` and
+    `tolerance` are absolute.
     """
 
     kind: str
@@ -40,7 +41,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What came of a call: a failure or none, how many numbers were compared, how much of what is allowed was used."""
+    """The outcome of a call: a failure or None, the number of values compared, and the largest share of a tolerance."""
 
     failure: Failure | None
     compared: int = 0
@@ -49,10 +50,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function, the diagram that it is to implement, and how both are to be compared.
+    """A function, the diagram that it should implement, and how the two are compared.
 
-    `forms` are diagrams of the same meaning, whose rounding is allowed too. `convert` makes what the function takes of
-    an array of NumPy; "torch", with a device after a colon, makes tensors.
+    `forms` are diagrams of the same meaning, whose rounding errors are allowed too. `convert` makes the function's
+    argument from a NumPy array; "torch", with a device after a colon, makes tensors.
     """
 
     function: Callable[..., Any]
@@ -68,15 +69,15 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """What the function is called; "function" where it has no name of its own."""
+        """The name of the function; "function" where it has none."""
         name = str(getattr(self.function, "__name__", None) or type(self.function).__name__)
         return name if name.isidentifier() else "function"
 
     def judge(self, arrays: Sequence[Any], between: bool = False) -> Judgement:
-        """Whether the function gives what the diagram means, on arrays of the types in which they are handed over.
+        """Compares the function with the diagram on arrays of the types in which they are passed.
 
-        It is called again, to give the same: with `between`, after a call on others of the same shapes, whose results
-        are not looked at. Raises SizeError where the diagram has no meaning at such arrays.
+        The function is called again and must give the same; with `between`, after a call on other arrays of the same
+        shapes, whose results are ignored. Raises SizeError where the diagram has no meaning at such arrays.
         """
         wanted = self.wanted(arrays)
         first, failure = self.call(arrays, float("nan"))
@@ -99,7 +100,7 @@ class Kernel:
         return Judgement(failure, compared, worst)
 
     def wanted(self, arrays: Sequence[Any]) -> list[Near]:
-        """The values that the diagram means, and how far from them the function may be before its results are rounded.
+        """The values that the diagram means, with error bounds before the results are rounded.
 
         Raises SizeError as `allowed` does.
         """
@@ -114,7 +115,7 @@ class Kernel:
     # -- calls -----------------------------------------------------------------------------------------
 
     def call(self, arrays: Sequence[Any], filling: float) -> tuple[list[Any], Failure | None]:
-        """What the function gives on guarded copies; buffers that it asks for empty hold `filling`."""
+        """The results of the function on guarded copies; buffers that it allocates empty are filled with `filling`."""
         guarded = [_guarded(a) for a in arrays]
         handed = [self.handed(view) for _, view in guarded]
         try:
@@ -146,10 +147,10 @@ class Kernel:
             raise CatdiagError(f"convert is {self.convert!r}: expected a function, 'torch' or 'torch:DEVICE'")
         return _tensor(array, self.given, device)
 
-    # -- what is wrong ------------------------------------------------------------------------------------
+    # -- comparison -----------------------------------------------------------------------------------------
 
     def formed(self, outputs: Sequence[Any], wanted: Sequence[Near]) -> Failure | None:
-        """Whether there are as many outputs as there should be, of the right shapes and types."""
+        """A failure if the outputs have the wrong number, shapes or types, else None."""
         if len(outputs) != len(wanted):
             return Failure("outputs", f"{self.name} gave {len(outputs)} results: expected {len(wanted)}")
         for k, (got, near, ty) in enumerate(zip(outputs, wanted, self.diagram.cod, strict=True)):
@@ -161,7 +162,7 @@ class Kernel:
             if kind.kind == "O" or (kind.kind == "c"):
                 return Failure("dtype", f"{what} holds {kind}: expected numbers", k)
             if isinstance(got, (bool, int, float)):
-                continue  # a number of Python has no type of its own
+                continue  # a Python number has no NumPy type
             right = {
                 "bool": kind.kind == "b",
                 "int": kind.kind in "iu",
@@ -172,7 +173,7 @@ class Kernel:
         return None
 
     def compared(self, k: int, near: Near, got: Any) -> tuple[Failure | None, int, float]:
-        """Whether output k is within what is allowed; how many numbers of it were compared, and the worst share."""
+        """Compares output `k` with its bounds: a failure or None, the number of values compared, the worst share."""
         wide = self.rounding.reference
         v, e, x = np.asarray(near.v), near.e, np.asarray(got)
         if v.dtype.kind == "b":
@@ -183,7 +184,7 @@ class Kernel:
             whole = self.diagram.cod[k].element == "int"
             bottom = np.isneginf(v)
             with np.errstate(all="ignore"):
-                # Rounding is monotone: what is within e of v is, once rounded, between both ends rounded.
+                # Rounding is monotone: a value within e of v, once rounded, lies between both rounded ends.
                 low, high = v - self.slack * e, v + self.slack * e
                 if not whole:
                     low = np.minimum(low, np.asarray(rounded(low, self.result), wide))
@@ -191,7 +192,7 @@ class Kernel:
                 tolerance = np.where(x < v, v - low, high - v) + (0 if whole else self.result.flushed)
                 tolerance = np.where(bottom, 0, tolerance)
                 claimed = np.isfinite(tolerance) & np.isfinite(e)
-                # Beyond the largest number of the result's type it is infinite.
+                # Above the largest number of the result's type, results overflow and are not compared.
                 claimed &= bottom | whole | (np.maximum(np.abs(low), np.abs(high)) <= self.result.largest)
                 off = np.where(x == v, 0, np.abs(x - v))
             off = np.where(np.isnan(off), np.inf, off)
@@ -234,7 +235,7 @@ def _differing(first: Sequence[Any], second: Sequence[Any]) -> Failure | None:
             continue
         return Failure(
             "repeat",
-            "called again on the same arrays, the function gave something else: it is not deterministic, keeps a "
+            "called again on the same arrays, the function gave other values: it is not deterministic, keeps a "
             "state, or reads memory that it did not write",
             k,
             expected=one,
@@ -247,7 +248,7 @@ def _differing(first: Sequence[Any], second: Sequence[Any]) -> Failure | None:
 
 
 def _guarded(array: Any) -> tuple[Any, Any]:
-    """A buffer whose ends hold what is no number, and the array in its middle."""
+    """A buffer whose ends are filled with NaN (or an unlikely value), and the array in its middle."""
     a = np.asarray(array)
     buffer = np.zeros(a.size + 2 * _GUARD, a.dtype)
     buffer[:] = _poison(a.dtype, float("nan"))
@@ -257,7 +258,7 @@ def _guarded(array: Any) -> tuple[Any, Any]:
 
 
 def _poison(kind: np.dtype[Any], filling: float) -> Any:
-    """What an array of a type is filled with, so that reading it is seen."""
+    """The value with which a buffer of a type is filled, so that reads of it are noticed."""
     if kind.kind == "b":
         return bool(np.isnan(filling))
     if kind.kind in "iu":
@@ -273,13 +274,13 @@ def _unharmed(buffer: Any, view: Any) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two arrays hold the same, in whatever types."""
+    """Whether two arrays have the same contents, in whatever types."""
     one, two = (x if x.dtype.kind in "iub" else x.astype(np.float64) for x in (np.asarray(a), np.asarray(b)))
     return _bits(one) == _bits(two)
 
 
 def _bits(a: Any) -> bytes:
-    """The contents of an array, in which NaN is equal to itself."""
+    """The contents of an array as bytes, so that NaN equals itself."""
     return np.ascontiguousarray(a).tobytes()
 
 
@@ -296,7 +297,7 @@ def _tensor(array: Any, form: Format, device: str) -> Any:
 
 
 def _back(value: Any) -> Any:
-    """A result as an array of NumPy; bfloat16 of torch in the type in which it is held."""
+    """A result as a NumPy array; bfloat16 of torch in the type in which it is passed."""
     if not hasattr(value, "detach"):
         return value if isinstance(value, (bool, int, float)) else np.asarray(value)
     tensor = value.detach().cpu()
@@ -315,13 +316,13 @@ def _share(given: Any, result: Any) -> bool:
 
 @contextmanager
 def filled_buffers(filling: float) -> Iterator[None]:
-    """While it lasts, `empty` and `empty_like` of NumPy, and of torch if it is loaded, give arrays that are filled.
+    """While active, `empty` and `empty_like` of NumPy, and of torch if it is loaded, return filled arrays.
 
     >>> with filled_buffers(0.5):
     ...     np.empty(2).tolist()
     [0.5, 0.5]
 
-    Memory that was not written then shows. For functions that are called from one thread.
+    Reads of uninitialized memory then show. For functions that are called from one thread.
     """
     modules = [np, *([sys.modules["torch"]] if "torch" in sys.modules else [])]
     places = [(module, name) for module in modules for name in ("empty", "empty_like") if hasattr(module, name)]

@@ -1,4 +1,4 @@
-"""Strategies for single boxes, well typed, of every kind that there is."""
+"""Strategies for single well-typed boxes of every kind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = (
     "map", "apply", "cast", "reduce", "einsum", "rename", "reindex", "view", "index", "size", "const", "call",
     "generic", "fold", "group",
 )  # fmt: skip
-"""The kinds of boxes that strategies tell apart."""
+"""The kinds of boxes that strategies distinguish."""
 _NAMES = ("q", "x", "d", "h")
 
 
@@ -51,7 +51,7 @@ def kind_of(box: Box) -> str:
 
 
 def said_of(box: Box) -> str:
-    """The kind of a box with the function, the monoid or the kind of reindexing that it has.
+    """The kind of a box with its function, monoid or kind of reindexing.
 
     >>> from catdiag.boxes import map_box
     >>> said_of(map_box("exp", [ArrayType()]))
@@ -63,7 +63,7 @@ def said_of(box: Box) -> str:
 
 
 def all_boxes(diagram: Diagram) -> list[Box]:
-    """The boxes of a diagram, those in the bodies of others too."""
+    """The boxes of a diagram, also those in bodies."""
     found: list[Box] = []
     stack = [diagram]
     while stack:
@@ -74,14 +74,14 @@ def all_boxes(diagram: Diagram) -> list[Box]:
 
 
 def objects(max_wires: int = 3, **options: Any) -> SearchStrategy[Ty]:
-    """Objects of at most so many wires; the options are those of `array_types`."""
+    """Objects of at most `max_wires` wires; the options are those of `array_types`."""
     st = strategies_of()
     several = st.lists(array_types(**options), max_size=max_wires)
     return several.map(lambda arrays: Ty(*arrays))  # type: ignore[no-any-return]
 
 
 def checked_kinds(kinds: Collection[str]) -> list[str]:
-    """Kinds of boxes, checked. Raises CatdiagError for one that is none."""
+    """The kinds of boxes after checking. Raises CatdiagError for an unknown one."""
     if isinstance(kinds, str):
         raise CatdiagError(f"kinds of boxes are given as a list: [{kinds!r}]")
     for kind in kinds:
@@ -91,10 +91,10 @@ def checked_kinds(kinds: Collection[str]) -> list[str]:
 
 
 def boxes(kinds: Collection[str] = KINDS) -> SearchStrategy[Diagram]:
-    """Diagrams of one box, of any of the given kinds (all of `KINDS`), on arrays of real numbers, integers or truths.
+    """Diagrams of one box, of any of the given kinds (all of `KINDS`), on arrays of reals, integers or booleans.
 
-    Those of loops and groups are what streaming and grouping a small program gives. Shrinks to few axes. Raises
-    CatdiagError for an unknown kind.
+    Loops and groups are those from streaming and grouping a small program. Shrinks to few axes. Raises CatdiagError for
+    an unknown kind.
     """
     st = strategies_of()
     chosen = checked_kinds(kinds)
@@ -111,7 +111,7 @@ def _array(draw: Any, st: Any, least: int = 0, element: str = "real") -> ArrayTy
 
 
 def _made(inputs: list[ArrayType], program: Callable[..., Any]) -> Diagram:
-    """A program without the boxes around the one that is wanted: there is only one."""
+    """The diagram of a program that makes a single box."""
     return build.program(inputs, program, tuple(f"a{k}" for k in range(len(inputs))))
 
 
@@ -235,7 +235,7 @@ def _group(draw: Any, st: Any) -> Diagram:
 
 
 def _only(diagram: Diagram, kind: str) -> Diagram:
-    """The box of a kind that a diagram has, by itself."""
+    """The first box of a kind in a diagram, as a diagram."""
     return of_box(next(b for b in diagram.boxes if kind_of(b) == kind))
 
 

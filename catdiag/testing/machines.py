@@ -1,4 +1,4 @@
-"""A strategy for hierarchies of memories."""
+"""A strategy for memory hierarchies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NAMES = ("HBM", "L2", "SMEM", "registers", "tensor")
 
 
 def hierarchies(max_levels: int = 4, caches: bool = True, branches: bool = True) -> SearchStrategy[Hierarchy]:
-    """Hierarchies of 2 to `max_levels` levels (at most 5), the upper ones larger and slower; the first holds anything.
+    """Hierarchies of 2 to `max_levels` levels (at most 5), with larger and slower levels above; the first is unbounded.
 
-    With `caches`, levels between the first and the last may be caches; with `branches`, there may be edges that pass
-    over a level. Shrinks to two levels of small memories.
+    With `caches`, levels between the first and the last may be caches. With `branches`, edges may bypass a level.
+    Shrinks to two levels of small memories.
 
     >>> from hypothesis import find
     >>> [level.name for level in find(hierarchies(), lambda h: True).levels]

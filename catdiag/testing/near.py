@@ -1,22 +1,24 @@
-"""Arrays with what rounding may have done to them: the arithmetic of running error analysis.
+"""Arrays with bounds on their rounding errors: the arithmetic of running error analysis.
 
-A `Near` is an array of numbers `v` and a bound `e` on how far an honest computation may be from each: |v' − v| ≤ e.
-`e` is infinite where nothing is claimed: where the program is not defined, and where it leaves the range of the type
-that it is computed in. Truth values have `e` 1 where they are not certain, and what is chosen by one is then near to
-both. Minus infinity is exact.
+A `Near` is an array of numbers `v` and a bound `e` on the error of any correct computation: |v' − v| ≤ e. `e` is
+infinite where nothing is claimed: where the program is not defined, and where a value leaves the range of the type that
+it is computed in. A boolean has `e` 1 where it is not certain; a value selected by it is then near both alternatives.
+Minus infinity is exact.
 
-Each operation takes its operands anywhere within their bounds (monotone functions at both ends, so that this is no
-first-order estimate) and adds its own rounding, in units u of the type that is computed in (Higham 2002, "Accuracy and
-Stability of Numerical Algorithms", sections 2.2, 3.3 and 4.2):
+Each operation takes its operands anywhere within their bounds (monotone functions are evaluated at both ends, so that
+this is not a first-order estimate) and adds its own rounding error, in units of the unit roundoff u of the type that is
+computed in (Higham 2002, "Accuracy and Stability of Numerical Algorithms", sections 2.2, 3.3 and 4.2):
 
-- a sum of two: u times the sum of their magnitudes; a product or quotient by another number that times it again, since
-  a kernel may scale both before it adds, as `exp2(a · log₂e − b · log₂e)` and `x · r − μ · r` do (but it may not
-  multiply out a product of two differences); a quotient 4u, for kernels that multiply by a reciprocal;
-- a sum of n terms: γ(k) = ku / (1 − ku) times the sum of magnitudes, where k is how many roundings a term goes through
-  at the most under the schedules that are allowed (`additions`);
-- exp, log, tanh, sigmoid: 4u, and for the argument of exp 2u of its magnitude (of the operands it is a difference of);
-- what is on a coarse grid (multiples of 1/16, small enough) is added and multiplied without rounding, so that sums of
-  products of small integers are compared to the last digit.
+- a sum of two: u times the sum of their magnitudes. If the sum is then multiplied or divided by a number, the same
+  error counts again, relative to the product: a kernel may scale both summands before it adds, as in `exp2(a · log₂e −
+  b · log₂e)` and `x · r − μ · r` (but it may not distribute a product of two differences). A quotient: 4u, for kernels
+  that multiply by a reciprocal;
+- a sum of n terms: γ(k) = ku / (1 − ku) times the sum of magnitudes, where k is the largest number of roundings that a
+  term undergoes in the schedules that are allowed (`additions`);
+- exp, log, tanh, sigmoid: 4u, and for the argument of exp 2u of its magnitude (or of the operands of which it is a
+  difference);
+- numbers on a coarse grid (small multiples of 1/16) are added and multiplied without rounding, so that contractions of
+  small integers are compared exactly.
 """
 
 from __future__ import annotations
@@ -32,30 +34,31 @@ from catdiag.run.views import quotient
 from catdiag.testing.formats import Format, cut_off, rounded
 
 _RESCALING = 5
-"""Roundings of a term where what is accumulated is rescaled: an exponential that is off by 4u, and a product."""
+"""Roundings per rescaling of an accumulator: an exponential with an error of 4u, and a product."""
 _RISES, _RUN = 256, 128
-"""How often a term is rescaled at the most: so often, or once for so many terms of the sum, whichever is more."""
+"""The most rescalings of a term: `_RISES`, or one for every `_RUN` terms of the sum, whichever is more."""
 _PARTS = 12
-"""Roundings of a product of float32 that a matrix unit puts together of three products of tf32: 3 · 2⁻²²."""
+"""Roundings of a float32 product that a matrix unit computes from three tf32 products: 3 · 2⁻²²."""
 CHAIN = 4096
-"""How many terms one accumulator takes at the most, one after the other, where nothing else is said."""
+"""The default for the most terms that one accumulator takes in sequence."""
 _GRID = 16.0
 
 
 def additions(n: int, rescaled: bool = False, chain: int = CHAIN) -> int:
-    """How many roundings a term of a sum of n goes through at the most, under the schedules that are allowed.
+    """The most roundings that a term of a sum of `n` undergoes, over the schedules that are allowed.
 
-    - The terms are added in any order and grouping (one after the other, in blocks, lanes and parts, in pairs), but no
-      accumulator takes more than `chain` terms or partial sums: up to that many terms it may be one long chain.
-    - The sum may be a running mean, a + (b − a) · w, whose roundings are those of a sum and 2 ln n further ones: the
-      k-th difference weighs k/n, and its quotient by k is as far off as k⁻¹ of what was added by then.
-    - What is accumulated may be `rescaled` by exp(m − m′) as a maximum m rises, where terms are exponentials or were
-      computed from a reduction: 5 roundings each time (an exponential that is off by 4u, a product). The rounding of
-      m − m′ is not among them: such add up to the rise of the maximum, for which the exponent of each term is allowed
-      an error of its own. A rescaling by 1 is exact, so that only those count at which the maximum rises. There may be
-      256, or one for every 128 terms of the sum; with exponentials that are off by u, 640 or one for every 51. So a
-      loop may have any blocks up to 256 terms, blocks of 128 (51) at any length, and shorter ones where the maximum
-      does not rise with every block.
+    - The terms are added in any order and grouping (in sequence, in blocks, lanes and parts, in pairs), but no
+      accumulator takes more than `chain` terms or partial sums. Up to that many terms the sum may be one sequential
+      chain.
+    - The sum may be a running mean, a + (b − a) · w. Its roundings are those of a sum and 2 ln n more: the k-th
+      difference has weight k/n, and its quotient by k has an error of k⁻¹ of the sum so far.
+    - The accumulator may be `rescaled` by exp(m − m′) as a maximum m rises (online softmax), where terms are
+      exponentials or were computed from a reduction: 5 roundings each time (an exponential with an error of 4u, a
+      product). The rounding of m − m′ is not among them: these errors add up to one relative to the total rise of the
+      maximum, and each term's exponent has an error bound of its own for it. A rescaling by 1 is exact, so that only
+      rises of the maximum count. There may be 256, or one for every 128 terms of the sum; with exponentials that have
+      an error of u, 640 or one for every 51. So a loop may have any blocks up to 256 terms, blocks of 128 (51) at any
+      length, and shorter ones where the maximum does not rise with every block.
 
     >>> additions(1), additions(1024), additions(65536), additions(65536, rescaled=True), additions(65536, chain=64)
     (0, 1043, 4142, 6702, 173)
@@ -69,10 +72,11 @@ def additions(n: int, rescaled: bool = False, chain: int = CHAIN) -> int:
 
 
 class Near:
-    """An array whose axes have names, and bounds on its errors; `given` where it is an input and was not computed.
+    """An array with named axes, and bounds on its errors; `given` where it is an input and not computed.
 
-    `scale` is the magnitude of what it is a sum or difference of: what is scaled may be scaled before it is added.
-    `rescaled` where a sum of it may be, as it is accumulated: an exponential or a reduction is among what made it.
+    `scale` is the magnitude of the operands of which it is a sum or difference: a kernel may scale these before it
+    adds. `rescaled` says that sums of it may be rescaled while they accumulate: it is computed from an exponential or a
+    reduction.
     """
 
     __slots__ = ("e", "given", "names", "rescaled", "scale", "v")
@@ -84,25 +88,25 @@ class Near:
         self.scale = _size(v) if scale is None else scale
 
     def over(self, order: Sequence[str]) -> Near:
-        """With axes in that order, of length 1 where it has none of that name."""
+        """With its axes in that order; an axis that it lacks has length 1."""
         if self.names == tuple(order):
             return self
         v, e, s = (Named(part, self.names).over(order) for part in (self.v, self.e, self.scale))
         return Near(v, e, tuple(order), self.given, s, self.rescaled)
 
     def mapped(self, change: Callable[[Named], Named]) -> Near:
-        """With the same structural change of values and bounds."""
+        """With the same structural map of values and bounds."""
         v, e = change(Named(self.v, self.names)), change(Named(self.e, self.names))
         return Near(v.data, e.data, v.names, self.given, rescaled=self.rescaled)
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """The type that is computed in, and what operands of sums of products may be rounded to before.
+    """The type that is computed in, and the types to which operands of contractions and results may be rounded.
 
-    `reference` is the type in which values are worked out, whose own unit is added; `stored` the type that results
-    of each step may be kept in, if any; `inputs` that of the inputs, where it may have more digits than the others;
-    `chain` how many terms an accumulator may take, at least 2.
+    `reference` is the type in which values are computed, whose own unit roundoff is added. `stored` is the type to
+    which the result of each step may be rounded, if any. `inputs` is the type of the inputs, where it may have more
+    digits than the others. `chain` is the most terms of an accumulator, at least 2.
     """
 
     computed: Format
@@ -114,17 +118,17 @@ class Rounding:
 
     @property
     def u(self) -> float:
-        """The unit roundoff, with that of the reference."""
+        """The unit roundoff, with that of the reference added."""
         return self.computed.unit + float(np.finfo(self.reference).eps) / 2
 
     @property
     def room(self) -> float:
-        """The largest number that is claimed of what is computed; of a type of 16 bits the largest that it has."""
+        """The largest computed number for which a bound is claimed; for types of 16 bits, the largest of the type."""
         spare = 2.0**self.computed.digits if self.computed.largest > 2.0**64 else 1.0
         return self.computed.largest / spare
 
     def taken(self, v: Any, names: tuple[str, ...]) -> Near:
-        """An input, which is exact unless what is computed in has fewer digits."""
+        """An input, which is exact unless the type that is computed in has fewer digits."""
         start = Near(v, np.zeros(np.shape(v)), names, given=True)
         if v.dtype.kind == "b" or self.inputs is None or self.inputs.digits <= self.computed.digits:
             return start
@@ -135,10 +139,10 @@ class Rounding:
     def result(
         self, v: Any, e: Any, rounding: Any, names: tuple[str, ...], bottom: Any = False, scale: Any = None
     ) -> Near:
-        """A computed array: nothing is claimed where it may leave the range; minus infinity is exact, where allowed.
+        """A computed array with its rounding error; the bound is infinite where it may leave the range.
 
-        What it is a sum of may not leave the range either, by as many powers of two as the type has digits: a kernel
-        may divide after it adds, or scale before.
+        Minus infinity is exact where `bottom` allows it. For a sum, the range applies to its summands too, with as many
+        powers of two to spare as the type has digits: a kernel may divide after it adds, or scale before.
         """
         v, e = np.asarray(v, self.reference), np.asarray(e, self.reference)
         low = np.isneginf(v) & bottom
@@ -151,10 +155,10 @@ class Rounding:
         return made if self.stored is None else self.kept(made, self.stored)
 
     def kept(self, a: Near, in_: Format) -> Near:
-        """As it may be after rounding to a format; tf32 may be cut off too, as matrix units do that take float32.
+        """The array rounded to a format; for tf32 possibly truncated, as by matrix units that take float32.
 
-        Inputs are rounded as they are. What was computed may be scaled at the time, as exponentials are that are
-        divided at the end, so that it may be off by u whatever its digits are.
+        Inputs are rounded as they are. A computed array may be scaled when it is rounded, like exponentials that are
+        divided at the end, so that its error is up to u whatever its digits are.
         """
         finite = np.isfinite(a.v)
         cuts = in_.name == "tf32"
@@ -192,7 +196,7 @@ class Rounding:
         return self.one(fn, aligned[0], order)
 
     def two(self, fn: str, a: Near, b: Near, order: tuple[str, ...]) -> Near:
-        """Sums, products and quotients of two."""
+        """Sums, products and quotients of two arrays."""
         u, least = self.u, self.computed.least
         if fn in ("add", "sub"):
             v = a.v + b.v if fn == "add" else a.v - b.v
@@ -215,7 +219,7 @@ class Rounding:
         return self.result(v, e, 4 * u * (a.scale / np.abs(b.v)) + least, order, bottom)
 
     def one(self, fn: str, a: Near, order: tuple[str, ...]) -> Near:
-        """Monotone functions, at both ends of what their argument may be."""
+        """Monotone functions, evaluated at both ends of their argument's interval."""
         u, least = self.u, self.computed.least
         off = a.e + 2 * u * a.scale if fn in ("exp", "sigmoid") else a.e
         low, high = a.v - off, a.v + off
@@ -240,7 +244,7 @@ class Rounding:
         return self.result(v, e, rounding, order)
 
     def applied(self, function: Callable[..., Any], args: Sequence[Near], order: tuple[str, ...]) -> Near:
-        """A user's function, which is taken to be monotone within the bounds of its arguments."""
+        """A user's function, assumed monotone within the bounds of its arguments."""
         aligned = [a.over(order) for a in args]
         v = np.asarray(function(*(a.v for a in aligned)))
         e: Any = np.zeros_like(v)
@@ -253,13 +257,13 @@ class Rounding:
     # -- along axes ------------------------------------------------------------------------------------------
 
     def reduced(self, monoid: str, a: Near, axis: str) -> Near:
-        """A monoid folded over an axis."""
+        """A reduction by a monoid over an axis."""
         place = a.names.index(axis)
         names = a.names[:place] + a.names[place + 1 :]
         n = int(a.v.shape[place])
         if monoid in ("any", "all"):
             v = np.any(a.v, place) if monoid == "any" else np.all(a.v, place)
-            # One certain element settles it; if all are certain it is settled too.
+            # The result is certain if one deciding element is, or if all elements are.
             settled = np.any((a.v == (monoid == "any")) & (a.e == 0), place) | np.all(a.e == 0, place)
             return Near(v, np.where(settled, 0, 1).astype(float), names)
         if monoid in ("max", "min"):
@@ -275,7 +279,7 @@ class Rounding:
             rounding = self.gamma(roundings) * (magnitudes + e) + n * self.computed.least
             bottom = np.any(np.isneginf(values), place)
             rounding = np.where(exact | (n <= 1), 0, rounding)
-            # A sum that is exact may be divided on the way, as running means are.
+            # A sum that would be exact may be divided while it accumulates, as in running means.
             divided = roundings / 4 * magnitudes if n > 1 else magnitudes
             return self.result(np.sum(values, place), e, rounding, names, bottom, np.where(exact, divided, magnitudes))
         sizes = np.prod(np.abs(values), place)
@@ -285,7 +289,7 @@ class Rounding:
         return self.result(np.prod(values, place), e, rounding, names)
 
     def contracted(self, arrays: Sequence[Near], kept: Sequence[str], order: tuple[str, ...]) -> Near:
-        """The sum of products, over the axes that are not kept."""
+        """A contraction: the sum of products over the axes that are not in `kept`."""
         lengths = {n: k for a in arrays for n, k in zip(a.names, np.shape(a.v), strict=True)}
         summed = [k for n, k in lengths.items() if n not in kept]
         terms = int(np.prod(summed, dtype=np.int64))
@@ -314,7 +318,7 @@ class Rounding:
         factors = len(arrays) if terms > 1 else len(arrays) - 1
         roundings = additions(terms, any(a.rescaled for a in arrays), self.chain) + factors
         if matrices:
-            # Units that take operands of few digits cut sums off; those of more digits may be taken as parts.
+            # Matrix units truncate sums of low-precision products; float32 operands may be split into tf32 parts.
             cut = self.operands.digits < self.computed.digits
             roundings = 2 * roundings if cut else roundings + _PARTS * (self.computed.digits == 24)
         rounding = self.gamma(roundings) * (magnitudes + e)
@@ -330,24 +334,24 @@ class Rounding:
 
 
 def _size(v: Any) -> Any:
-    """Magnitudes; 0 for what is not finite."""
+    """Magnitudes; 0 for infinities and NaN."""
     return np.where(np.isfinite(v), np.abs(np.asarray(v, float) if np.asarray(v).dtype.kind == "b" else v), 0)
 
 
 def _on_grid(a: Near, rounding: Rounding) -> Any:
-    """Where a number is exact, a small multiple of 1/16, so that sums of such are exact in any order."""
+    """Where a number is exact and a small multiple of 1/16, so that sums of such numbers are exact in any order."""
     scaled = np.asarray(a.v, rounding.reference) * _GRID
     with np.errstate(invalid="ignore"):
         return (a.e == 0) & (np.rint(scaled) == scaled) & (np.abs(scaled) < 2.0 ** (rounding.computed.digits - 1))
 
 
 def _grid(a: Near) -> float:
-    """What numbers on the grid are multiples of one part in: 1 where all are integers."""
+    """The reciprocal of the grid spacing: 1 where all numbers are integers, else 16."""
     return 1.0 if bool(np.all(np.rint(a.v) == a.v)) else _GRID
 
 
 def _between(v: Any, low: Any, high: Any, names: tuple[str, ...]) -> Near:
-    """A number that is anywhere between two bounds."""
+    """A number anywhere between two bounds."""
     e = np.maximum(np.where(high == v, 0, high - v), np.where(low == v, 0, v - low))
     return Near(v, np.where(np.isnan(e), np.inf, e), names)
 

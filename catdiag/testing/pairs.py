@@ -1,8 +1,8 @@
-"""Strategies for equations: two programs that mean the same, or that nearly do, with which of the two by construction.
+"""Strategies for equations: two programs that are equal, or a near miss, and which of these, by construction.
 
-Each of `RULES` is an equation of mathematics with a few that differ from it in one place, as slips do: a bound by one,
-a factor left out, a sign. What is drawn is one of them mapped over further axes, and inside a program that keeps
-differences: an injective function, or the result beside another of it.
+Each of `RULES` is an equation with variants that differ from it in one place, like slips: a bound off by one, a missing
+factor, a sign. A draw maps one of them over further axes, and puts it inside a program that preserves differences: an
+injective function, or the result paired with another function of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Program = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two diagrams of one type. `.equal` says whether they mean the same, `.name` which rule they are made from.
+    """Two diagrams of one type. `.equal` says whether they are equal, `.name` from which rule they are made.
 
     Those that are not equal differ at some sizes, which may have to be 2 or more.
     """
@@ -36,7 +36,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Law:
-    """An equation between programs, and `slips`: programs that are nearly its right side."""
+    """An equation between programs; `slips` are programs that are nearly its right side."""
 
     signature: str
     left: Program
@@ -135,7 +135,7 @@ RULES: dict[str, Law] = {
 
 
 def rewrites(equal: bool | None = None) -> SearchStrategy[Pair]:
-    """Pairs of programs with whether they mean the same: all of them, only those that do, or only near misses.
+    """Pairs of programs and whether they are equal: all pairs, only equal ones, or only near misses.
 
     Shrinks to a rule by itself.
 
@@ -172,7 +172,7 @@ def _of(named: Program, program: Program) -> Program:
 
 
 def _inside(side: Diagram, context: str) -> Diagram:
-    """The diagram followed by a function that different numbers leave different."""
+    """The diagram followed by an injective function."""
     if not context:
         return side
     functions: dict[str, Callable[[Any], Any]] = {

@@ -1,4 +1,4 @@
-"""Arrays as expressions that can be pasted into Python and give the same array, to the bit."""
+"""Arrays as Python expressions that evaluate to the same array, bit for bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from catdiag.prove.replay import Counterexample
 
 _SHORT = 16
-"""Elements up to which an array is written out even where a shorter expression gives it."""
+"""Arrays of up to this many elements are written out even where a shorter expression exists."""
 
 
 def pasted(array: Any) -> str:
@@ -53,12 +53,12 @@ def _number(x: Any) -> str:
     if not np.isfinite(value):
         return "np.nan" if np.isnan(value) else "np.inf" if value > 0 else "-np.inf"
     kind = np.asarray(x).dtype
-    # The shortest decimal that is read back as this number, of its own type where NumPy has it.
+    # The shortest decimal that is read back as this number, in its own type where NumPy has it.
     return repr(float(str(x))) if kind in (np.float16, np.float32) else repr(value)
 
 
 def counterexample(found: Counterexample) -> str:
-    """A counterexample of `cd.prove`: what the two sides give, and its arrays to paste, rounded to floats."""
+    """A counterexample of `cd.prove` as text: the values of both sides, and its arrays to paste, rounded to floats."""
     lines = [found.verdict]
     sizes = ", ".join(f"{s}={n}" for s, n in {**found.sizes, **found.blocks}.items())
     lines.append(f"at {sizes}:" if sizes else "at:")

@@ -1,4 +1,4 @@
-"""What the sizes at which something fails have in common, in a few words."""
+"""A short description of the sizes at which something fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Test = Callable[[int], bool]
 
 
 def condition(name: str, fails: Sequence[int], holds: Sequence[int], blocks: Sequence[int] = ()) -> str | None:
-    """A condition on one size that is met by all that fail and by none that hold; None where none is simple enough.
+    """A simple condition on one size that all failing sizes meet and no passing one; None where there is none.
 
     >>> condition("x", [1, 2, 63, 65], [64, 128], [64])
     'x % 64 != 0'
@@ -26,7 +26,7 @@ def condition(name: str, fails: Sequence[int], holds: Sequence[int], blocks: Seq
 
 
 def _candidates(name: str, values: Sequence[int], blocks: Sequence[int]) -> Iterator[tuple[str, Test]]:
-    """Conditions, simple ones first."""
+    """The conditions to try, simple ones first."""
     ends = sorted(set(values))
     for n in ends:
         yield f"{name} >= {n}", lambda v, n=n: v >= n  # type: ignore[misc]
@@ -50,7 +50,7 @@ def _candidates(name: str, values: Sequence[int], blocks: Sequence[int]) -> Iter
 
 
 def relation(left: str, right: str, fails: Sequence[tuple[int, int]], holds: Sequence[tuple[int, int]]) -> str | None:
-    """A comparison of two sizes that is met by all that fail and by none that hold, if there is one.
+    """A comparison of two sizes that all failing pairs meet and no passing one; None where there is none.
 
     >>> relation("q", "x", [(1, 2), (2, 3)], [(2, 2), (3, 1)])
     'q < x'

@@ -1,15 +1,15 @@
-"""The pytest plugin: equations claimed by `@cd.theorem` are tests, and their counterexamples can be pasted.
+"""The pytest plugin: claims by `@cd.theorem` run as tests, with counterexamples to paste.
 
 Claims are collected from the modules that pytest collects anyway, and from files named `theorem_*.py`. A claim that is
-proved passes; one that is refuted fails with arrays; one that is undecided, or not decided in time, fails with the
-goal at which the proof stopped, or is expected to with `--theorems-undecided=xfail`. Conditional theorems pass, are
-listed at the end with their conditions, and fail with `--theorems-conditional=fail`. `--theorems-limit` is the time in
-seconds for each proof.
+proved passes. One that is refuted fails, with arrays. One that is undecided, or not decided in time, fails with the
+goal at which the proof stopped; with `--theorems-undecided=xfail` it is an expected failure. Conditional theorems pass
+and are listed at the end with their conditions; with `--theorems-conditional=fail` they fail. `--theorems-limit` is the
+time in seconds for each proof.
 
-Diagrams and derivations in what pytest says of a failing test (its arguments, and the two sides of a comparison) are
-printed as programs.
+In pytest's report of a failing test, diagrams and derivations among the arguments and in comparisons are printed as
+programs.
 
-Nothing is imported here but pytest until a claim is met.
+Nothing but pytest is imported here until the first claim.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ _SAID = "catdiag_theorem"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The plugin's options."""
+    """Adds the plugin's options."""
     group = parser.getgroup("catdiag", "theorems of catdiag")
     group.addoption(
         "--theorems-undecided", choices=("fail", "xfail"), default="fail",
-        help="what a theorem is of which neither a proof nor a counterexample was found",
+        help="the outcome of a theorem without a proof or a counterexample",
     )  # fmt: skip
     group.addoption(
         "--theorems-conditional", choices=("pass", "fail"), default="pass",
-        help="what a theorem is whose right side needs more than its left side to be defined",
+        help="the outcome of a theorem whose right side needs more than its left side to be defined",
     )  # fmt: skip
     group.addoption(
         "--theorems-limit", type=float, default=None, metavar="SECONDS",
-        help="how long a proof may take, in the place of what each theorem says",
+        help="the time limit of each proof, in place of the limits of the theorems",
     )  # fmt: skip
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """Modules of theorems: files named `theorem_*.py`, where pytest does not collect them itself."""
+    """Collects files named `theorem_*.py`, where pytest does not collect them itself."""
     if file_path.suffix != ".py" or not file_path.name.startswith("theorem_"):
         return None
     patterns = [*parent.config.getini("python_files"), "__init__.py"]
     if any(file_path.match(pattern) for pattern in patterns) or parent.session.isinitpath(file_path):
-        return None  # it is a module of tests already
+        return None  # pytest collects it as a test module
     module: pytest.Module = pytest.Module.from_parent(parent, path=file_path)
     return module
 
 
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> ClaimItem | None:
-    """A test for each claim that a module holds, but for those that it has from another."""
+    """A test for each claim that a module defines; claims imported from other modules are skipped."""
     kind = type(obj)
     if (kind.__module__, kind.__qualname__) != _CLAIM:
         return None
@@ -100,7 +100,7 @@ class ClaimItem(pytest.Item):
             self.user_properties.append((_SAID, "; ".join(theorem.conditions)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is said of a claim that is not proved; any other error as pytest shows it."""
+        """The report of a claim that is not proved; other errors as pytest shows them."""
         from catdiag.errors import CatdiagError
         from catdiag.prove import Refuted
 
@@ -114,27 +114,27 @@ class ClaimItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the claim is made."""
+        """The place of the claim."""
         code = getattr(self.claim.function, "__code__", None)
         return self.path, code.co_firstlineno - 1 if code is not None else None, f"theorem {self.name}"
 
 
 class Conditional(Exception):
-    """A theorem that is conditional where no condition is allowed."""
+    """A conditional theorem where no conditions are allowed."""
 
     def __init__(self, theorem: Any) -> None:
         super().__init__(f"the theorem is conditional on {'; '.join(theorem.conditions)}\n{theorem}")
 
 
 class Vacuous(Exception):
-    """A theorem about nothing, which is no proof."""
+    """A vacuous theorem, which counts as a failure."""
 
     def __init__(self, theorem: Any) -> None:
-        super().__init__(f"nothing meets what the theorem takes for granted\n{theorem}")
+        super().__init__(f"the theorem is vacuous: nothing satisfies its assumptions\n{theorem}")
 
 
 def refutation(claim: Claim, error: Any) -> str:
-    """A refuted claim with its counterexample as statements that can be pasted, and what both sides give there."""
+    """A refuted claim with its counterexample as statements to paste, and the values of both sides there."""
     from catdiag.prove.api import how_false
     from catdiag.testing.paste import counterexample
 
@@ -149,7 +149,7 @@ def refutation(claim: Claim, error: Any) -> str:
 
 
 def program_of(value: object) -> list[str] | None:
-    """The lines of the program that a diagram or a derivation is; None for anything else."""
+    """The lines of the program of a diagram or derivation; None for anything else."""
     module = sys.modules.get("catdiag.diagram")
     diagram = value if module is None or isinstance(value, module.Diagram) else getattr(value, "diagram", None)
     if module is None or not isinstance(diagram, module.Diagram):
@@ -161,7 +161,7 @@ def program_of(value: object) -> list[str] | None:
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """What is said of a comparison with a diagram that fails: the programs."""
+    """The explanation of a failing comparison with a diagram: both programs."""
     sides = [program_of(left), program_of(right)]
     if op not in ("==", "!=") or sides == [None, None]:
         return None
@@ -177,7 +177,7 @@ def _indented(program: list[str] | None, value: object) -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """The report of a test, with programs for the diagrams that are arguments of what failed."""
+    """The report of a test, with programs in place of diagrams among the arguments of what failed."""
     report = yield
     if call.excinfo is not None and "catdiag.diagram" in sys.modules:
         with suppress(Exception):  # an error in a report would hide the failure that it reports
@@ -186,7 +186,7 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, An
 
 
 def _with_programs(shown: Any, frames: list[dict[str, Any]]) -> None:
-    """Sets programs for the arguments that are shown of frames, where these have such values under such names."""
+    """Replaces arguments that are diagrams by programs, where the frames have such values under these names."""
     for entry in getattr(getattr(shown, "reprtraceback", None), "reprentries", ()):
         arguments = getattr(entry, "reprfuncargs", None)
         if arguments is None:
@@ -201,7 +201,7 @@ def _with_programs(shown: Any, frames: list[dict[str, Any]]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The conditional theorems, with their conditions."""
+    """Lists the conditional theorems with their conditions."""
     found = list(_conditional(terminalreporter))
     if found:
         terminalreporter.section("conditional theorems")

@@ -1,6 +1,6 @@
-"""Random programs of the kinds that kernels are made of: sums of products, cascades of reductions, and both in blocks.
+"""Random programs that resemble kernels: contractions, cascades of reductions, and both in blocks.
 
-What `diagrams` draws is seldom streamed or grouped; these are made so that they mostly can be.
+The programs that `diagrams` draws can seldom be streamed or grouped; these usually can.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NAMES = ("q", "x", "d", "h", "k")
 
 
 def einsums(max_operands: int = 4, names: tuple[str, ...] = _NAMES) -> SearchStrategy[Diagram]:
-    """Random sums of products: 2 to `max_operands` operands of any axes in any layout, results that lack any of them.
+    """Random contractions: 2 to `max_operands` operands of any axes in any layout, and results that lack any of these.
 
-    An operand may be an array that is there already, under other names for its axes or not; an axis that all operands
-    and the result have is a batch.
+    Operands may repeat an array, with its axes renamed or not. An axis that all operands and the result have is a batch
+    axis.
     """
     st = strategies_of()
 
@@ -49,16 +49,16 @@ def einsums(max_operands: int = 4, names: tuple[str, ...] = _NAMES) -> SearchStr
 
 
 def _again(draw: Any, st: Any, array: Traced) -> Traced:
-    """The same array once more: as it is, or with axes under other names."""
-    # One name has one size, so that an axis has one other name.
+    """The same array again: as it is, or with axes renamed."""
+    # One name must have one size, so that each axis has a single new name.
     chosen = draw(st.lists(st.sampled_from(array.axes), unique=True)) if array.axes else []
     return array.rename(**{name: name + "2" for name in chosen})
 
 
 def cascades(max_steps: int = 4, names: tuple[str, ...] = _NAMES[:4]) -> SearchStrategy[Diagram]:
-    """Random cascades: products, masks, normalisers and scalar functions that feed reductions that feed others.
+    """Random cascades: products, masks, normalizations and scalar functions that feed reductions, which feed others.
 
-    Values are finite at the positive arrays that `catdiag.run.machine.count` takes where none are given.
+    Values are finite at the positive arrays that `catdiag.run.machine.count` uses by default.
     """
     st = strategies_of()
 
@@ -85,7 +85,7 @@ def _latest(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
 
 
 def _weighed(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
-    """An array with a mask, a normaliser or a function of each of its elements; at most about 1."""
+    """An array with a mask, a normalization or a scalar function; bounded by about 1."""
     a = _latest(draw, st, made)
     small: Traced = scalars.tanh(a)
     if not a.axes:
@@ -111,7 +111,7 @@ def _weighed(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
 
 
 def _collected(draw: Any, st: Any, trace: Trace, made: Sequence[Traced]) -> Traced:
-    """A sum of products with what was made last, or another reduction of it, that drops an axis where there is one."""
+    """A contraction with the last array, or another reduction of it, which drops an axis where there is one."""
     last = made[-1]
     kind = draw(st.sampled_from(["einsum", "einsum", "sum", "max", "min", "mean"]))
     if kind != "einsum" and last.axes:
@@ -126,7 +126,7 @@ def _collected(draw: Any, st: Any, trace: Trace, made: Sequence[Traced]) -> Trac
 
 
 def _scaled(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
-    """What was made last, after a function of each element or together with an array before it."""
+    """The last array, under a scalar function or combined with an earlier array."""
     last, other = made[-1], _latest(draw, st, made)
     programs: dict[str, Callable[[], Traced]] = {
         "tanh": lambda: scalars.tanh(last),
@@ -141,9 +141,10 @@ def _scaled(draw: Any, st: Any, made: Sequence[Traced]) -> Traced:
 
 
 def blocked(diagram: Diagram) -> SearchStrategy[Diagram]:
-    """The diagram with axes streamed, in one pass or several, in a loop or in parts, and others grouped, at random.
+    """The diagram with random axes streamed, in one or several passes or in parts (split-K), and others grouped.
 
-    The rewrites are found and not proved. What cannot be done is left out, so that it may be the diagram itself.
+    The rewrites are found and not proved. One that does not apply is skipped, so that the result may be the diagram
+    itself.
     """
     from catdiag.rewrite import group, stream
     from catdiag.rewrite.parts import in_parts

@@ -1,4 +1,4 @@
-"""From a failure to a small one of its kind: smaller sizes, then simpler numbers; the same every time."""
+"""Shrinking: from a failure to a small failure of its kind, with smaller sizes, then simpler numbers; deterministic."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Inputs = Mapping[str, Callable[[Any, Mapping[str, int]], Any]]
 Sizes = tuple[tuple[str, int], ...]
 T = TypeVar("T")
 _FEW = 64
-"""Elements up to which an array is made simpler one by one."""
+"""Arrays of up to this many elements are simplified element by element."""
 _LADDER = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
 
 
 @dataclass
 class Search:
-    """Where a function fails, and how: looked for with a bounded number of calls."""
+    """The search for the sizes and arrays at which a function fails, with a bounded number of calls."""
 
     kernel: Kernel
     form: Format
@@ -42,10 +42,11 @@ class Search:
     otherwise: set[Sizes] = field(default_factory=set)
 
     def fails(self, arrays: Sequence[Any], like: Failure, key: Sizes | None = None) -> Failure | None:
-        """A failure at these arrays, if there is one and calls are left: an error like an error, others like others.
+        """A failure of the same kind as `like` at these arrays, if there is one and calls are left.
 
-        What else came of it is noted for the sizes `key`: that it failed in the other manner, or that numbers were
-        compared and were right. Raises CatdiagError where the diagram has no meaning.
+        Errors raised count as one kind, all other failures as the other. For the sizes `key` other outcomes are
+        recorded: a failure of the other kind, or a comparison that held. Raises CatdiagError where the diagram has no
+        meaning.
         """
         if self.calls <= 0:
             return None
@@ -61,7 +62,7 @@ class Search:
         return None
 
     def at(self, sizes: Mapping[str, int], like: Failure, arrays: Sequence[Any]) -> tuple[list[Any], Failure] | None:
-        """Arrays of these sizes at which it fails: those given, cut to size, and then drawn anew."""
+        """Arrays of these sizes at which it fails: the given ones cut to size, or else newly drawn ones."""
         key = _key(sizes)
         try:
             for last in (False, True):
@@ -75,7 +76,7 @@ class Search:
         return self.known[key]
 
     def redrawn(self, arrays: list[Any], sizes: Mapping[str, int]) -> list[Any]:
-        """Arrays with those that the user draws drawn for these sizes."""
+        """The arrays, with those that the user generates drawn for these sizes."""
         if not self.inputs:
             return arrays
         rng = np.random.default_rng([self.seed, *sizes.values()])
@@ -85,7 +86,7 @@ class Search:
     def _drawn(self, sizes: Mapping[str, int], like: Failure) -> tuple[list[Any], Failure] | None:
         rng = np.random.default_rng([self.seed, *sizes.values()])
         for k in range(self.draws):
-            # Kinds in turn, the telling ones first, with numbers without axes that do no harm.
+            # Kinds in turn, the most revealing first; every other draw has harmless scalars.
             number = (1, 5, 10, 0, 4, 15, 2, 9, 3, 13)[k % 10]
             _, arrays = arrays_at(number, self.kernel.diagram, sizes, rng, self.form, self.inputs, tame=k % 2 == 0)
             if (found := self.fails(arrays, like, _key(sizes))) is not None:
@@ -95,7 +96,7 @@ class Search:
     # -- sizes ---------------------------------------------------------------------------------------------
 
     def smaller(self, symbol: str, sizes: Mapping[str, int]) -> list[int]:
-        """Sizes to try in the place of a larger one, from below."""
+        """Smaller sizes to try for a symbol, in increasing order."""
         now = sizes[symbol]
         if symbol in self.given:
             return [n for n in sorted(self.given[symbol]) if n < now]
@@ -105,7 +106,7 @@ class Search:
     def smallest(
         self, sizes: dict[str, int], arrays: list[Any], failure: Failure
     ) -> tuple[dict[str, int], list[Any], Failure]:
-        """Sizes none of which can be made smaller by itself, arrays of simple numbers, and the failure there."""
+        """Sizes that cannot be reduced one at a time, arrays of simple numbers, and the failure there."""
         again = True
         while again and self.calls > 0:
             again = False
@@ -121,7 +122,7 @@ class Search:
     # -- numbers -------------------------------------------------------------------------------------------
 
     def simpler(self, arrays: list[Any], failure: Failure) -> tuple[list[Any], Failure]:
-        """Arrays with as many zeros, ones and small integers as fail just the same."""
+        """Arrays with as many zeros, ones and small integers as possible that still fail."""
         self.calls = max(self.calls, 300)
         now = list(arrays)
         for k, a in enumerate(now):
@@ -156,7 +157,7 @@ class Search:
         return now, failure
 
     def drawn_by_user(self, k: int) -> bool:
-        """Whether the user says what input k may be."""
+        """Whether the user generates input `k`."""
         return self.kernel.diagram.input_names[k] in self.inputs
 
     def _tried(self, now: Sequence[Any], k: int, changed: Any, like: Failure) -> Failure | None:
@@ -166,7 +167,7 @@ class Search:
             return None
 
     def whole(self, k: int, a: Any) -> list[Any]:
-        """Simple arrays in the place of input k; none for one that the user draws."""
+        """Simple arrays to try for input `k`; none for one that the user generates."""
         if self.drawn_by_user(k):
             return []
         if a.dtype.kind == "b":
@@ -178,10 +179,10 @@ class Search:
         found += [np.full(a.shape, 0.1), np.full(a.shape, float(a.flat[0]))] if a.size > _FEW else []
         return [held(rounded(x, self.form), self.form) for x in found if not np.array_equal(x, a)]
 
-    # -- what they have in common --------------------------------------------------------------------------
+    # -- which sizes fail ----------------------------------------------------------------------------------
 
     def common(self, sizes: Mapping[str, int], arrays: Sequence[Any], failure: Failure) -> list[str]:
-        """In words, which sizes fail with the others as they are, where not all of those tried do."""
+        """A description of the sizes that fail, one at a time with the others fixed, where some of those tried pass."""
         self.calls = 1000
         free = [s for s in sizes if s not in self.given or len(self.given[s]) > 1]
         said: list[str] = []
@@ -219,9 +220,9 @@ class Search:
     def sorted_out(
         self, places: Mapping[T, Mapping[str, int]], arrays: Sequence[Any], like: Failure
     ) -> tuple[list[T], list[T], list[T]]:
-        """Of some sizes, each under a name, those that fail alike, those that fail otherwise, and those that hold.
+        """Of some named sizes, those that fail alike, those that fail otherwise, and those that pass.
 
-        None of these are sizes at which the diagram has no meaning and those at which nothing could be compared.
+        Sizes at which the diagram has no meaning, or nothing could be compared, are in none of these.
         """
         found: tuple[list[T], list[T], list[T]] = ([], [], [])
         for name, sizes in places.items():
@@ -236,7 +237,7 @@ class Search:
         return found
 
     def probes(self, symbol: str) -> list[int]:
-        """Sizes at which it is tried whether it fails."""
+        """The sizes of a symbol at which failure is tested."""
         if symbol in self.given:
             return sorted(self.given[symbol])
         if symbol in self.blocks:
@@ -275,7 +276,7 @@ def fit(diagram: Diagram, arrays: Sequence[Any], sizes: Mapping[str, int], last:
 
 
 def _partly_zero(a: Any) -> list[Any]:
-    """A long array with halves, quarters and so on set to zero."""
+    """A long array with halves, quarters or eighths set to zero."""
     found = []
     for parts in (2, 4, 8):
         ends = [k * a.size // parts for k in range(parts + 1)]
@@ -288,7 +289,7 @@ def _partly_zero(a: Any) -> list[Any]:
 
 
 def _cost(x: Any) -> float:
-    """How simple a number is: 0, then 1, small integers, multiples of 1/4, and the rest by their digits."""
+    """The complexity of a number: 0, then 1, small integers, multiples of 1/4, and the rest by their digits."""
     v = float(x)
     if not np.isfinite(v):
         return 1e6

@@ -1,4 +1,4 @@
-"""Random axes, array types, programs, and sizes, arrays and tiles for them. Hypothesis is imported when one is made."""
+"""Random axes, array types and programs, with sizes, arrays and tiles for them. Hypothesis is imported on first use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 _NAMES = ("q", "x", "d", "h")
-# Values of random programs stay below this, for axes of up to _LONGEST indices and inputs of up to _LARGEST.
+# Values of random programs are at most _BOUND, for axes of up to _LONGEST indices and inputs up to _LARGEST.
 _BOUND, _LONGEST, _LARGEST = 1e6, 8, 4.0
 
 
 def strategies_of() -> Any:
-    """Hypothesis' own strategies. Raises CatdiagError where it is not installed."""
+    """The strategies module of Hypothesis. Raises CatdiagError where it is not installed."""
     try:
         from hypothesis import strategies
     except ImportError as error:
@@ -31,7 +31,7 @@ def strategies_of() -> Any:
 
 
 def axes(names: tuple[str, ...] = _NAMES, composite: bool = False) -> SearchStrategy[Axis]:
-    """Axes of the given names; with `composite`, also integers, products and coproducts."""
+    """Axes with the given names; with `composite`, also integers, products and coproducts."""
     st = strategies_of()
     named: SearchStrategy[Axis] = st.sampled_from([Axis(n) for n in names])
     if not composite:
@@ -67,15 +67,14 @@ def diagrams(
     boxes: Collection[str] = (),
     streamable: str | None = None,
 ) -> SearchStrategy[Diagram]:
-    """Random programs of scalar functions, reductions, einsums, renamings, merged and concatenated axes, reads at
-    index arithmetic, constants, positions and sizes.
+    """Random programs of scalar functions, reductions, einsums, renamings, reshapes, concatenations and gathers.
 
-    At the arrays of `arrays_for` every value is defined and at most a million, and no function is near an
-    edge of its domain, so that two ways of computing agree up to rounding. `dom` (or `inputs`, a tuple) fixes the input
-    types, `cod` the output types. All kinds of `boxes` that are named occur, of `catdiag.testing.kinds.KINDS`; those of
-    uninterpreted functions ("apply" f, "generic" g) are run only with values for them, and values may then be larger.
-    With `streamable`, an axis, the program is one that streams along it: made of reductions over the axis that have
-    repairs, with one output.
+    They also read at index arithmetic, and use constants, positions and sizes. At the arrays of `arrays_for` every
+    value is defined and at most a million, and no function is near an edge of its domain, so that two ways of computing
+    agree up to rounding. `dom` (or `inputs`, a tuple) fixes the input types, `cod` the output types. All of the named
+    kinds of `boxes` occur (`catdiag.testing.kinds.KINDS`); those of uninterpreted functions ("apply" f, "generic" g)
+    run only with values for these, and values may then be larger. With `streamable`, an axis, the program streams along
+    it: it has reductions over the axis that have repairs, and one output.
 
     >>> from hypothesis import find
     >>> q, x = Axis("q"), Axis("x")
@@ -103,7 +102,7 @@ def diagrams(
             dom = tuple(draw(st.lists(array_types(names), min_size=1, max_size=max_inputs)))
         trace = Trace(dom, [a for ty in result or () for a in ty.axes])
         with building(trace):
-            # Each array with a bound on its absolute values.
+            # Each array is paired with a bound on its absolute values.
             made = [(_finite(trace, a), _LARGEST) for a in trace.inputs] or [(trace.lift(1), 1.0)]
             for _ in range(draw(st.integers(1, max_boxes))):
                 step = draw(st.sampled_from(_STEPS))(draw, st, trace, made)
@@ -116,7 +115,7 @@ def diagrams(
                 outputs = [typed.as_type(trace, a, ty) for a, ty in zip(last, result, strict=bool(result))]
                 return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(dom))), "random")
             count = draw(st.integers(1, max_outputs))
-            # The later an array was made, the more of the program it is likely to need.
+            # Arrays made later are likely to depend on more of the program.
             outputs = [made[-1][0]] + [draw(st.sampled_from(made))[0] for _ in range(count - 1)]
             return trace.diagram(outputs, tuple(f"a{k}" for k in range(len(dom))), "random")
 
@@ -124,7 +123,7 @@ def diagrams(
 
 
 def _finite(trace: Trace, a: Traced) -> Traced:
-    """An input as real numbers: truth values as 0 and 1, what may be minus infinity by its exponential."""
+    """An input as real numbers: booleans as 0 and 1, an input that may be minus infinity by its exponential."""
     if a.type.element == "extended":
         bounded: Traced = scalars.exp(scalars.minimum(a, 1))
         return bounded
@@ -141,7 +140,10 @@ def _pick(draw: Any, st: Any, made: _Made) -> tuple[Traced, float]:
 
 
 def _known(made: _Made) -> list[str]:
-    """The axes that arrays have, in order. Parts of products are not among them: no shape need show their size."""
+    """The axes of some arrays, in order.
+
+    Parts of product axes are not among them: no shape need show their size.
+    """
     return list(dict.fromkeys(n for a, _ in made for n in a.axes))
 
 
@@ -195,7 +197,7 @@ def _choice(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
     known = _known(made)
     if not known:
         return None
-    # Positions are compared and not values: rounding must not decide between branches.
+    # Positions are compared, not values, so that rounding does not decide between branches.
     one, two = (build.index(draw(st.sampled_from(known))) for _ in range(2))
     return scalars.where(one <= two, a, b), max(m, n)
 
@@ -235,7 +237,7 @@ def _renaming(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
 
 
 def _structural(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
-    """Axes merged and split again in another order, or an array with another along a sum of axes, and a part of it."""
+    """Axes merged and split again in another order, or two arrays concatenated, and a part or the maximum of that."""
     (a, m), (b, n) = _pick(draw, st, made), _pick(draw, st, made)
     names = [axis.name for axis in a.type.axes if axis.kind == "name"]
     if draw(st.booleans()):
@@ -258,7 +260,7 @@ def _structural(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
 
 
 def _view(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
-    """An array read at index arithmetic, with a number for what is outside, or turned, padded, repeated, cast."""
+    """An array read at index arithmetic with a fill value, or reversed, padded, repeated, or cast."""
     a, m = _pick(draw, st, made)
     names = [axis.name for axis in a.type.axes if axis.kind == "name"]
     if not names:
@@ -293,10 +295,10 @@ def sizes_for(diagram: Diagram, min_size: int = 1, max_size: int = 4) -> SearchS
 
 
 def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> SearchStrategy[tuple[np.ndarray, ...]]:
-    """Arrays for the inputs of a diagram: quarters between −4 and 4, zeros and equal values among them.
+    """Arrays for the inputs of a diagram: multiples of 1/4 between −4 and 4, with zeros and ties.
 
-    Without `sizes`, these are drawn too. Integers and truth values where the input's type says so, and minus
-    infinity too where it is extended.
+    Without `sizes`, these are drawn too. Integers and booleans where the input's type says so, and minus infinity as
+    well where it is extended.
     """
     import numpy as np
 
@@ -322,7 +324,7 @@ def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> Sear
 
 
 def tiles_for(diagram: Diagram, sizes: Mapping[str, int]) -> SearchStrategy[dict[str, int]]:
-    """Lengths for the stream blocks and groups of a diagram, from 1 to a little more than their axis."""
+    """Lengths for the stream blocks and groups of a diagram, from 1 to one more than their axis."""
     st = strategies_of()
     bounds = tile_bounds(diagram)
     return st.fixed_dictionaries(  # type: ignore[no-any-return]

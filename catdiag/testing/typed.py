@@ -1,4 +1,4 @@
-"""Random programs of a wanted type, with wanted kinds of boxes, or streamable along an axis by construction."""
+"""Random programs of a given type, with given kinds of boxes, or streamable along an axis by construction."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
-    """An array made of `a` by a box of that kind, with others around it where it needs them."""
+    """An array computed from `a` by a box of that kind, with other boxes where they are needed."""
     plain = [axis.name for axis in a.type.axes if axis.name == axis.size]
     if not plain and kind in ("reduce", "reindex", "view", "index", "fold", "group", "size"):
         a = trace.rename(a, {}, (*a.type.axes, _new(a)))
         plain = [a.axes[-1]]
     axis = draw(st.sampled_from(plain)) if plain else ""
-    # The same old name gives the same new one, as elsewhere, so that a name has one size.
+    # A name is always renamed to the same new name, so that each name has one size.
     other = next(name for name in (f"{axis}_{k}" for k in range(2, 99)) if name not in a.axes)
     programs: dict[str, Callable[[], Any]] = {
         "map": lambda: scalars.tanh(a),
@@ -64,9 +64,9 @@ def _grouped(a: Traced, axis: str) -> Diagram:
 
 
 def as_type(trace: Trace, a: Traced, ty: ArrayType) -> Traced:
-    """An array as one of a wanted type: summed over further axes, repeated along those that it lacks.
+    """An array as one of a given type: averaged over further axes, and broadcast along those that it lacks.
 
-    Where its axes of the same names have other sizes they are summed too.
+    Axes with the same names and other sizes are averaged over too.
     """
     wanted = {axis.name: axis.size for axis in ty.axes}
     if a.type.element == "bool":
@@ -93,7 +93,7 @@ def streamable_programs(
 
     st = strategies_of()
     if inputs is not None and not any(ty.axis(axis) for ty in inputs):
-        raise CatdiagError(f"no input has axis {axis!r}: a program of these is not streamed along it")
+        raise CatdiagError(f"no input has axis {axis!r}: expected one that has it, to stream the program along it")
 
     def program(draw: Callable[[Any], Any]) -> Diagram:
         given = list(inputs) if inputs is not None else _with_axis(draw, st, axis, kinds)
@@ -131,7 +131,7 @@ def _with_axis(draw: Any, st: Any, axis: str, kinds: Any) -> list[ArrayType]:
 
 
 def _reduction(draw: Any, st: Any, trace: Trace, a: Traced, weights: Traced, axis: str) -> Traced:
-    """One that is streamed: a sum, an extremum, a contraction, or one weighted by shifted exponentials."""
+    """A reduction that streams: a sum, an extremum, a contraction, or one weighted by shifted exponentials."""
     shared = tuple(n for n in dict.fromkeys((*a.axes, *weights.axes)) if n != axis)
 
     def weighted() -> Any:
@@ -151,7 +151,7 @@ def _reduction(draw: Any, st: Any, trace: Trace, a: Traced, weights: Traced, axi
 
 
 def forced(draw: Any, st: Any, trace: Trace, a: Traced, kinds: Collection[str]) -> Traced:
-    """An array made of `a` by boxes of all the wanted kinds, one after the other."""
+    """An array computed from `a` by boxes of all the given kinds in sequence."""
     for kind in draw(st.permutations(sorted(set(checked_kinds(kinds))))):
         a = with_kind(draw, st, trace, a, kind)
         if a.type.element != "real":
