@@ -211,7 +211,7 @@ def test_transfers_say_what_the_bound_rests_on() -> None:
         lambda A, v: cd.einsum("q x, x -> q", cd.where(cd.index("x") <= cd.index("q"), A, 0), v)
     ).group("q")
     said = plots.capacities(masked, {"q": 64, "x": 64}).caption
-    assert any(words.startswith("Operations that a mask empties count too") for words in said)
+    assert any(words.startswith("Operations on masked elements count too") for words in said)
 
 
 def test_transfers_say_what_is_missing() -> None:
