@@ -17,8 +17,8 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from catdiag.cli.check import Solvers, Verdict, verdict_on
 from catdiag.cli.outcome import INTERRUPTED, REFUTED, shown
+from catdiag.cli.verdict import Solvers, Verdict, verdict_on
 from catdiag.solvers.process import environment
 
 # Seconds that a process has to end its solvers and itself when there is nothing more to check.

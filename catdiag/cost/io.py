@@ -268,7 +268,7 @@ def io(
         streams.update({symbol(s): told(axis.expr()) for s, axis in kernel.loops if s not in single})
         for moved in kernel.transfers:
             if moved.window:
-                from catdiag.cost.count.windows import moved as moved_windows
+                from catdiag.cost.count.window_loads import moved as moved_windows
 
                 exact, relaxed = moved_windows(moved, kernel)
             elif moved.extent is not None and shares is not None:
@@ -334,7 +334,7 @@ def _clipping(account: Account, told: Callable[[Expr], Expr]) -> Callable[[Expr]
     sides = [(name, side, kernel) for kernel in account.kernels for name, side in kernel.clipped.items()]
     if not sides:
         return told
-    from catdiag.cost.count.windows import most
+    from catdiag.cost.count.window_loads import most
 
     put = {symbol(name): most(side, kernel) for name, side, kernel in sides}
     return lambda formula: told(formula.subs(put, simultaneous=True))

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
-from catdiag.run.chip import Chain
 from catdiag.run.machine import Dtype, ran
+from catdiag.run.memories import Chain
 from catdiag.run.numpy import Functions
 from catdiag.run.sizes import tile_lengths
 from catdiag.run.widths import Widths

@@ -27,9 +27,9 @@ from catdiag.errors import SizeError
 from catdiag.in_place import in_place, picked
 from catdiag.lookups import looked_up
 from catdiag.partial import is_split, two_kernels
-from catdiag.run.chip import Chain, Chip
+from catdiag.run.chip import Chip
 from catdiag.run.memories import Cell as Cell
-from catdiag.run.memories import Piece, extent
+from catdiag.run.memories import Chain, Piece, extent
 from catdiag.run.memories import Wire as Wire
 from catdiag.run.named import Named
 from catdiag.run.numpy import Functions, Runner, conform, run

@@ -1,4 +1,4 @@
-"""The data of the counting machine: memories, arrays in memory (cells), and the tiles of a kernel (pieces)."""
+"""The data of the counting machine: chains of memories, arrays (cells), and the tiles of a kernel (pieces)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,44 @@ NOWHERE: Reach = MappingProxyType({})
 RESIDENT, PASSED = "resident", "passed"
 UNSEEN = Named(0.0, ())
 """The value of an array at a level that holds it but does not compute on it."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The chain of memories, level 0 the slow one, and the placement of arrays in it.
+
+    `operand`, `streamed` and `output` are the levels that hold arrays of that role, in order. `home` is the level of
+    loop states, `work` that of all other temporaries. `lengths` gives for each level the tile and block lengths by
+    symbol, and `stages` the number of buffers for each streamed block; both leave out level 0. `caches` are the
+    capacities (bytes, or None: unbounded) of the caches between levels 0 and 1; caches are not counted as levels here.
+    `wave` is the number of groups that run at a time. With `nested`, an array that only inner loops read is loaded
+    there block by block, in every iteration of the outer loop.
+    """
+
+    names: tuple[str, ...]
+    operand: tuple[int, ...]
+    streamed: tuple[int, ...]
+    output: tuple[int, ...]
+    home: int
+    work: int
+    lengths: tuple[Mapping[str, int], ...]
+    stages: tuple[int, ...]
+    caches: tuple[int | None, ...] = ()
+    wave: int = 1
+    nested: bool = False
+
+    @property
+    def last(self) -> int:
+        """The fastest level."""
+        return len(self.names) - 1
+
+    def length(self, level: int, symbol: str, whole: int) -> int:
+        """The length of a tile or block at a level, clipped to the length `whole` of the axis that it divides."""
+        return min(self.lengths[level - 1].get(symbol, whole), whole)
+
+    def upper(self, level: int, streamed: bool) -> int:
+        """The level that a level loads operands from, or streamed arrays if `streamed`."""
+        return max((k for k in (self.streamed if streamed else self.operand) if k < level), default=0)
 
 
 class Memory:

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from catdiag.boxes import Box, Fold
 from catdiag.diagram import inline
 from catdiag.errors import CatdiagError
-from catdiag.run.memories import Cell, Piece, Wire, cut, extent
+from catdiag.run.memories import Cell, Chain, Piece, Wire, cut, extent
 from catdiag.run.named import Named
-from catdiag.run.numpy import filled
+from catdiag.run.numpy import Runner, filled
 from catdiag.run.outline import Outline
 from catdiag.run.sizes import local_sizes
+from catdiag.run.widths import Widths
 from catdiag.types import ArrayType, size_value
 
-if TYPE_CHECKING:
-    from catdiag.run.chip import Chip
+
+class Machine(Protocol):
+    """What runs the boxes of a kernel, loops among them, on the memories of a chip."""
+
+    runner: Runner
+    chain: Chain
+    widths: Widths
+
+    def fetch(self, piece: Piece, outline: Outline, w: int) -> None:
+        """Loads an operand's tile."""
+
+    def allot(self, lane: Piece, level: int, ty: ArrayType, value: Named, width: int) -> Cell:
+        """Allocates memory for an array."""
+
+    def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
+        """Counts one load."""
+
+    def boxes(self, outline: Outline, crew: Sequence[Piece], copied: bool) -> None:
+        """Runs the boxes of a body."""
 
 
 class Loop:
@@ -29,7 +47,7 @@ class Loop:
 
     def __init__(
         self,
-        chip: Chip,
+        chip: Machine,
         box: Box,
         op: Fold,
         inputs: Sequence[int],

@@ -22,7 +22,8 @@ from catdiag.testing.kinds import boxes, objects
 from catdiag.testing.machines import hierarchies
 from catdiag.testing.pairs import Pair, rewrites
 from catdiag.testing.programs import blocked, cascades, einsums
-from catdiag.testing.strategies import array_types, arrays_for, axes, diagrams, sizes_for, tiles_for
+from catdiag.testing.strategies import arrays_for, diagrams, sizes_for, tiles_for
+from catdiag.testing.type_strategies import array_types, axes
 
 __all__ = [
     "Mismatch", "Pair", "Tested", "array_types", "arrays_for", "assert_counts_match", "assert_equivalent",

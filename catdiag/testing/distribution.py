@@ -63,7 +63,7 @@ def _counted(many: int) -> str:
 
 def tables(examples: int = 200, only: str | None = None) -> Iterable[str]:
     """The tables of all strategies, or of the one named `only`. Raises CatdiagError for an unknown name."""
-    from catdiag.testing import machines, pairs, programs, strategies
+    from catdiag.testing import machines, pairs, programs, strategies, type_strategies
     from catdiag.testing.kinds import all_boxes, boxes, kind_of, objects, said_of
 
     def of_programs(f: Any) -> list[str]:
@@ -76,9 +76,9 @@ def tables(examples: int = 200, only: str | None = None) -> Iterable[str]:
         ]
 
     every: dict[str, tuple[Any, Callable[[Any], Iterable[str]]]] = {
-        "axes": (strategies.axes(composite=True), lambda a: [a.kind]),
+        "axes": (type_strategies.axes(composite=True), lambda a: [a.kind]),
         "array_types": (
-            strategies.array_types(elements=("real", "extended", "int", "bool"), composite=True),
+            type_strategies.array_types(elements=("real", "extended", "int", "bool"), composite=True),
             lambda ty: [ty.element, f"axes: {len(ty.axes)}"],
         ),
         "objects": (objects(), lambda ty: [f"wires: {len(ty)}"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from catdiag.testing.strategies import strategies_of
+from catdiag.testing.type_strategies import strategies_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,7 +22,7 @@ from catdiag.boxes import (
 )
 from catdiag.diagram import Diagram, box, call, of_box
 from catdiag.errors import CatdiagError
-from catdiag.testing.strategies import array_types, strategies_of
+from catdiag.testing.type_strategies import array_types, strategies_of
 from catdiag.types import BYTES, ArrayType, Axis, Ty
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from catdiag.testing.strategies import strategies_of
+from catdiag.testing.type_strategies import strategies_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

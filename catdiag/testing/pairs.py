@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag import build, indexing, scalars, structure
 from catdiag.diagram import Diagram
-from catdiag.testing.strategies import strategies_of
+from catdiag.testing.type_strategies import strategies_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag import build, scalars
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
-from catdiag.testing.strategies import strategies_of
+from catdiag.testing.type_strategies import strategies_of
 from catdiag.trace import Trace, Traced, building
 from catdiag.types import ArrayType, Axis
 

@@ -1,4 +1,4 @@
-"""Random axes, array types and programs, with sizes, arrays and tiles for them. Hypothesis is imported on first use."""
+"""Random programs, with sizes, arrays and tiles for them. Hypothesis is imported on first use."""
 
 from __future__ import annotations
 
@@ -9,57 +9,25 @@ from catdiag import build, indexing, scalars, structure
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
 from catdiag.run.sizes import tile_bounds
+from catdiag.testing import typed
+from catdiag.testing.kinds import checked_kinds
+from catdiag.testing.type_strategies import NAMES, array_types, strategies_of
 from catdiag.trace import Trace, Traced, building
-from catdiag.types import ArrayType, Axis, Ty, size_symbols, size_value
+from catdiag.types import ArrayType, Ty, size_symbols, size_value
 
 if TYPE_CHECKING:
     import numpy as np
     from hypothesis.strategies import SearchStrategy
 
-_NAMES = ("q", "x", "d", "h")
 # Values of random programs are at most _BOUND, for axes of up to _LONGEST indices and inputs up to _LARGEST.
 _BOUND, _LONGEST, _LARGEST = 1e6, 8, 4.0
-
-
-def strategies_of() -> Any:
-    """The strategies module of Hypothesis. Raises CatdiagError where it is not installed."""
-    try:
-        from hypothesis import strategies
-    except ImportError as error:
-        raise CatdiagError("catdiag.testing needs hypothesis: pip install 'catdiag[test]'") from error
-    return strategies
-
-
-def axes(names: tuple[str, ...] = _NAMES, composite: bool = False) -> SearchStrategy[Axis]:
-    """Axes with the given names; with `composite`, also integers, products and coproducts."""
-    st = strategies_of()
-    named: SearchStrategy[Axis] = st.sampled_from([Axis(n) for n in names])
-    if not composite:
-        return named
-    integers = st.integers(1, 4).map(lambda n: Axis(str(n), n))
-    leaves = named | integers
-    pairs = st.tuples(leaves, leaves)
-    several: SearchStrategy[Axis] = leaves | pairs.map(lambda p: p[0] * p[1]) | pairs.map(lambda p: p[0] + p[1])
-    return several
-
-
-def array_types(
-    names: tuple[str, ...] = _NAMES,
-    max_axes: int = 3,
-    elements: tuple[str, ...] = ("real",),
-    composite: bool = False,
-) -> SearchStrategy[ArrayType]:
-    """Array types of at most `max_axes` different axes, with one of the given element types."""
-    st = strategies_of()
-    several = st.lists(axes(names, composite), max_size=max_axes, unique_by=lambda a: a.name)
-    return st.builds(lambda a, e: ArrayType(tuple(a), e), several, st.sampled_from(elements))  # type: ignore[no-any-return]
 
 
 def diagrams(
     max_inputs: int = 3,
     max_boxes: int = 8,
     max_outputs: int = 2,
-    names: tuple[str, ...] = _NAMES,
+    names: tuple[str, ...] = NAMES,
     inputs: tuple[ArrayType, ...] | None = None,
     *,
     dom: Ty | ArrayType | Sequence[ArrayType] | None = None,
@@ -77,16 +45,14 @@ def diagrams(
     it: it has reductions over the axis that have repairs, and one output.
 
     >>> from hypothesis import find
+    >>> from catdiag.types import ArrayType, Axis
     >>> q, x = Axis("q"), Axis("x")
-    >>> typed = diagrams(dom=[ArrayType((q, x))], cod=[ArrayType((x,)), ArrayType((q,), "bool")])
-    >>> print(find(typed, lambda f: len(f) > 3))
+    >>> of_types = diagrams(dom=[ArrayType((q, x))], cod=[ArrayType((x,)), ArrayType((q,), "bool")])
+    >>> print(find(of_types, lambda f: len(f) > 3))
     random: [q x] → [x] @ bool[q]
 
     Raises CatdiagError for what is no object, unknown kinds of boxes, and a `streamable` axis that no input has.
     """
-    from catdiag.testing import typed
-    from catdiag.testing.kinds import checked_kinds
-
     st = strategies_of()
     fixed = inputs if dom is None else tuple(typed.check_object(dom, "dom"))
     result = None if cod is None else typed.check_object(cod, "cod")

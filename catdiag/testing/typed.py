@@ -9,6 +9,7 @@ from catdiag import build, functions, indexing, scalars, structure
 from catdiag.diagram import Diagram, box
 from catdiag.errors import CatdiagError
 from catdiag.testing.kinds import checked_kinds
+from catdiag.testing.type_strategies import strategies_of
 from catdiag.trace import Trace, Traced, building
 from catdiag.types import ArrayType, Axis, Ty
 
@@ -89,8 +90,6 @@ def streamable_programs(
     axis: str, inputs: Sequence[ArrayType] | None, kinds: Any, max_steps: int = 3
 ) -> SearchStrategy[Diagram]:
     """Programs whose results depend on an axis only through cascades of reductions that have repairs."""
-    from catdiag.testing.strategies import strategies_of
-
     st = strategies_of()
     if inputs is not None and not any(ty.axis(axis) for ty in inputs):
         raise CatdiagError(f"no input has axis {axis!r}: expected one that has it, to stream the program along it")

@@ -11,7 +11,7 @@ import pytest
 
 from catdiag.cli.checkers import _Checker
 
-# Everything but the command line, the kernel, the solver and three small modules cannot be imported.
+# Everything but the command line, the kernel, the solvers and a few small modules cannot be imported.
 BLOCK = """
 import sys
 class Blocker:
@@ -117,11 +117,11 @@ def test_what_cannot_be_read(run, tmp_path):
 
 
 def test_too_large(run, tmp_path, monkeypatch):
-    from catdiag.cli import check
+    from catdiag.cli import verdict
 
     file = tmp_path / "c.json"
     file.write_text("{}" + " " * 100)
-    monkeypatch.setattr(check, "LARGEST", 50)
+    monkeypatch.setattr(verdict, "LARGEST", 50)
     done = run("check", file)
     assert done.status == 1
     assert "more than 50 bytes" in done.out

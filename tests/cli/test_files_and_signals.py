@@ -295,7 +295,7 @@ def test_the_command_line_imports_next_to_nothing_before_it_hears_ctrl_c():
     code = "import sys; before = set(sys.modules); import catdiag.cli; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     there = {name.split("._bootstrap")[0] for name in done.stdout.split()}
-    assert there <= {"__future__", "catdiag", "catdiag.cli", "importlib", "types", "warnings"}
+    assert there <= {"__future__", "catdiag", "catdiag.cli", "catdiag.display", "importlib", "types", "warnings"}
 
 
 def test_ctrl_c_in_a_callback_is_heard_and_not_printed():

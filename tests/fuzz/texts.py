@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from catdiag.cli.arguments import parse_sizes
-from catdiag.cli.check import Malformed, data_of
+from catdiag.cli.verdict import Malformed, data_of
 from catdiag.errors import CatdiagError
 from catdiag.kernel.check import Checker
 from catdiag.kernel.terms import KernelError

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_programs import Json, apply, array, certificate, const, program, reduce, rename, sum_fold, tiles
 
-from catdiag.cli.check import formulas, statement
+from catdiag.cli.verdict import formulas, statement
 from catdiag.kernel.check import Checker
 from catdiag.kernel.scope import printer_of
 from catdiag.kernel.terms import (

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.cli.check import Verdict
 from catdiag.cli.counterexample import npz, read
+from catdiag.cli.verdict import Verdict
 from catdiag.prove.replay import Counterexample
 from catdiag.sweeps import STATUSES, Result, lines, table
 from catdiag.sweeps import _of_line as result_of

@@ -8,13 +8,14 @@ them:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from catdiag.cost.count.amounts import Amount
-from catdiag.cost.count.extents import Extent, Tally
-from catdiag.cost.count.live import Kernel, Loop
-from catdiag.cost.count.windows import count
+from catdiag.cost.count.extents import Extent, Tally, number
+from catdiag.cost.count.live import Kernel, Loop, Transfer
+from catdiag.cost.count.windows import Side
+from catdiag.views import leaves
 
 Values = Mapping[Any, Any]
 
@@ -25,13 +26,13 @@ def counted(kernel: Kernel, values: Values) -> tuple[Values, Values]:
     average, longest = dict(values), dict(values)
     for (block, _), extent in kernel.extents.items():
         sums, most = tally.turns(extent)
-        number: Any = 1
+        groups: Any = 1
         for _, tile in extent.tiles:
-            number = number * -(-kernel.tiles[tile].value(values) // values[tile])
-        average["turns", block], longest["turns", block] = sums / number, most
+            groups = groups * -(-kernel.tiles[tile].value(values) // values[tile])
+        average["turns", block], longest["turns", block] = sums / groups, most
     for moved in kernel.transfers:
         if moved.window:
-            average["moved", moved] = longest["moved", moved] = count(moved, kernel, values)
+            average["moved", moved] = longest["moved", moved] = window_loads(moved, kernel, values)
         elif moved.extent is not None:
             total = whole_run(moved.local, moved.loops, moved.extent, kernel, values, tally)
             average["moved", moved] = longest["moved", moved] = total
@@ -63,3 +64,82 @@ def whole_run(
                 term = term * (full * piece**power + np.where(rest > 0, rest**power, 0))
         total = total + term * tally.total(extent, tuple(monomial.count(name) for name in inner))[0]
     return total
+
+
+def window_loads(transfer: Transfer, kernel: Kernel, values: Mapping[Any, Any]) -> Any:
+    """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles.
+
+    A sum over groups of what depends on few tiles each: it is the product of the sums over those that go together.
+    """
+    import numpy as np
+
+    ranges = {**kernel.tiles, **dict(transfer.loops)}
+    parts = _together(transfer, kernel)
+    total: Any = 0
+    for monomial, coefficient in transfer.local.terms.items():
+        term: Any = coefficient
+        for name in monomial:
+            if name not in ranges:
+                term = term * values[name]
+        for tiles, sides in parts:
+            term = term * _over(tiles, sides, [monomial.count(t) for t in tiles], kernel, values)
+        for block, axis in transfer.loops:
+            size, piece, power = axis.value(values), np.asarray(values[block]), monomial.count(block)
+            rest = size % piece
+            term = term * (size // piece * piece**power + np.where(rest > 0, rest**power, 0))
+        total = total + term
+    return np.asarray(total)[()]
+
+
+def _together(transfer: Transfer, kernel: Kernel) -> list[tuple[list[str], list[Side]]]:
+    """The tiles that some side of the window depends on at once, with these sides."""
+    of = {kernel.axes[tile]: tile for tile in kernel.tiles}
+    found: list[tuple[set[str], list[Side]]] = [({tile}, []) for tile in kernel.tiles]
+    for side in transfer.window:
+        if side.whole:
+            continue
+        read = [v for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, (str, tuple))]
+        used = {v if isinstance(v, str) else of.get(v[1], "") for v in read}
+        mine = [f for f in found if f[0] & used]
+        tiles, sides = {t for f in mine for t in f[0]}, [s for f in mine for s in f[1]]
+        found = [f for f in found if not f[0] & used] + [(tiles, [*sides, side])]
+    return [([t for t in kernel.tiles if t in tiles], sides) for tiles, sides in found]
+
+
+def _over(
+    tiles: Sequence[str], sides: Sequence[Side], powers: Sequence[int], kernel: Kernel, values: Mapping[Any, Any]
+) -> Any:
+    """The sum over the pieces that some tiles cut their axes in: of the lengths to these powers, times the sides."""
+    import numpy as np
+
+    # The length of an axis may differ between candidates too: of that of the parts of a loop, as many as there are.
+    lengths = [*(kernel.tiles[tile] for tile in tiles), *(Amount.of(side.size) for side in sides)]
+    names = sorted(
+        {
+            *tiles,
+            *(name for length in lengths for name in length.symbols()),
+            *(v for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, str)),
+        }
+    )
+    columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names)) if names else []
+    shape = columns[0].shape if columns else ()
+    table = np.stack([c.ravel() for c in columns], axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
+    rows, places = np.unique(table, axis=0, return_inverse=True)
+    found = []
+    for row in rows:
+        known = {**values, **dict(zip(names, map(int, row), strict=True))}
+        seen: dict[Any, Any] = dict(known)
+        held: Any = 1
+        for k, (tile, power) in enumerate(zip(tiles, powers, strict=True)):
+            whole = int(kernel.tiles[tile].value(known))
+            starts = np.arange(0, whole, known[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
+            stops = np.minimum(starts + known[tile], whole)
+            seen["first", kernel.axes[tile]], seen["last", kernel.axes[tile]] = starts, stops - 1
+            held = held * (stops - starts) ** power
+        for side in sides:
+            low, high = number(side.lo, seen), number(side.hi, seen) + 1
+            size = int(Amount.of(side.size).value(known))
+            low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
+            held = held * np.maximum(0, high - low)
+        found.append(int(np.sum(held)))
+    return np.array(found)[places.ravel()].reshape(shape)[()]

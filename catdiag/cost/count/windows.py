@@ -2,39 +2,26 @@
 
 Along each axis that is read at a sum of positions and indices, a tile of g positions with a factor σ, and taps k with a
 factor δ, lie in a window of σ·(g - 1) + δ·(k - 1) + 1 elements: that is what there is room for. Loaded is what of the
-window lies in the array: all of it, unless beyond the array a number is read (padding). Added up over the tiles of an
-axis of n positions that is σ·n + (δ·(k - 1) + 1 - σ)·⌈n/g⌉, less what lies outside. For a padding of p the tiles lose
-p, p - σ·g, p - 2·σ·g, … of it, at most p(p + 1)/2 in all, on either side: so much less is the form without rounding
-(derived here).
+window lies in the array: all of it, unless beyond the array a number is read (padding). What that is in the whole run
+is in `catdiag.cost.count.window_loads`.
 
 Where arrays of data say what is read, a group loads an element for each of its results, be they the same ones or not.
-
->>> import catdiag as cd
->>> from catdiag.rewrite.group import find
->>> io = find(cd.library.get("conv1d"), ["y"]).io()
->>> next(t.exact for t in io.traffic if t.array == "a")
-c*k*n*ceiling(y/g_y) + c*n*y - c*n*ceiling(y/g_y)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.boxes import Box, Fold
 from catdiag.cost.count.amounts import ONE, ZERO, Amount
-from catdiag.cost.count.extents import Bound, ends, number, put
+from catdiag.cost.count.extents import Bound, ends, put
 from catdiag.diagram import Graph, inline
 from catdiag.errors import CatdiagError
 from catdiag.in_place import Picked, Window
 from catdiag.types import ArrayType, Size
 from catdiag.views import leaves, natural, read_off
-
-if TYPE_CHECKING:
-    from catdiag.cost.count.live import Kernel, Transfer
-
-Expr = Any
 
 
 @dataclass(frozen=True)
@@ -134,7 +121,7 @@ def _index(v: Any) -> Bound:
 
 def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> Amount:
     """hi - lo + 1, where a tile's last position is g - 1 after its first."""
-    low, high = _linear(lo), _linear(hi)
+    low, high = linear(lo), linear(hi)
     total = high.pop(None, ZERO) - low.pop(None, ZERO) + ONE
     for axis, tile in tiles.items():
         first = high.pop(("first", axis), ZERO) - low.pop(("first", axis), ZERO)
@@ -145,7 +132,7 @@ def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> Amount:
     return total
 
 
-def _linear(e: Bound) -> dict[Any, Amount]:
+def linear(e: Bound) -> dict[Any, Amount]:
     """A bound as a sum of ends of tiles with factors; None is the key of what is free of them."""
 
     def join(op: str, a: dict[Any, Amount], b: dict[Any, Amount]) -> dict[Any, Amount]:
@@ -173,230 +160,3 @@ def outer(ty: ArrayType, window: Sequence[Side]) -> Amount:
     """The same without the axes along which part of the window may lie outside of the array."""
     cut = {side.axis for side in window if not side.whole}
     return box(ArrayType(tuple(a for a in ty.axes if a.name not in cut)), window)
-
-
-# -- in the whole run -------------------------------------------------------------------------------
-
-
-def most(side: Side, kernel: Kernel) -> Expr:
-    """The most elements of the array that any group of a kernel reads along an axis, or 1."""
-    import sympy
-
-    from catdiag.cost.count.grids import GroupMax
-
-    there, ends = _within([side], kernel, kernel.tiles)
-    held = _clipped(side, there)
-    for tile, j in ends.items():
-        held = GroupMax(held, (j, 0, _last(tile, kernel)))
-    return sympy.Max(1, held)
-
-
-def _within(sides: Sequence[Side], kernel: Kernel, taken: Mapping[str, Any]) -> tuple[dict[Any, Expr], dict[str, Expr]]:
-    """The ends of the tiles that sides of windows depend on, by the number of the group along each tile."""
-    import sympy
-
-    from catdiag.cost.count.amounts import symbol
-    from catdiag.cost.count.density import index_of
-
-    tile_of = {axis: tile for tile, axis in kernel.axes.items()}
-    mine = sorted({tile_of[v[1]] for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, tuple)})
-    indices = {tile: index_of(kernel.axes[tile], taken) for tile in mine}
-    there: dict[Any, Expr] = {}
-    for tile, j in indices.items():
-        g, whole = symbol(tile), kernel.tiles[tile].expr()
-        there["first", kernel.axes[tile]] = g * j
-        there["last", kernel.axes[tile]] = sympy.Min(whole, g * (j + 1)) - 1
-    return there, indices
-
-
-def _clipped(side: Side, there: Mapping[Any, Expr]) -> Expr:
-    """How much of a window lies in the array, where a tile has these ends."""
-    import sympy
-
-    from catdiag.cost.count.density import written
-
-    low, high = written(side.lo, there), written(side.hi, there) + 1
-    size = Amount.of(side.size).expr()
-    return sympy.Max(0, (sympy.Min(size, high) if side.above else high) - (sympy.Max(0, low) if side.below else low))
-
-
-def _last(tile: str, kernel: Kernel) -> Expr:
-    """The number of the last group along a tile."""
-    import sympy
-
-    from catdiag.cost.count.amounts import symbol
-
-    return sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1
-
-
-def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
-    """What a group loads of it, added up over all groups, exactly and without rounding (no more than that)."""
-    import sympy
-
-    from catdiag.cost.count.amounts import symbol
-    from catdiag.cost.count.grids import GroupSum
-    from catdiag.cost.count.nested import spread
-
-    ranges = {**kernel.tiles, **dict(transfer.loops)}
-    partly = [side for side in transfer.window if not side.whole]
-    tile_of = {axis: tile for tile, axis in kernel.axes.items()}
-    there, indices = _within(partly, kernel, ranges)
-    lengths = {tile: there["last", kernel.axes[tile]] + 1 - there["first", kernel.axes[tile]] for tile in indices}
-    held = sympy.Mul(*(_clipped(side, there) for side in partly))
-    exact = relaxed = sympy.S.Zero
-    rest = ONE
-    for side in partly:
-        rest = rest * side.length
-    for monomial, coefficient in transfer.local.terms.items():
-        outside, inside = sympy.Integer(coefficient), held
-        for name in monomial:
-            if name not in ranges:
-                outside *= symbol(name)
-        for name, whole in ranges.items():
-            power = monomial.count(name)
-            if name in lengths:
-                inside *= lengths[name] ** power
-            else:
-                outside *= spread(whole.expr(), (symbol(name),), power)
-        for tile, j in indices.items():
-            inside = GroupSum(inside, (j, 0, _last(tile, kernel)))
-        exact += outside * inside
-    for monomial, coefficient in (transfer.local * rest).terms.items():
-        relaxed += coefficient * _unrounded(monomial, ranges)
-    if partly:
-        relaxed = _less(transfer, kernel, ranges, tile_of, partly)
-    return exact, sympy.expand(relaxed)
-
-
-def _unrounded(monomial: Sequence[str], ranges: Mapping[str, Amount]) -> Expr:
-    import sympy
-
-    from catdiag.cost.count.amounts import symbol
-
-    term = sympy.S.One
-    for name in monomial:
-        if name not in ranges:
-            term *= symbol(name)
-    for name, whole in ranges.items():
-        term *= whole.expr() * symbol(name) ** (monomial.count(name) - 1)
-    return term
-
-
-def _less(
-    transfer: Transfer,
-    kernel: Kernel,
-    ranges: Mapping[str, Amount],
-    tile_of: Mapping[str, str],
-    partly: Sequence[Side],
-) -> Expr:
-    """Without rounding, and without the most that may lie outside: each side's sum, times what else there is."""
-    import sympy
-
-    full: list[Expr] = []
-    lost: list[Expr] = []
-    used: set[str] = set()
-    for side in partly:
-        tiles = sorted({tile_of[v[1]] for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, tuple)})
-        if len(tiles) != 1 or tiles[0] in used:
-            return sympy.S.Zero
-        (tile,) = tiles
-        used.add(tile)
-        low, high = _linear(side.lo), _linear(side.hi)
-        step = low.get(("first", kernel.axes[tile]), ZERO).expr()
-        if not step.is_positive:
-            return sympy.S.Zero
-        terms = side.length.terms.items()
-        full.append(sympy.Add(*(c * _unrounded(m, {tile: kernel.tiles[tile]}) for m, c in terms)))
-        below = -low.get(None, ZERO).expr()
-        above = high.get(None, ZERO).expr() + step * (kernel.tiles[tile].expr() - 1) + 1 - Amount.of(side.size).expr()
-        beyond = (below if side.below else sympy.S.Zero, above if side.above else sympy.S.Zero)
-        lost.append(sympy.Add(*(p * (p + 1) / 2 for p in beyond)))
-    # A product of sums, each less by what is lost of it, is at least the product less each loss times the others.
-    sums = sympy.Mul(*full)
-    for k, less in enumerate(lost):
-        sums -= less * sympy.Mul(*(f for j, f in enumerate(full) if j != k))
-    rest = sympy.S.Zero
-    for monomial, coefficient in transfer.local.terms.items():
-        if used & set(monomial):
-            return sympy.S.Zero
-        rest += coefficient * _unrounded(monomial, {k: v for k, v in ranges.items() if k not in used})
-    return sums * rest
-
-
-def count(transfer: Transfer, kernel: Kernel, values: Mapping[Any, Any]) -> Any:
-    """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles.
-
-    A sum over groups of what depends on few tiles each: it is the product of the sums over those that go together.
-    """
-    import numpy as np
-
-    ranges = {**kernel.tiles, **dict(transfer.loops)}
-    parts = _together(transfer, kernel)
-    total: Any = 0
-    for monomial, coefficient in transfer.local.terms.items():
-        term: Any = coefficient
-        for name in monomial:
-            if name not in ranges:
-                term = term * values[name]
-        for tiles, sides in parts:
-            term = term * _over(tiles, sides, [monomial.count(t) for t in tiles], kernel, values)
-        for block, axis in transfer.loops:
-            size, piece, power = axis.value(values), np.asarray(values[block]), monomial.count(block)
-            rest = size % piece
-            term = term * (size // piece * piece**power + np.where(rest > 0, rest**power, 0))
-        total = total + term
-    return np.asarray(total)[()]
-
-
-def _together(transfer: Transfer, kernel: Kernel) -> list[tuple[list[str], list[Side]]]:
-    """The tiles that some side of the window depends on at once, with these sides."""
-    of = {kernel.axes[tile]: tile for tile in kernel.tiles}
-    found: list[tuple[set[str], list[Side]]] = [({tile}, []) for tile in kernel.tiles]
-    for side in transfer.window:
-        if side.whole:
-            continue
-        read = [v for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, (str, tuple))]
-        used = {v if isinstance(v, str) else of.get(v[1], "") for v in read}
-        mine = [f for f in found if f[0] & used]
-        tiles, sides = {t for f in mine for t in f[0]}, [s for f in mine for s in f[1]]
-        found = [f for f in found if not f[0] & used] + [(tiles, [*sides, side])]
-    return [([t for t in kernel.tiles if t in tiles], sides) for tiles, sides in found]
-
-
-def _over(
-    tiles: Sequence[str], sides: Sequence[Side], powers: Sequence[int], kernel: Kernel, values: Mapping[Any, Any]
-) -> Any:
-    """The sum over the pieces that some tiles cut their axes in: of the lengths to these powers, times the sides."""
-    import numpy as np
-
-    # The length of an axis may differ between candidates too: of that of the parts of a loop, as many as there are.
-    lengths = [*(kernel.tiles[tile] for tile in tiles), *(Amount.of(side.size) for side in sides)]
-    names = sorted(
-        {
-            *tiles,
-            *(name for length in lengths for name in length.symbols()),
-            *(v for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, str)),
-        }
-    )
-    columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names)) if names else []
-    shape = columns[0].shape if columns else ()
-    table = np.stack([c.ravel() for c in columns], axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
-    rows, places = np.unique(table, axis=0, return_inverse=True)
-    found = []
-    for row in rows:
-        known = {**values, **dict(zip(names, map(int, row), strict=True))}
-        seen: dict[Any, Any] = dict(known)
-        held: Any = 1
-        for k, (tile, power) in enumerate(zip(tiles, powers, strict=True)):
-            whole = int(kernel.tiles[tile].value(known))
-            starts = np.arange(0, whole, known[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
-            stops = np.minimum(starts + known[tile], whole)
-            seen["first", kernel.axes[tile]], seen["last", kernel.axes[tile]] = starts, stops - 1
-            held = held * (stops - starts) ** power
-        for side in sides:
-            low, high = number(side.lo, seen), number(side.hi, seen) + 1
-            size = int(Amount.of(side.size).value(known))
-            low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
-            held = held * np.maximum(0, high - low)
-        found.append(int(np.sum(held)))
-    return np.array(found)[places.ravel()].reshape(shape)[()]
