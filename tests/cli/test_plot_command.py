@@ -14,7 +14,7 @@ ON = ("--on", "h100", *SIZE)
         ("landscape", (*ON, "--tiles", "g_q"), ["predicted time by tiles"]),
         pytest.param("roofline", ON, ["softmax on H100", "HBM → L2"], marks=pytest.mark.slow),
         pytest.param("waterfall", ON, ["bytes moved, unfused and fused"], marks=pytest.mark.slow),
-        ("transfers", SIZE, ["transfers against memory", "moved once at least"]),
+        ("transfers", SIZE, ["transfers against memory", "compulsory traffic"]),
     ],
 )
 def test_without_a_file_svg_is_printed(run, kind, options, words):

@@ -114,7 +114,7 @@ def test_of_a_diagram_with_what_the_hardware_wants() -> None:
     assert result.proved
     assert all(size % 16 == 0 for size in result.tiles.values())
     assert result.gap is not None and 0 <= result.gap < 0.1
-    assert "least of all whole tiles" in str(result)
+    assert "least of all integer tiles" in str(result)
     brute = min(
         512**2 * (up(512, x) + up(512, y) + 1)
         for x in range(16, 513, 16)

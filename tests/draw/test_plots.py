@@ -302,7 +302,7 @@ def test_bars_of_a_waterfall_meet() -> None:
 def test_a_waterfall_needs_tiles_and_a_source() -> None:
     with pytest.raises(CatdiagError, match="g_q"):
         plots.waterfall_of(attention(), SIZES)
-    with pytest.raises(CatdiagError, match="give the derivation"):
+    with pytest.raises(CatdiagError, match="expected a derivation"):
         plots.waterfall_of(attention().diagram, SIZES, tiles={"g_q": 8, "s_x": 8})
 
 

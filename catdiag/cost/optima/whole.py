@@ -54,7 +54,7 @@ class Whole:
 
     def __str__(self) -> str:
         at = ", ".join(f"{tile} = {size}" for tile, size in self.tiles.items())
-        how = "the least of all whole tiles" if self.proved else f"best found; none moves less than {self.least}"
+        how = "the least of all integer tiles" if self.proved else f"best found; none moves less than {self.least}"
         over = "" if self.gap is None else f", {100 * self.gap:.2g} % above real tiles"
         return f"{self.transfers} at {at} ({how}{over})"
 

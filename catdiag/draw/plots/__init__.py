@@ -1,12 +1,12 @@
-"""Plots of what diagrams cost, with matplotlib (the extra `[plot]`), which is imported when one is drawn.
+"""Plots of costs, with matplotlib (the extra `[plot]`), which is imported when a plot is drawn.
 
-- `roofline`: compute rate against intensity, with a roof for each edge of a chip's memories;
-- `transfers`: the least transfers against memory, with regimes, whole tiles and the lower bound;
-- `landscape`: predicted time over two tiles, with what does not fit;
-- `waterfall`: what each array moves unfused, and what fusion takes off or puts on.
+- `roofline`: compute rate against arithmetic intensity, with a roof for each edge of a chip's memories;
+- `transfers`: the least transfers against memory, with regimes, integer tiles and the lower bound;
+- `landscape`: predicted time over two tiles, and where nothing fits;
+- `waterfall`: the traffic of each array unfused, and what fusion saves or adds.
 
-Each gives a `matplotlib.figure.Figure`; `save` and `svg` write it, the same bytes for the same figure. The numbers of
-each, without a picture, are what `roofline_of`, `capacities`, `landscape_of` and `waterfall_of` give.
+Each returns a `matplotlib.figure.Figure`; `save` and `svg` write it, with the same bytes for the same figure. The
+numbers of each plot are returned by `roofline_of`, `capacities`, `landscape_of` and `waterfall_of`.
 """
 
 from __future__ import annotations

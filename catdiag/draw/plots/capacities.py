@@ -1,5 +1,4 @@
-"""Transfers against memory: the least that tiles can move for every capacity, what binds, and what nobody can move less
-than."""
+"""Transfers against memory: the least transfers at every capacity, the regimes, and the lower bound."""
 
 from __future__ import annotations
 
@@ -46,19 +45,19 @@ if TYPE_CHECKING:
 
 _HEIGHT = 3.3
 _POINTS = 56
-"""At how many capacities the closed form and the bound are worked out, evenly in their logarithm."""
+"""The number of capacities at which the closed form and the bound are evaluated, even in their logarithm."""
 _SAMPLED = 9
-"""At how many the best whole tiles are looked for."""
+"""The number of capacities at which the best integer tiles are searched."""
 _BOXES = 1500
-"""How many boxes of tiles are opened for each of them; what is not shown to be the best then is drawn as such."""
+"""The most boxes of tiles in each search; tiles not proved to be best are drawn as such."""
 _WIDE = 340.0
-"""How wide the axes are at least, in points."""
+"""The least width of the axes, in points."""
 NOTHING = "nothing fits"
 
 
 @dataclass(frozen=True)
 class Band:
-    """A regime: from which capacity to which, and which constraint binds there."""
+    """A regime: its range of capacities, and the constraint that binds there."""
 
     start: float
     end: float
@@ -67,7 +66,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Whole:
-    """The best whole tiles found for a capacity, what they move, what none move less than."""
+    """The best integer tiles found for a capacity, their transfers, and a lower bound over all integer tiles."""
 
     capacity: int
     transfers: int
@@ -76,16 +75,16 @@ class Whole:
 
     @property
     def proved(self) -> bool:
-        """Whether no whole tiles move less."""
+        """Whether no integer tiles move less."""
         return self.least >= self.transfers
 
 
 @dataclass(frozen=True)
 class Capacities:
-    """What a plot of transfers against memory shows, in `unit` (values or bytes).
+    """The data of a plot of transfers against memory, in `unit` (values or bytes).
 
-    `curve` has the least transfers over real tiles by capacity, from closed forms; `bracketed` those for which there is
-    none, certified from below to a millionth. `bound` is the lower bound, `floor` what has to be moved once.
+    `curve` has the least transfers over real tiles by capacity, from closed forms; `bracketed` those without a closed
+    form, certified from below to a millionth. `bound` is the lower bound, and `floor` the compulsory transfers.
     """
 
     title: str
@@ -109,7 +108,7 @@ def capacities(
     chip: Hardware | str | None = None,
     bound: LowerBound | None = None,
 ) -> Capacities:
-    """The numbers of `transfers`, without drawing them."""
+    """The data of `transfers`, without a figure."""
     from catdiag.cost.io import IO
 
     if chip is not None and dtype is None and not isinstance(derivation, IO):
@@ -130,7 +129,7 @@ def capacities(
     high = max(4 * most, 8 * least, *(2 * m for _, m in marks if m < 2000 * most), 0)
     low = min([low, *(m // 2 for _, m in marks if m > low // 2000)])
     known = {**sizes, **blocks}
-    notes = ["H* is over real tiles, with blocks of one; whole tiles and rounding up can only move more."]
+    notes = ["H* is over real tiles, with blocks of one; integer tiles and ceilings can only move more."]
     curve, bracketed, bands = _curve(counted, known, least, low, high, notes)
     whole = _whole(counted, sizes, [m for _, m in marks], least, min(high, 2 * most), notes)
     grid = sorted(m for m, _ in (*curve, *bracketed)) or [m for m in _grid(low, high) if m >= least]
@@ -139,7 +138,7 @@ def capacities(
     below = () if bound is None else tuple((m, float(bound.at(sizes, m))) for m in grid)
     floor = None if bound is None else float(at(bound.compulsory, sizes))
     if marks and counted.accumulators == "level":
-        notes.append("A group's memory is all that it holds, accumulators too, in one place.")
+        notes.append("A group's memory is all that it allocates, accumulators included, in one memory.")
     notes += [_sentence(words) for words in (*counted.assumptions, *_assumed(bound))]
     said = "values" if dtype is None else dtype if isinstance(dtype, str) else listed(dtype)
     where = "" if chip is None else f"; marks of {_chip(chip).name}"
@@ -150,7 +149,7 @@ def capacities(
 
 
 def _assumed(bound: LowerBound | None) -> list[str]:
-    """What a bound rests on beside what a schedule is: of masks, and of loops that leave blocks out."""
+    """The assumptions of a bound beyond the definition of a schedule: about masks, and loops that skip blocks."""
     from catdiag.cost.bounds import assumptions
 
     return [] if bound is None else [a for a in bound.assumptions if a not in assumptions(bound.recompute)]
@@ -182,7 +181,7 @@ def _checked(counted: IO, sizes: Mapping[str, int]) -> None:
 
 
 def _marks(chip: Hardware | str | None, unit: str) -> tuple[tuple[str, int], ...]:
-    """What a group may hold on a chip."""
+    """The shared memory, and registers, that a group may use on a chip."""
     if chip is None:
         return ()
     if unit != "bytes":
@@ -201,7 +200,7 @@ def _grid(low: int, high: int, count: int = _POINTS) -> list[int]:
 def _curve(
     counted: IO, known: Mapping[str, int], least: int, low: int, high: int, notes: list[str]
 ) -> tuple[tuple[tuple[int, float], ...], tuple[tuple[int, float], ...], tuple[Band, ...]]:
-    """H* and its regimes on a grid that has both sides of every change."""
+    """H* and its regimes on a grid that has points on both sides of every change of regime."""
     try:
         optimum = counted.optimum()
         regimes = optimum.regimes
@@ -248,7 +247,7 @@ def _curve(
 
 
 def _at(regime: Regime, sizes: Mapping[Any, int]) -> Regime:
-    """A regime whose conditions are in the capacity alone."""
+    """A regime whose conditions depend on the capacity alone."""
     return replace(regime, conditions=tuple(c.subs(sizes) for c in regime.conditions))
 
 
@@ -274,14 +273,14 @@ def _whole(
     for capacity in sorted({*_grid(least, max(high, 2 * least), _SAMPLED), *(m for m in marks if m >= least)}):
         try:
             best = whole(counted.transfers, [(counted.memory, capacity)], bounds, known, boxes=_BOXES)
-        except ValueError:  # formulas that intervals are not known for
-            notes.append("Whole tiles are not looked for: what is moved is no formula of theirs that can be bounded.")
+        except ValueError:  # interval arithmetic does not cover the formula
+            notes.append("Integer tiles are not searched: the formula of the transfers cannot be bounded on intervals.")
             return ()
         if best is not None:
             tiles = {str(tile): size for tile, size in best.tiles.items()}
             found.append(Whole(capacity, int(best.transfers), int(best.least), tiles))
     if not all(w.proved for w in found):
-        notes.append("Hollow squares: best whole tiles found, with a bar down to what none move less than.")
+        notes.append("Hollow squares: best integer tiles found, with a bar down to their lower bound.")
     return tuple(found)
 
 
@@ -294,12 +293,12 @@ def transfers(
     bound: LowerBound | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """The least transfers for every memory, log against log, with the regimes, whole tiles and the lower bound.
+    """The least transfers for every memory, in log-log axes, with regimes, integer tiles and the lower bound.
 
     `derivation` is a derivation or diagram that runs in groups, or its `io`. The line is the optimum over real tiles in
-    closed form (`io.optimum().regimes`), bands say which constraint binds, squares are the best whole tiles, the lower
-    bound is of all schedules (`lower_bound`), and the dashed floor is what has to be moved once. In values, or in bytes
-    with `dtype`; with a `chip` (bf16 if nothing is said) what a group may hold on it is marked.
+    closed form (`io.optimum().regimes`). Bands name the constraint that binds. Squares are the best integer tiles. The
+    lower bound is over all schedules (`lower_bound`), and the dashed floor is the compulsory traffic. In values, or in
+    bytes with `dtype`; with a `chip` (bf16 by default) the memory that a group may use on it is marked.
 
     Raises CatdiagError where nothing depends on a tile, and for a bound in another unit; SizeError for missing sizes.
     """
@@ -349,10 +348,10 @@ def _draw(ax: Axes, shown: Capacities) -> None:
             color=SOFT,
             lw=0.9,
             linestyle=DASHES[4],
-            label="moved once at least",
+            label="compulsory traffic",
             gid="floor",
         )
-    for proved, name in ((True, "best whole tiles"), (False, "whole tiles found")):
+    for proved, name in ((True, "best integer tiles"), (False, "integer tiles found")):
         some = [w for w in shown.whole if w.proved == proved]
         if some:
             ax.plot(
@@ -395,7 +394,7 @@ def _draw(ax: Axes, shown: Capacities) -> None:
 
 
 def _runs(shown: Capacities) -> list[tuple[list[tuple[int, float]], bool]]:
-    """The optimum in pieces that have a closed form, or have none: each begins where the one before it ends."""
+    """The optimum in segments with or without a closed form; each begins where the previous one ends."""
     points = sorted([(*p, True) for p in shown.curve] + [(*p, False) for p in shown.bracketed])
     runs: list[tuple[list[tuple[int, float]], bool]] = []
     for capacity, least, closed in points:
@@ -406,7 +405,7 @@ def _runs(shown: Capacities) -> list[tuple[list[tuple[int, float]], bool]]:
 
 
 def _bands(ax: Axes, shown: Capacities) -> None:
-    """Shades, and above them what binds: in words where these fit, else letters that the caption explains."""
+    """Shaded bands, labeled with what binds, or with letters that the caption explains where there is no room."""
     for place, (band, name) in enumerate(_named(shown.bands, _WIDE)):
         if band.binding == NOTHING:
             ax.axvspan(band.start, band.end, facecolor="none", edgecolor=FAINT, hatch=HATCHES[0], lw=0, zorder=0.4)
@@ -430,7 +429,7 @@ def _bands(ax: Axes, shown: Capacities) -> None:
 
 
 def _named(bands: Sequence[Band], wide: float) -> list[tuple[Band, str]]:
-    """What stands above each band: what binds in it, in up to two lines, or a letter where there is no room."""
+    """The label of each band: what binds in it, in up to two lines, or a letter where there is no room."""
     whole = math.log(bands[-1].end / bands[0].start)
     found = []
     for place, band in enumerate(bands):

@@ -1,4 +1,4 @@
-"""The landscape of tiles: how long each choice of two tiles takes, what it moves, and what does not fit."""
+"""The landscape of tiles: predicted time and traffic of each choice of two tiles, and where nothing fits."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 _HEIGHT, _LOW = 3.6, 1.7
 _MOST = 12_000
-"""How many choices of all tiles are looked at for each number of buffers and warps."""
+"""The most choices of all tiles that are evaluated for each number of buffers and warps."""
 STEPS = (1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
-"""Times, as multiples of the least, at which the shade changes."""
+"""The times, as multiples of the least time, at which the shade changes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Landscape:
-    """What a landscape shows: for each choice of one or two tiles what the best choice of the rest takes.
+    """The data of a landscape: for each choice of one or two tiles, the best choice of the rest.
 
-    `values` are the sizes of each of the `tiles`; `seconds` the predicted time (infinite where nothing fits), `moved`
-    the least bytes that cross the edge to shared memory, `exceeded` the memory that is too small for every choice of
-    the rest ("" where one fits): arrays with an axis a tile. `chosen` and `least` are the plan's tiles and those of
-    least traffic. `places` is what may be exceeded, in the chip's words.
+    `values` are the sizes of each of the `tiles`. `seconds` is the predicted time (infinite where nothing fits),
+    `moved` the least bytes that cross the edge to shared memory, `exceeded` the memory that is too small for every
+    choice of the rest ("" where one fits): arrays with one axis per tile. `chosen` and `least` are the plan's tiles and
+    those of least traffic. `places` are the memories that may be exceeded, in the chip's terms.
     """
 
     title: str
@@ -82,7 +82,7 @@ def landscape_of(
     plan: Plan | None = None,
     **options: Any,
 ) -> Landscape:
-    """The numbers of `landscape`, without drawing them."""
+    """The data of `landscape`, without a figure."""
     import numpy as np
 
     from catdiag.cost.plan import searching
@@ -144,7 +144,7 @@ def landscape_of(
 def _names(
     options: Mapping[str, Sequence[int]], asked: Sequence[str] | None, search: Search, plan: Plan
 ) -> tuple[str, ...]:
-    """The tiles to be seen: those that were asked for, or the two on which the plan's time depends most."""
+    """The tiles to plot: those asked for, or the two on which the plan's time depends most."""
     if asked is not None:
         listed_tiles = (asked,) if isinstance(asked, str) else tuple(asked)
         for name in listed_tiles:
@@ -162,7 +162,7 @@ def _names(
 
 
 def _spread(name: str, values: Sequence[int], search: Search, plan: Plan) -> float:
-    """How many times the least time the worst size of a tile takes, of those that fit beside the plan's others."""
+    """The ratio of the worst to the best time over the sizes of a tile that fit with the plan's other tiles."""
     import numpy as np
 
     tried = {**search.sizes, **plan.tiles, name: np.array(values, dtype=np.int64)}
@@ -173,12 +173,12 @@ def _spread(name: str, values: Sequence[int], search: Search, plan: Plan) -> flo
 
 
 def _thinned(values: Sequence[int]) -> list[int]:
-    """Powers of two and the ends."""
+    """The powers of two, and the ends."""
     return [v for v in values if not v & (v - 1) or v in (values[0], values[-1])]
 
 
 def _exceeded(search: Search, grid: Mapping[str, Any], full: tuple[int, ...], rest: tuple[int, ...]) -> Any:
-    """The memory that is too small at the least choice of the rest, where a choice does not fit."""
+    """The memory that is too small even at the smallest choice of the rest, where no choice fits."""
     import numpy as np
 
     from catdiag.cost.chips.timing import peak
@@ -190,7 +190,7 @@ def _exceeded(search: Search, grid: Mapping[str, Any], full: tuple[int, ...], re
     kernels = [[search.kernels[s], *([search.merging[s]] if search.merging else [])] for s in search.kernels]
 
     def over(place: str, limit: int) -> Any:
-        """Whether all choices of the rest hold more of a place than there is."""
+        """Whether every choice of the rest exceeds a memory."""
         held = [[np.broadcast_to(peak(kernel, place, values), size) for kernel in some] for some in kernels]
         least = np.minimum.reduce([np.maximum.reduce(some) for some in held])
         return least.reshape(full).min(axis=rest) > limit
@@ -225,8 +225,8 @@ def _caption(plan: Plan, others: Mapping[str, Sequence[int]], quickest: float) -
     lines = [f"At each point the best choice of {best} that fits. Contours: bytes that cross into shared memory."]
     if plan.time_s > quickest * 1.0005:
         lines.append(
-            f"The plan takes {plan.time_s / quickest:.2f} times the least: tiles in powers of two and in pieces of the "
-            "matrix units, fewer threads and fewer bytes are preferred among those that are near."
+            f"The plan takes {plan.time_s / quickest:.2f} times the least: of times that are close, it prefers tiles "
+            "in powers of two and in instruction shapes of the matrix units, fewer threads and fewer bytes."
         )
     least = plan.least_traffic
     if least.bytes_moved < plan.bytes_moved:
@@ -245,14 +245,14 @@ def landscape(
     ax: Axes | None = None,
     **options: Any,
 ) -> Figure:
-    """Predicted time over two tiles of a kernel on a chip, with what does not fit, and what is moved as contours.
+    """Predicted time over two tiles of a kernel on a chip, where nothing fits, and the traffic as contours.
 
-    `tiles` names one or two tiles or blocks (`("g_q", "s_x")`); left out, the first two of which there is a choice. For
-    each point the best choice of the rest is taken. What fits with no such choice is hatched, by the memory that is too
-    small. The plan's choice and that of least traffic are marked: of `plan`, if `fit` has made it already with the same
-    `options`, which are its own. With one tile: time and bytes as lines.
+    `tiles` names one or two tiles or blocks (`("g_q", "s_x")`); by default the two on which the time depends most. At
+    each point the best choice of the rest is taken. Where no choice fits, the point is hatched, by the memory that is
+    too small. The choice of the plan and that of least traffic are marked: of `plan`, if `fit` has made it with the
+    same `options`, which are its own. With one tile: time and bytes as lines.
 
-    Raises as `fit` does, and CatdiagError for tiles that there are not.
+    Raises as `fit` does, and CatdiagError for tiles that the diagram lacks.
     """
     shown = landscape_of(derivation, chip, sizes, dtype, tiles=tiles, plan=plan, **options)
     heights = [_HEIGHT] if len(shown.tiles) == 2 else [_LOW, _LOW]
@@ -266,7 +266,7 @@ def landscape(
 
 
 def _edges(values: Sequence[int]) -> list[float]:
-    """The borders between sizes, half way in their logarithm."""
+    """The borders between sizes, halfway in their logarithm."""
     between = [(a * b) ** 0.5 for a, b in pairwise(values)]
     if not between:
         return [values[0] / 1.4, values[0] * 1.4]
@@ -285,7 +285,7 @@ def _draw(ax: Axes, shown: Landscape) -> None:
     ax.set_yscale("log", base=2)
     ax.set_xlim(_edges(xs)[0], _edges(xs)[-1])
     ax.set_ylim(_edges(ys)[0], _edges(ys)[-1])
-    # Each shade over all that is quicker too, so that no gaps show between cells.
+    # Each shade also covers all faster cells, so that no gaps show between cells.
     for shade in reversed(range(SHADES)):
         there = np.isfinite(shown.seconds) & (np.digitize(shown.seconds / best, STEPS) <= shade + 1)
         if there.any():
@@ -321,7 +321,7 @@ def _tile(name: str) -> str:
 
 
 def _points(ax: Axes, shown: Landscape, chosen: float, least: float) -> list[Any]:
-    """The plan's choice and that of least traffic, at these heights."""
+    """The marks of the plan's choice and that of least traffic, at these heights."""
     handles: list[Any] = []
     for point, height, marker, name in (
         (shown.chosen, chosen, "D", "the plan"),
@@ -344,7 +344,7 @@ def _points(ax: Axes, shown: Landscape, chosen: float, least: float) -> list[Any
 
 
 def _hatches(shown: Landscape) -> list[tuple[str, str]]:
-    """What is too small somewhere, each with a hatch of its own, the same on every chip."""
+    """The memories that are too small somewhere, each with a hatch of its own, the same on every chip."""
     found = sorted({str(what) for what in shown.exceeded.ravel()} - {""}, key=shown.places.index)
     return [(what, HATCHES[shown.places.index(what)]) for what in found]
 
@@ -356,7 +356,7 @@ def _patch(what: str, hatch: str) -> Any:
 
 
 def _round_levels(low: float, high: float) -> list[float]:
-    """Round numbers between two, at most eight: 1, 2 and 5 times powers of ten, or powers of ten."""
+    """Round numbers between two values, at most eight: 1, 2 and 5 times powers of ten, or powers of ten."""
     if not 0 < low < high:
         return []
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -369,7 +369,7 @@ def _round_levels(low: float, high: float) -> list[float]:
 
 
 def _cells(xs: Sequence[float], ys: Sequence[float], where: Any, **look: Any) -> Any:
-    """The cells where something holds as one shape, so that hatches run through."""
+    """The cells where a condition holds, as one shape, so that hatches are continuous."""
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path
 

@@ -1,4 +1,4 @@
-"""What plots read of formulas, counts and plans: numbers at sizes."""
+"""The numbers that plots read from formulas, counts and plans at sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Dtype = str | Mapping[str, str] | None
 
 
 def at(formula: Any, sizes: Mapping[str, Any]) -> int | Fraction:
-    """A formula at sizes by name, exactly. Raises SizeError for a size that is missing.
+    """The exact value of a formula at sizes by name. Raises SizeError for a size that is missing.
 
     >>> import sympy
     >>> q, g = sympy.symbols("q g_q", positive=True)
@@ -37,7 +37,7 @@ def at(formula: Any, sizes: Mapping[str, Any]) -> int | Fraction:
 
 
 def dtype_of(plan: Plan) -> Dtype:
-    """The element types that a plan was made for, as `io` takes them.
+    """The element types of a plan, in the form that `io` takes.
 
     >>> from types import SimpleNamespace
     >>> dtype_of(SimpleNamespace(dtype="bf16")), dtype_of(SimpleNamespace(dtype="Q fp8, out bf16"))
@@ -48,7 +48,7 @@ def dtype_of(plan: Plan) -> Dtype:
 
 
 def chip_of(plan: Plan, chip: Hardware | str | None) -> Hardware:
-    """The chip that a plan is for. Raises CatdiagError where its bandwidths are not those of the plan."""
+    """The chip of a plan. Raises CatdiagError where its bandwidths are not those of the plan."""
     from catdiag.cost import hardware
 
     found = hardware.get(plan.hardware if chip is None else chip)
@@ -67,7 +67,7 @@ def chip_of(plan: Plan, chip: Hardware | str | None) -> Hardware:
 
 
 def source_of(derivation: Any) -> Any:
-    """The diagram that a derivation began with; None for a diagram that is in groups or loops already."""
+    """The diagram that a derivation started from; None for a diagram that has groups or loops already."""
     from catdiag.boxes import Fold, Group
 
     source = getattr(derivation, "source", derivation)
@@ -75,5 +75,5 @@ def source_of(derivation: Any) -> Any:
 
 
 def name_of(derivation: Any) -> str:
-    """What a derivation is called: the title of the diagram that it began with."""
+    """The name of a derivation: the title of the diagram that it started from."""
     return getattr(derivation, "source", derivation).title or "a diagram"

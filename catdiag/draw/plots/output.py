@@ -1,4 +1,4 @@
-"""Figures as SVG, PDF and PNG: the same figure gives the same bytes."""
+"""Figures as SVG, PDF and PNG; the same figure gives the same bytes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def svg(figure: Figure, theme: Theme = "auto") -> str:
-    """A figure as an SVG element, with text as text, a title and a description.
+    """A figure as an SVG element, with selectable text, a title and a description.
 
-    The same figure gives the same text. All its names (`id`) begin with a digest of what it shows, so that several
-    plots may stand in one page. With the theme "auto" a style follows the reader's preference for dark, and the
-    properties `--catdiag-ink`, … of the page, as pictures of diagrams do. Raises CatdiagError for another theme.
+    The same figure gives the same text. All its names (`id`) begin with a digest of its contents, so that several plots
+    may be in one page. With the theme "auto", a style follows the reader's preference for dark mode, and the properties
+    `--catdiag-ink`, … of the page, like pictures of diagrams. Raises CatdiagError for an unknown theme.
     """
     if theme not in get_args(Theme):
         raise CatdiagError(f"there is no theme {theme!r}: expected one of {', '.join(get_args(Theme))}")
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", _drawn(figure), flags=re.DOTALL)
     text = text[text.index("<svg") :].rstrip() + "\n"
     text = re.sub(r"(?<=>)[^<>]*\$[^<>]*(?=</text>)", lambda found: _lowered(found[0]), text)
-    # What is used in many places takes its colours from there: styles do not reach into it.
+    # Shared shapes inherit their colors from where they are used, because styles do not reach into them.
     text = re.sub(r"(<defs>\s*<path [^>]*?)((?:fill|stroke): #[0-9a-f]{6};? ?)+", r"\1", text)
     text = re.sub(r"'DejaVu Sans'(?:, (?:'[^']*'|[\w-]+))*", SANS, text)
     used = set(re.findall(r'(?:href="|url\()#([^")]*)', text))
@@ -56,8 +56,10 @@ def svg(figure: Figure, theme: Theme = "auto") -> str:
 
 
 def _drawn(figure: Figure) -> str:
-    """The figure as matplotlib writes it, with the marks of subscripts left in texts: set as formulas, their letters
-    would be placed one by one, for a font that the reader may not have."""
+    """The figure as matplotlib writes it, with the marks of subscripts left in the text.
+
+    As formulas, matplotlib would place the letters one by one, for a font that the reader may not have.
+    """
     from matplotlib.text import Text
 
     texts = [found for found in figure.findobj(Text) if found.get_parse_math()]
@@ -78,7 +80,7 @@ _MARKED = re.compile(r"\$([^$]*)_\{([^}]*)\}\$")
 
 
 def _lowered(text: str) -> str:
-    """A text whose subscripts are marked, with them set lower in SVG."""
+    """A text with its marked subscripts lowered in SVG."""
     how = '<tspan font-style="italic">{}</tspan><tspan dy="0.22em" font-size="72%">{}</tspan><tspan dy="-0.16em">{}'
     parts = _MARKED.split(text)
     found = parts[0]
@@ -93,12 +95,14 @@ _DARK: Mapping[str, tuple[str, str]] = MappingProxyType(
         **{LIGHT[name]: (name, DARK[name]) for name in reversed(COLOURS)},
     }
 )
-"""Of each colour on light ground what it is called, and what it is on dark ground."""
+"""For each color on a light background its name, and its color on a dark background."""
 
 
 def _followed(text: str) -> tuple[str, str]:
-    """An SVG whose strokes and fills have classes beside their colours, and the style of these for dark and for light,
-    under the id `#_`. The colours stay, for readers without CSS."""
+    """An SVG with classes for its strokes and fills, and their style for light and dark under the id `#_`.
+
+    The colors stay as attributes, for readers without CSS.
+    """
     used: dict[tuple[str, str], None] = {}
 
     def marked(tag: re.Match[str]) -> str:
@@ -144,9 +148,9 @@ def _png(figure: Figure) -> bytes:
 
 
 def save(figure: Figure, path: str | Path, theme: Theme = "auto") -> None:
-    """Writes a figure to a file that ends in .svg, .pdf or .png; the same figure gives the same bytes.
+    """Writes a figure to a file whose name ends in .svg, .pdf or .png; the same figure gives the same bytes.
 
-    `theme` is of SVG, as `svg` has it. Raises CatdiagError for another ending, and OSError where the file cannot be
+    `theme` is for SVG, as in `svg`. Raises CatdiagError for another ending, and OSError where the file cannot be
     written.
     """
     writers: dict[str, Callable[[Figure], str | bytes]] = {

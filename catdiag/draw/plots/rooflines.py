@@ -1,8 +1,8 @@
-"""The roofline of a plan with the levels of its chip: a sloped roof an edge, flat ones for pipelines, and points.
+"""The hierarchical roofline of a plan: a sloped roof per edge of the chip's memories, flat ones for pipelines.
 
-A roofline (Williams, Waterman and Patterson, CACM 52(4), 2009) with a roof for each edge of the hierarchy, each with
-the bytes that cross it (as Yang, Kurth and Williams, CCPE 32(20), 2020, have it): a program is a row of points of one
-height, its rate, one for each edge, at its work by the edge's bytes.
+A roofline (Williams, Waterman and Patterson, CACM 52(4), 2009) with a roof for each edge of the memory hierarchy, each
+with the bytes that cross it (Yang, Kurth and Williams, CCPE 32(20), 2020). A program is a row of points at one height,
+its rate. There is one point for each edge, at the work divided by the edge's bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HEIGHT = 3.3
 
 @dataclass(frozen=True)
 class Roof:
-    """A sloped roof: an edge and its bytes a second, as plans reckon with them; `inner` if it is within a core."""
+    """A sloped roof: an edge and the bandwidth that plans use, in bytes per second; `inner` if it is within a core."""
 
     upper: str
     lower: str
@@ -62,9 +62,11 @@ class Roof:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A flat roof: a pipeline and the work a second that it allows. `kind` is "chip" for what the chip gives at best,
-    "program" for what a pipeline allows that has other work to do in the plan, beside what is counted; and "other" for
-    a pipeline that the work does not run on, which is no roof."""
+    """A flat roof: a pipeline, and the work per second that it allows.
+
+    `kind` is "chip" for the best rate of the chip, "program" for the rate that a pipeline allows that also does other
+    work in the plan, and "other" for a pipeline that the work does not run on, which is no roof.
+    """
 
     name: str
     rate: float
@@ -73,8 +75,10 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Row:
-    """A program: its rate (work a second), and its intensity (work a byte) at the edges of which the bytes are known,
-    by the name of the edge. `how` says where the rate is from."""
+    """A program: its rate (work per second), and its intensity (work per byte) at each edge whose bytes are known.
+
+    `how` states the source of the rate.
+    """
 
     name: str
     rate: float
@@ -84,7 +88,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Roofline:
-    """What a roofline shows. `work` is of the whole run, in `unit`s."""
+    """The data of a roofline. `work` is that of the whole run, in `unit`."""
 
     title: str
     subtitle: str
@@ -99,7 +103,7 @@ class Roofline:
 def roofline_of(
     plan: Plan, derivation: Derivation | Diagram | None = None, chip: Hardware | str | None = None
 ) -> Roofline:
-    """The numbers of `roofline`, without drawing them."""
+    """The data of `roofline`, without a figure."""
     hardware = chip_of(plan, chip)
     work, unit = plan.flops, "FLOP"
     source = None if derivation is None else source_of(derivation)
@@ -124,7 +128,7 @@ def roofline_of(
     rows += [fewest] if fewest is not None else []
     notes = _left_out(plan, hardware)
     if source is None:
-        notes.append("what it takes unfused is not known: no derivation was given" if derivation is None else "")
+        notes.append("the unfused program, because no derivation was given" if derivation is None else "")
     elif roofs:
         rows += _unfused(source, plan, hardware, work, roofs, getattr(derivation, "ask", None))
     ceilings = _ceilings(plan, hardware, work, unit)
@@ -136,13 +140,13 @@ def roofline_of(
 
 
 def _operations(diagram: Any, plan: Plan) -> int:
-    """All scalar operations, where nothing is contracted."""
+    """The number of all scalar operations, for programs without contractions."""
     found = diagram.io(dtype=dtype_of(plan))
     return int(sum(at(formula, {**plan.sizes, **plan.tiles}) for formula in found.work.values()))
 
 
 def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mapping[str, str]) -> Row | None:
-    """The tiles of least traffic, where they are others than the plan's: at every edge if they can be planned."""
+    """The tiles of least traffic, where they are not the plan's, with points at every edge if they can be planned."""
     least = plan.least_traffic
     if least.bytes_moved >= plan.bytes_moved:
         return None
@@ -167,7 +171,7 @@ def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mappi
 def _unfused(
     source: Diagram, plan: Plan, chip: Hardware, work: int, roofs: Sequence[Roof], ask: Any
 ) -> tuple[Row, ...]:
-    """Each stage of the program as a kernel of its own, planned; or where these cannot be, each box, at best."""
+    """Each stage of the program as a planned kernel of its own; each box, at best, where stages cannot be planned."""
     dtype = dtype_of(plan)
     try:
         book = textbook(source, chip, plan.sizes, dtype, ask)
@@ -182,7 +186,7 @@ def _unfused(
 
 
 def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> Row:
-    """Each box as a kernel of its own, which takes at least what its bytes and each of its pipelines need."""
+    """Each box as a kernel of its own, which takes at least the time of its bytes, and of each of its pipelines."""
     from catdiag.cost.count.kernels import measure, worked_in
 
     dtype = dtype_of(plan)
@@ -199,7 +203,7 @@ def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) 
         for pipeline, rate in rates.items():
             spent.append(sum(int(a.value(plan.sizes)) for (p, _), a in kernel.work.items() if p == pipeline) / rate)
         seconds, total = seconds + max(spent), total + crossed
-    how = "each box a kernel of its own, each array moved once by it; what this roofline allows"
+    how = "each box is a kernel of its own and moves each of its arrays once, at the rate that this roofline allows"
     return Row("unfused, at best", work / seconds, {edge: work / total}, how)
 
 
@@ -225,17 +229,15 @@ def _ceilings(plan: Plan, chip: Hardware, work: int, unit: str) -> tuple[Ceiling
 
 
 def _parts(chip: Hardware) -> tuple[str, ...]:
-    """What of the vendor's figures roofs are."""
+    """The share of the vendor's figures that the roofs assume."""
     hbm, products = (f"{100 * chip.sustained[part]:.0f}%" for part in ("hbm", "tensor"))
-    return (f"Roofs as plans reckon: {chip.word('HBM')} gives {hbm} of its peak, and matrix units {products}.",)
+    return (f"Roofs are sustained rates: {chip.word('HBM')} gives {hbm} of its peak, and matrix units {products}.",)
 
 
 def _left_out(plan: Plan, chip: Hardware) -> list[str]:
-    """The edges that have no roof, and why."""
+    """The edges without a roof, with the reason."""
     drawn = {(e.upper, e.lower) for e in plan.edges if e.bytes_moved}
-    found = [
-        f"{e.upper} → {e.lower}, of which no bandwidth is known" for e in chip.hierarchy.edges if not e.bytes_per_s
-    ]
+    found = [f"{e.upper} → {e.lower}, whose bandwidth is not known" for e in chip.hierarchy.edges if not e.bytes_per_s]
     for e in plan.edges:
         if (e.upper, e.lower) not in drawn:
             found.append(f"{e.upper} → {e.lower}, which nothing crosses")
@@ -249,15 +251,15 @@ def roofline(
     chip: Hardware | str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """The roofline of a plan: work a second against work a byte, with a sloped roof for each edge of its chip.
+    """The roofline of a plan: work per second against work per byte, with a sloped roof for each edge of its chip.
 
-    Sloped roofs are the edges' bandwidths as plans reckon with them, flat ones the matrix units for the dtype, the
-    ALUs, and what special functions and other arithmetic of this program allow. Programs are rows of points, one for
-    each edge: the plan's tiles with the predicted time, those of least traffic, and, where the derivation is given, the
-    source unfused, with a kernel for each of its stages. Work is the FLOPs of contractions, or where there are none all
-    scalar operations. `chip` is needed where the plan's is not known by its name.
+    Sloped roofs are the sustained bandwidths of the edges. Flat ones are the matrix units for the dtype, the ALUs, and
+    the rates that special functions and other arithmetic of this program allow. Programs are rows of points, one for
+    each edge: the plan's tiles with the predicted time, the tiles of least traffic, and, where the derivation is given,
+    the unfused source with one kernel per stage. Work is the FLOPs of contractions, or all scalar operations where
+    there are none. `chip` is needed where the plan's chip is not known by its name.
 
-    Raises CatdiagError for a chip that is not the plan's, and for work of which nothing is known.
+    Raises CatdiagError for a chip that is not the plan's, and where there is no work to count.
     """
     shown = roofline_of(plan, derivation, chip)
     with styled():
@@ -335,6 +337,6 @@ def _draw(ax: Axes, shown: Roofline) -> None:
 
 
 def _colour(place: int, shown: Roofline) -> str:
-    """The colour of an edge: that of slow memory, of SMEM for what fills it, of matrix units for what they read."""
+    """The color of an edge: that of slow memory, of SMEM for the edge that fills it, of matrix units for reads."""
     roof = shown.roofs[place]
     return LEVELS[3] if roof.inner else LEVELS[0] if place == 0 else LEVELS[1]

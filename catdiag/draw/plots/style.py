@@ -1,8 +1,8 @@
-"""How plots look, and how they are put on a page and into a file: the same for all of them.
+"""The style and page layout of plots, shared by all of them.
 
-Colours are those of the levels of memory in diagrams, and each comes with a marker, a dash and a hatch of its own, so
-that nothing is told apart by colour alone. Text is set in the font that matplotlib brings along, so that places are the
-same on every machine. matplotlib is imported when it is needed; pyplot and global settings are left alone.
+Colors are those of the levels of memory in diagrams. Each color comes with a marker, a dash and a hatch of its own, so
+that nothing is distinguished by color alone. Text is set in the font that matplotlib includes, so that positions are
+the same on every machine. matplotlib is imported when it is needed; pyplot and global settings are not changed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, SOFT, FAINT, PAPER, PALE = (LIGHT[name] for name in ("ink", "soft", "faint", "paper", "bar0"))
-"""The colours of lines and letters, of what is said beside, of what lies behind, of the paper, and of pale fills."""
+"""The colors of lines and letters, of notes, of the background marks, of the paper, and of pale fills."""
 BAND, MORE = LIGHT["fold"], LIGHT["bar1"]
-"""The grounds of every other band, and of what is put on."""
+"""The backgrounds of every other band, and of added traffic."""
 LEVELS = tuple(LIGHT[name] for name in LEVEL_COLOURS)
-"""The colours of levels of memory, as in diagrams: slow memory, shared memory, registers, matrix units."""
+"""The colors of levels of memory, as in diagrams: slow memory, shared memory, registers, matrix units."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES: tuple[Any, ...] = ("solid", (0, (6, 1.6)), (0, (3, 1.4)), (0, (6, 1.6, 1.2, 1.6)), (0, (1.2, 1.2)))
 HATCHES = ("////", "\\\\\\\\", "xxxx", "....", "----")
 SIZE, SMALL, LARGE = 8.0, 7.0, 9.5
-"""Sizes of letters in points: of axes, of notes, of titles."""
+"""Font sizes in points: of axes, of notes, of titles."""
 SHADES = 9
-"""How many shades there are."""
+"""The number of shades."""
 WIDTH = 6.3
 """The width of a plot in inches: that of a page of text."""
 _PAD = 0.08
@@ -64,11 +64,11 @@ _SETTINGS = MappingProxyType(
     }
 )
 TITLE, CAPTION = "catdiag-title", "catdiag-caption"
-"""What the texts of titles and captions are called."""
+"""The names (gid) of the texts of titles and captions."""
 
 
 def load() -> Any:
-    """matplotlib. Raises CatdiagError, saying how to install it, where there is none."""
+    """The matplotlib module. Raises CatdiagError, saying how to install it, where there is none."""
     try:
         import matplotlib
         import matplotlib.figure
@@ -81,15 +81,16 @@ def load() -> Any:
 
 @contextmanager
 def styled() -> Iterator[Any]:
-    """matplotlib under our settings, which are put back afterwards."""
+    """A context with matplotlib under our settings, which are restored afterwards."""
     matplotlib = load()
     with matplotlib.rc_context({**_SETTINGS}):
         yield matplotlib
 
 
 def shades(count: int, dark: bool = False) -> list[str]:
-    """Colours from the most to the least, through one hue, so that they are told apart in print and by everyone: on
-    light ground the most is dark, on dark ground it is light.
+    """A sequential color scale of one hue, from the most to the least, readable in print and with color blindness.
+
+    On a light background the most is dark, on a dark background it is light.
 
     >>> shades(3), shades(3, dark=True)
     (['#1f486e', '#98abbc', '#f1f4f6'], ['#a9d0f5', '#596c7f', '#1d2228'])
@@ -127,7 +128,7 @@ def _plain(text: str) -> str:
 
 
 def quantity(number: float, unit: str = "", digits: int = 3) -> str:
-    """A number with a decimal prefix: of bytes, FLOP, seconds.
+    """A number with a decimal prefix and a unit, such as bytes, FLOP or seconds.
 
     >>> quantity(541065216, "B"), quantity(3.35e12, "B/s"), quantity(92.7e-6, "s"), quantity(0)
     ('541 MB', '3.35 TB/s', '92.7 µs', '0')
@@ -145,7 +146,7 @@ def quantity(number: float, unit: str = "", digits: int = 3) -> str:
 
 
 def room(number: float) -> str:
-    """Bytes of a memory, in powers of 1,024.
+    """Bytes of a memory with binary prefixes (powers of 1,024).
 
     >>> room(232448), room(52428800), room(100)
     ('227 KiB', '50 MiB', '100 B')
@@ -164,7 +165,7 @@ def _short(number: float, digits: int) -> str:
 
 
 def listed(sizes: Any) -> str:
-    """Sizes in a row, which may be broken between them only.
+    """Sizes in a line, with line breaks only between them.
 
     >>> listed({"q": 64, "g_q": 8}).replace("\N{NO-BREAK SPACE}", " ")
     'q = 64, g_q = 8'
@@ -176,7 +177,7 @@ def listed(sizes: Any) -> str:
 
 
 def panels(given: Axes | None, heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """A figure with a column of axes of these heights in inches, or the axes that were given for the only one.
+    """A figure with a column of axes of these heights in inches; or the axes that were given, for a single panel.
 
     Raises CatdiagError for axes that are given where there are several.
     """
@@ -189,15 +190,15 @@ def panels(given: Axes | None, heights: Sequence[float]) -> tuple[Figure, list[A
 
 
 def figure_of(ax: Axes) -> Figure:
-    """The figure that axes are in. Raises CatdiagError where they are in none."""
+    """The figure that contains the axes. Raises CatdiagError where there is none."""
     found = ax.get_figure(root=True)
     if found is None:
-        raise CatdiagError("ax is in no figure: expected axes of one")
+        raise CatdiagError("ax is in no figure: expected axes of a figure")
     return found
 
 
 def dress(ax: Axes) -> None:
-    """Axes as we have them: no upper and right spine, small ticks outside."""
+    """The style of axes: no upper and right spine, small ticks outside."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     ax.tick_params(which="major", length=3.0, width=0.6, labelsize=SMALL, pad=2.5)
@@ -214,9 +215,9 @@ def finish(
     caption: Sequence[str],
     alone: bool,
 ) -> Figure:
-    """The title, the caption under the axes, and everything moved so that nothing is cut off.
+    """Adds the title and the caption, and lays everything out so that nothing is cut off.
 
-    In axes of the user's own (not `alone`) the title is theirs, and the caption is left out.
+    In axes of the user's own (not `alone`) the title goes to the axes, and there is no caption.
     """
     if not alone:
         axes[0].set_title(written(title), loc="left", fontsize=LARGE, gid=TITLE)
@@ -254,7 +255,7 @@ def finish(
 
 
 def _overhang(ax: Axes) -> tuple[float, float, float, float]:
-    """How far the texts of axes reach beyond them, in pixels: left, below, right, above."""
+    """How far the texts of axes extend beyond them, in pixels: left, below, right, above."""
     inner, outer = ax.get_window_extent(), ax.get_tightbbox()
     if outer is None:
         return 0.0, 0.0, 0.0, 0.0
@@ -264,7 +265,7 @@ def _overhang(ax: Axes) -> tuple[float, float, float, float]:
 
 
 def label_right(ax: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
-    """Names at the right of axes, each beside its height and none over another: (height, text, colour)."""
+    """Labels at the right of axes, each at its height and without overlaps: (height, text, color)."""
     low, high = (float(v) for v in ax.transData.transform([(1, y) for y in ax.get_ylim()])[:, 1])
     points = 72 / figure_of(ax).dpi
     heights = [(float(ax.transData.transform((1, y))[1]) - low) * points for y, _, _ in labels]
@@ -287,12 +288,12 @@ def label_right(ax: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
 
 
 def apart(heights: Sequence[float], least: float, top: float) -> list[float]:
-    """Heights in order moved as little as it takes to be at least so far apart, within 0 and the top if there is room.
+    """Heights in order, moved as little as possible to be at least `least` apart, within 0 and `top` if there is room.
 
     >>> apart([10.0, 12.0, 50.0], 8.0, 100.0)
     [7.0, 15.0, 50.0]
     """
-    clusters: list[list[float]] = []  # of each: the mean height that its labels ask for, and how many they are
+    clusters: list[list[float]] = []  # each: the mean wanted height of its labels, and their number
     for height in heights:
         clusters.append([height, 1])
         while True:
@@ -309,7 +310,7 @@ def apart(heights: Sequence[float], least: float, top: float) -> list[float]:
 
 
 def key(ax: Axes, handles: Sequence[Any] | None = None, above: float = 4.0, columns: int = 3) -> None:
-    """What is what, in rows above the axes, so many points up."""
+    """The legend, in rows `above` points above the axes."""
     from matplotlib.transforms import ScaledTranslation
 
     figure = figure_of(ax)
@@ -351,7 +352,7 @@ def decades(axis: Any, unit: str, shown: Callable[[float, str], str] = quantity)
 
 
 def text_width(text: str, size: float) -> float:
-    """How wide a text is in points."""
+    """The width of a text in points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -362,14 +363,14 @@ def text_width(text: str, size: float) -> float:
 
 
 def _pieces(word: str, size: float, width: float) -> list[str]:
-    """A word, cut where it is wider than a line."""
+    """A word, broken where it is wider than a line."""
     if len(word) < 40 or text_width(word, size) <= width:
         return [word]
     return [word[k : k + 40] for k in range(0, len(word), 40)]
 
 
 def shortened(text: str, letters: int = 30) -> str:
-    """A name without its end where it is long.
+    """A name, cut at the end where it is long.
 
     >>> shortened("einsum [q x]"), shortened("abcdefgh", 5)
     ('einsum [q x]', 'abcd…')
@@ -378,7 +379,7 @@ def shortened(text: str, letters: int = 30) -> str:
 
 
 def wrapped(text: str, size: float, width: float) -> list[str]:
-    """A text in lines of at most a width in points, broken between words."""
+    """A text in lines of at most `width` points, broken between words."""
     lines: list[str] = []
     line = ""
     for word in (part for whole in text.split(" ") for part in _pieces(whole, size, width)):

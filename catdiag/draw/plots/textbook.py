@@ -1,4 +1,4 @@
-"""The textbook schedule: each stage of a program, as its writer named them, a kernel of its own, planned on a chip."""
+"""The unfused reference schedule: each stage of a program, as named by its author, planned as a kernel of its own."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ Moved = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Stage:
-    """A kernel: how it runs, its plan, and what each array moves across the edge to shared memory, and across that out
-    of slow memory (None where it is not counted by array)."""
+    """A kernel: its schedule, its plan, and the traffic of each array.
+
+    `inner` is across the edge to shared memory, `outer` across the edge out of slow memory (None where it is not
+    counted by array).
+    """
 
     schedule: str
     plan: Plan
@@ -34,29 +37,29 @@ class Stage:
 
 @dataclass(frozen=True)
 class Textbook:
-    """All kernels, one after the other."""
+    """All kernels, which run one after the other."""
 
     stages: tuple[Stage, ...]
 
     @property
     def time_s(self) -> float:
-        """Predicted seconds of all."""
+        """The predicted seconds of all kernels."""
         return sum(stage.plan.time_s for stage in self.stages)
 
     def crossing(self, upper: str, lower: str) -> int:
-        """Bytes of all that cross an edge."""
+        """The bytes of all kernels that cross an edge."""
         return sum(
             e.bytes_moved for stage in self.stages for e in stage.plan.edges if (e.upper, e.lower) == (upper, lower)
         )
 
     @property
     def inner(self) -> Moved:
-        """What each array moves across the edge to shared memory."""
+        """The traffic of each array across the edge to shared memory, in bytes."""
         return _together(stage.inner for stage in self.stages)
 
     @property
     def outer(self) -> Moved | None:
-        """What each array moves across the edge out of slow memory."""
+        """The traffic of each array across the edge out of slow memory, in bytes."""
         found = [stage.outer for stage in self.stages if stage.outer is not None]
         return _together(found) if len(found) == len(self.stages) else None
 
@@ -72,10 +75,10 @@ def _together(parts: Any) -> Moved:
 
 
 def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: Dtype, ask: Any = None) -> Textbook:
-    """The kernels of a diagram that is not derived, each with the schedule and tiles of least predicted time.
+    """The kernels of a diagram without derivation, each with the schedule and tiles of least predicted time.
 
     Schedules are those that `fusions` tries, each proved. Raises CatdiagError where a kernel has none that fits, and
-    for element types that are given by array, since arrays that are saved need theirs too.
+    for element types by array, because saved arrays need types too.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.softmax(A, "x"), B))
@@ -87,17 +90,17 @@ def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: D
     from catdiag.solvers.z3 import Z3
 
     if not isinstance(dtype, str):
-        raise CatdiagError("arrays that are saved need an element type too: expected one for all, such as 'bf16'")
+        raise CatdiagError("saved arrays need an element type too: expected one dtype for all arrays, such as 'bf16'")
     row = Row(source)
     if not row.stages:
-        raise CatdiagError(f"{source.title or 'the diagram'} has no box at work: there is no kernel")
+        raise CatdiagError(f"{source.title or 'the diagram'} computes nothing: expected at least one box for a kernel")
     labels = _labels(row)
     with Z3() if ask is None else nullcontext(ask) as solver:
         return Textbook(tuple(_stage(row, k, chip, sizes, dtype, labels, solver) for k in range(len(row.stages))))
 
 
 def _labels(row: Row) -> dict[int, str]:
-    """What wires are called: outputs as `io` calls them, and arrays of one name told apart by numbers."""
+    """The names of wires: outputs as in `io`, and arrays with the same name numbered."""
     from catdiag.cost.count.kernels import output_names
 
     found: dict[int, str] = {}
@@ -153,7 +156,7 @@ def _stage(
 
 
 def moved(traffic: Any, sizes: Mapping[str, int], names: Mapping[str, str] | None = None) -> Moved:
-    """What each array moves by direction, at sizes."""
+    """The traffic of each array by direction, at sizes."""
     found: Moved = {}
     for t in traffic:
         there = found.setdefault((names or {}).get(t.array, t.array), {"load": 0, "save": 0})
@@ -162,8 +165,10 @@ def moved(traffic: Any, sizes: Mapping[str, int], names: Mapping[str, str] | Non
 
 
 def outer(run: Any, plan: Plan, chip: Hardware, dtype: Dtype, names: Mapping[str, str] | None = None) -> Moved | None:
-    """What each array moves out of slow memory, where there are caches below it: what waves of groups fetch, in launch
-    order. None where that is not counted, or there is no cache."""
+    """The traffic of each array out of slow memory under a cache: the fetches of waves of groups, in launch order.
+
+    None where that is not counted, or there is no cache.
+    """
     top = plan.edges[0]
     if top.lower == "SMEM":
         return None

@@ -1,4 +1,4 @@
-"""The waterfall of bytes: what each array moves unfused, and what of it is saved or added by the fused form."""
+"""The waterfall of bytes: the traffic of each array unfused, and what the fused form saves or adds."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 _WHOLE = (
-    "Unfused: each box a kernel of its own, which moves each array that it reads or makes once, as if all of it fitted."
+    "Unfused: each box is a kernel of its own, which moves each array that it reads or makes once, as if it all fit."
 )
 _ROW = 0.2
 """The height of a row in inches."""
 _HATCH = {"loads": "", "saves": HATCHES[0]}
 _ROWS = 16
-"""How many arrays have a row of their own; the smallest others share one."""
+"""The most arrays with a row of their own; the remaining, smallest ones share one."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What an array moves unfused and fused, loads and saves."""
+    """The traffic of an array unfused and fused: pairs of loads and of saves."""
 
     array: str
     loads: tuple[int, int]
@@ -60,46 +60,46 @@ class Change:
 
     @property
     def before(self) -> int:
-        """Unfused, both."""
+        """Loads and saves unfused."""
         return self.loads[0] + self.saves[0]
 
     @property
     def after(self) -> int:
-        """Fused, both."""
+        """Loads and saves fused."""
         return self.loads[1] + self.saves[1]
 
     @property
     def more(self) -> int:
-        """By how much it moves more when fused."""
+        """The increase of traffic by fusion."""
         return self.after - self.before
 
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge: what each array moves across it, in the order of the program; the totals are the sums."""
+    """An edge: the traffic of each array across it, in program order; the totals are the sums."""
 
     name: str
     changes: tuple[Change, ...]
 
     @property
     def before(self) -> int:
-        """All that crosses unfused."""
+        """The total traffic unfused."""
         return sum(change.before for change in self.changes)
 
     @property
     def after(self) -> int:
-        """All that crosses fused."""
+        """The total traffic fused."""
         return sum(change.after for change in self.changes)
 
     @property
     def ratio(self) -> float:
-        """How many times as much crosses unfused."""
+        """The ratio of unfused to fused traffic."""
         return self.before / self.after
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """What a waterfall shows, in `unit`; `floor` is what has to be moved once."""
+    """The data of a waterfall, in `unit`; `floor` is the compulsory traffic."""
 
     title: str
     subtitle: str
@@ -118,11 +118,11 @@ def waterfall_of(
     plan: Plan | None = None,
     chip: Hardware | str | None = None,
 ) -> Waterfall:
-    """The numbers of `waterfall`, without drawing them."""
+    """The data of `waterfall`, without a figure."""
     source = source_of(derivation)
     if source is None:
         raise CatdiagError(
-            f"{name_of(derivation)} runs in groups or loops already: give the derivation, which knows what it was"
+            f"{name_of(derivation)} has groups or loops already: expected a derivation, which knows the unfused source"
         )
     if plan is None and chip is not None:
         dtype = "bf16" if dtype is None else dtype
@@ -151,7 +151,7 @@ def waterfall_of(
 def _planned(
     derivation: Any, source: Diagram, plan: Plan, chip: Hardware | str | None, dtype: Dtype, fused: Moved
 ) -> tuple[tuple[Edge, ...], list[str]]:
-    """The edges of a plan: unfused with kernels that are planned too, or where these cannot be, as counted."""
+    """The edges of a plan: unfused kernels are planned too, or counted where they cannot be planned."""
     hardware = chip_of(plan, chip)
     called = {level.name: level.called or level.name for level in plan.levels}
     top, last = plan.edges[0], next(e for e in plan.edges if e.lower == "SMEM")
@@ -171,15 +171,15 @@ def _planned(
     if top is not last:
         there = outer(derivation, plan, hardware, dtype)
         if there is None or first[0] is None:
-            notes.append(f"Left out: {outer_name}, of which arrays are not counted.")
+            notes.append(f"Left out: {outer_name}, whose traffic is not counted by array.")
         else:
             edges = [Edge(outer_name, _changes(first[0], there)), *edges]
-            notes.append(f"{outer_name}: what a wave of groups fetches is fetched once, in launch order.")
+            notes.append(f"{outer_name}: each tile is fetched once per wave of groups, in launch order.")
     return tuple(edges), notes
 
 
 def _counted(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> Moved:
-    """What each array moves where each box is a kernel of its own; arrays of one name are told apart by numbers."""
+    """The traffic of each array where each box is a kernel of its own; arrays with the same name are numbered."""
     from catdiag.cost.count.kernels import measure
 
     account = measure(source, dtype, fused=False)
@@ -220,13 +220,13 @@ def waterfall(
     plan: Plan | None = None,
     chip: Hardware | str | None = None,
 ) -> Figure:
-    """From what the textbook schedule moves to what the fused one does, array by array, for each edge.
+    """The traffic of the unfused and of the fused program, array by array, for each edge.
 
-    Unfused is the source with a kernel for each stage, planned on the chip of the plan, or where there is no plan, with
-    one for each box (`io(fused=False)`); fused the derivation at `tiles`, or those of the `plan`, or of the plan that
-    `fit` makes for the `chip`. Bars begin at the unfused total: what an array no longer
-    moves is taken off, what it moves more (tiles that load it again) is put on. In values, or in bytes with `dtype`.
-    With a plan there is a panel for each edge whose bytes are counted by array.
+    Unfused is the source with a kernel per stage, planned on the chip of the plan; without a plan, with a kernel per
+    box (`io(fused=False)`). Fused is the derivation at `tiles`, or at those of the `plan`, or of the plan that `fit`
+    makes for the `chip`. Bars begin at the unfused total; savings are subtracted, and added traffic (tiles that are
+    reloaded) is added. In values, or in bytes with `dtype`. With a plan there is a panel for each edge whose bytes are
+    counted by array.
 
     Raises CatdiagError for a diagram whose source is not known, and where no tiles are given.
     """
@@ -242,7 +242,7 @@ def waterfall(
 
 
 def _rows(edge: Edge) -> list[Change]:
-    """The arrays that move more or less, those first that save most; small ones together."""
+    """The arrays whose traffic changes, those with the largest savings first; small ones together."""
     changed = sorted((c for c in edge.changes if c.more), key=lambda c: (c.more, c.array))
     small = 0.004 * max(edge.before, edge.after)
     ranked = sorted(changed, key=lambda c: -abs(c.more))
@@ -302,7 +302,7 @@ def _beside(ax: Axes, x: float, place: int, text: str, colour: str) -> None:
 
 
 def _key(ax: Axes) -> None:
-    """What the hatch and the dashes mean, at the right above the first panel."""
+    """The legend of the hatch and the dashes, at the right above the first panel."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -310,6 +310,6 @@ def _key(ax: Axes) -> None:
         Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, label="loads"),
         Patch(facecolor=PAPER, edgecolor=SOFT, lw=0.6, hatch=_HATCH["saves"], label="saves"),
         Patch(facecolor=MORE, edgecolor=LEVELS[1], lw=0.6, label="more than unfused"),
-        Line2D([], [], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], label="moved once at least"),
+        Line2D([], [], color=LEVELS[3], lw=1.0, linestyle=DASHES[1], label="compulsory traffic"),
     ]
     key(ax, handles, above=16, columns=4)
