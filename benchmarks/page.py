@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from benchmarks.run import LIBRARIES, SIZES, exponent
+from benchmarks.growth import LIBRARIES, SIZES, exponent
 
 NAMES = {
     "ours": "catdiag", "discopy": "DisCoPy", "open_hypergraphs": "open-hypergraphs", "chyp": "Chyp", "pyzx": "PyZX",

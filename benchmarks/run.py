@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
 import subprocess
 import sys
 import time
@@ -24,8 +23,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-LIBRARIES = ("ours", "discopy", "open_hypergraphs", "chyp", "pyzx")
-SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
+
+from benchmarks.growth import LIBRARIES, SIZES, exponent  # noqa: E402
+
 WORKER = Path(__file__).resolve().parent / "worker.py"
 
 Series = dict[str, float | str]
@@ -42,13 +42,6 @@ def measure(*arguments: object) -> float | str:
         last = done.stderr.strip().splitlines()[-1].split(":")[0]
         return {"MemoryError": "over 6 GB", "RecursionError": "recursion limit"}.get(last, last)
     return float(json.loads(done.stdout)["seconds"]) or "below the clock's step"
-
-
-def exponent(points: list[tuple[int, float]]) -> float:
-    """The slope of log seconds over log boxes, by least squares: 1 is linear growth, 2 quadratic."""
-    xs, ys = [math.log(n) for n, _ in points], [math.log(max(t, 1e-9)) for _, t in points]
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / sum((x - mean_x) ** 2 for x in xs)
 
 
 def grown(series: Series, n: int, before: int) -> float | None:
