@@ -21,6 +21,8 @@ import sympy
 
 import catdiag as cd
 from catdiag.cost.optima.least import least
+from catdiag.cost.warpgroups.configuration import configure
+from catdiag.cost.warpgroups.schedule import timeline
 from catdiag.rewrite.derivation import Derivation
 
 KIB = 1024
@@ -135,7 +137,7 @@ def on_hopper(kind: str = "mixed", keys: int = CONFIGURATION["s_x"]) -> Any:
     types = {"exp [q x]": "fp8"} if kind == "fp8" else {}
     chip = H100 if keys == CONFIGURATION["s_x"] else replace(H100, **ENDLESS)
     values = {**CONFIGURATION, "s_x": keys}
-    return cd.cost.configure(derived(), chip, values, inputs, arithmetic="fp16", types=types)
+    return configure(derived(), chip, values, inputs, arithmetic="fp16", types=types)
 
 
 # -- sections 2 and 3: tiles ----------------------------------------------------------------------------
@@ -475,7 +477,7 @@ def main() -> None:
     print(found.columns)
     print()
     print("Step 8: three warpgroups; Q the scores of a block, s the softmax, P the values mixed, a the sums.")
-    made = cd.cost.timeline(found, turns=5)
+    made = timeline(found, turns=5)
     print(made.draw())
     print(
         f"  {float(made.period):g} clocks a turn; at work: " + ", ".join(f"{p} {b:.0%}" for p, b in made.busy.items())

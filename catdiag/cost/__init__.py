@@ -11,7 +11,8 @@
 - `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy;
   `devices`: a diagram spread over several; `warpgroups/`: a kernel on registers and matrix units.
 
-What users call is here too, imported when first used: `cd.cost.Model`, `cd.cost.least_memory`.
+What users call of transfers and their optima is here too, imported when first used: `cd.cost.Model`,
+`cd.cost.least_memory`.
 """
 
 from __future__ import annotations
@@ -20,18 +21,12 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "catdiag.cost.bounds": "LowerBound lower_bound",
-    "catdiag.cost.lower.segments": "BoundError",
     "catdiag.cost.joint": "levels_together",
-    "catdiag.cost.chips.capacity": "fits possible",
     "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain tiers",
     "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),
     "catdiag.cost.joules": "energy",
     "catdiag.cost.crossover": "Crossover changes",
     "catdiag.cost.devices": "Spread spread",
-    "catdiag.cost.warpgroups.column_reader": "read_columns",
-    "catdiag.cost.warpgroups.configuration": "configure",
-    "catdiag.cost.warpgroups.schedule": "timeline",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -10,6 +10,7 @@ import pytest
 import catdiag as cd
 from catdiag.boxes import Fold, bodies
 from catdiag.cost.io import io
+from catdiag.cost.warpgroups.configuration import configure
 from catdiag.diagram import inline
 from catdiag.rewrite.casts import dropped
 from catdiag.run.levels import count_levels
@@ -148,7 +149,7 @@ def test_levels_and_fit_count_a_streamed_cast():
 
 def test_a_matrix_multiplication_of_cast_weights_has_their_type():
     flash = streamed("weights").group("q")
-    columns = cd.cost.configure(flash, "H100", {"w_q": 64, "s_x": 64, "d": 64, "v": 64}, TYPES).columns
+    columns = configure(flash, "H100", {"w_q": 64, "s_x": 64, "d": 64, "v": 64}, TYPES).columns
     assert "cast:fp8 [q x]" in str(columns) and "fp8" in str(columns)
 
 

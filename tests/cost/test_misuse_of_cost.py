@@ -11,7 +11,7 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.cost import fits, hardware, possible
+from catdiag.cost import hardware
 from catdiag.cost.balance import (
     bandwidth_needed,
     least_memory,
@@ -21,6 +21,7 @@ from catdiag.cost.balance import (
     size_range,
 )
 from catdiag.cost.bounds import lower_bound
+from catdiag.cost.chips.capacity import fits, possible
 from catdiag.cost.chips.turns import Step, schedule
 from catdiag.cost.crossover import crossover
 from catdiag.cost.devices import spread

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import catdiag as cd
+from catdiag.cost.warpgroups.configuration import configure
 from catdiag.cost.warpgroups.schedule import timeline
 from catdiag.draw.pipeline import pipeline_picture
 from catdiag.draw.scene import Frame, Label, Scene, Shape
@@ -43,7 +44,7 @@ def configuration() -> Any:
         online = cd.algorithm("q d, x d, x d -> q d")(program).stream("x").group("q")
         values = {"w_q": 128, "s_x": 64, "u_x": 64, "u_d": 32, "v_d": 8, "d": 128}
         types = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"}
-        yield cd.cost.configure(online, "H100", values, types, arithmetic="fp16")
+        yield configure(online, "H100", values, types, arithmetic="fp16")
 
 
 def clocks_of(scene: Scene) -> dict[str, tuple[float, float]]:
