@@ -180,7 +180,7 @@ def test_page_shows_each_step_before_and_after(page):
     said = "".join(read.text)
     for line in ("Before. Into the loop: sum[x].", "After. New: the loop over x, add.", "After. New: the tiles of q."):
         assert line in said
-    assert "no box of it is gone" in said
+    assert "no box of it was removed" in said
 
 
 def test_one_picture_twice_has_two_names():
@@ -242,7 +242,7 @@ def test_nothing_derived_is_an_error_and_shown_in_notebooks():
     start = Derivation.start(cd.algorithm("x ->", name="none")(lambda A: cd.sum(A, "x")))
     with pytest.raises(cd.CatdiagError, match="nothing was derived"):
         start.html()
-    assert "Nothing was derived yet" in start._repr_html_()
+    assert "There are no steps yet" in start._repr_html_()
 
 
 HOSTILE = "</title></style><script>alert(1)</script>\0\ud800\"'&amp;<!--"

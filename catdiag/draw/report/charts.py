@@ -1,4 +1,4 @@
-"""The plots of a page: roofline, tiles, transfers against memory, bytes saved by fusion; where matplotlib is there."""
+"""The plots of a page: roofline, tiles, transfers against memory, bytes saved by fusion. They need matplotlib."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def installed() -> bool:
-    """Whether plots can be drawn."""
+    """Whether matplotlib is installed."""
     from importlib.util import find_spec
 
     return find_spec("matplotlib") is not None
 
 
 def of_plan(facts: Facts, plan: Plan) -> Html:
-    """The plots about a plan, or a line that says how to have them."""
+    """The plots of a plan, or a line that says how to get them."""
     if not installed():
-        return tag("p", "Plots of it are drawn where matplotlib is: pip install 'catdiag[plot]'.", class_="soft")
+        return tag("p", "Plots need matplotlib: pip install 'catdiag[plot]'.", class_="soft")
     from catdiag.draw import plots
 
     counted, chip, dtype = facts.counted, facts.hardware or plan.hardware, facts.dtype
@@ -45,7 +45,7 @@ def of_plan(facts: Facts, plan: Plan) -> Html:
 
 
 def of_optimum(facts: Facts) -> Html:
-    """The least transfers against memory, at the sizes that are known."""
+    """The plot of the least transfers against memory, at the known sizes."""
     if not facts.sizes or not installed() or facts.hardware is None:
         return Html("")
     from catdiag.draw import plots
@@ -63,12 +63,12 @@ def _figure(called: str, draw: Callable[[], Figure]) -> Html:
     try:
         picture = Html(without_idle_names(plots.svg(draw())).strip())
     except CatdiagError as error:
-        return tag("p", f"{called}: not drawn, since {error.message}", class_="soft")
+        return tag("p", f"{called}: not drawn, because {error.message}", class_="soft")
     return tag("figure", tag("div", picture, class_="scroll plot"))
 
 
 def without_idle_names(svg: str) -> str:
-    """An SVG document without the names that nothing in it refers to: matplotlib names most elements, some twice.
+    """An SVG document without the ids that nothing refers to: matplotlib gives ids to most elements, some twice.
 
     >>> without_idle_names('<svg id="a"><g id="b"/><use href="#b"/></svg>')
     '<svg><g id="b"/><use href="#b"/></svg>'

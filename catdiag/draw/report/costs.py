@@ -1,4 +1,4 @@
-"""What is moved and what is held, typeset: H and M, the least H that a memory allows, and what nothing can beat."""
+"""Costs, typeset: transfers H and memory M, the least H that a memory allows, and the lower bound."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 Expr = Any
 
 _LONG = 260
-"""A formula whose text is longer is folded."""
+"""Formulas with a longer text are folded."""
 _LONGEST = 2500
-"""A formula whose text is longer is shown as text: browsers are slow to set it, and nobody reads it."""
+"""Formulas with a longer text are shown as text: browsers are slow to set them, and they are not readable."""
 
 
 def formula(expr: Expr) -> Html:
@@ -68,7 +68,7 @@ def of_io(io: IO) -> Html:
     """The transfers and memory between two levels."""
     parts = [displayed(_h(), io.transfers)]
     if io.relaxed != io.transfers:
-        parts += [tag("p", "Without rounding up to whole tiles:"), displayed(_h(above="relaxed"), io.relaxed)]
+        parts += [tag("p", "Without ceilings (real numbers of tiles):"), displayed(_h(above="relaxed"), io.relaxed)]
     parts.append(displayed(tag("mi", "M"), io.memory))
     if io.accumulators == "registers":
         parts.append(displayed(tag("msub", tag("mi", "M"), tag("mtext", "registers")), io.registers))
@@ -90,12 +90,12 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]], caption: str) -> 
 
 def _traffic(traffic: Iterable[Traffic], unit: str) -> Html:
     rows = [(plain(t.array), escaped(t.direction), formula(t.exact)) for t in traffic]
-    return _table(["array", "", unit], rows, "What crosses, by array")
+    return _table(["array", "", unit], rows, "Transfers by array")
 
 
 def _residents(residents: Iterable[Resident], unit: str) -> Html:
     rows = [(plain(r.array), escaped(r.role), formula(r.values)) for r in residents]
-    return _table(["array", "role", unit], rows, "What is held at the fullest moment")
+    return _table(["array", "role", unit], rows, "Arrays allocated at the peak of memory")
 
 
 def in_short(io: IO, optimum: Optimum | str) -> list[Html]:
@@ -107,7 +107,7 @@ def in_short(io: IO, optimum: Optimum | str) -> list[Html]:
 
 
 def of_levels(io: LevelsIO) -> Html:
-    """The same at each level and edge of a hierarchy."""
+    """Transfers and memory at each level and edge of a hierarchy."""
     parts: list[Html] = []
     for (upper, lower), edge in io.edges.items():
         body = [displayed(_h(upper, "→", lower), edge.transfers)]
@@ -120,7 +120,7 @@ def of_levels(io: LevelsIO) -> Html:
         if held:
             further.append(_residents(held, io.unit))
         if lower in io.children:
-            side = tag("p", f"Pieces of {lower} side by side in one of the level above: ", formula(io.children[lower]))
+            side = tag("p", f"Tiles of {lower} in one tile of the level above: ", formula(io.children[lower]))
             further.append(side)
         head = [tag("h3", f"{upper} to {lower}" + ("" if lower in io.groups else " (a cache)"))]
         if lower not in io.groups:
@@ -130,8 +130,8 @@ def of_levels(io: LevelsIO) -> Html:
 
 
 _CACHE = (
-    "Groups run in waves. Fetched: of what the groups of a wave load, each distinct piece once, if all of them fit the "
-    "cache together. Distinct: the most that the pieces of a wave take. Both are numbers once sizes and tiles are."
+    "Groups run in waves. Fetched: each distinct tile that the groups of a wave load, once, if all of them fit the "
+    "cache together. Distinct: the largest total of the distinct tiles of a wave. Both need given sizes and tiles."
 )
 
 
@@ -172,7 +172,7 @@ def _all(conditions: Iterable[Expr]) -> Html:
 
 
 def of_regimes(regimes: Regimes) -> Html:
-    """What binds, and the least transfers there."""
+    """The regimes: what binds, and the least transfers there."""
     rows = []
     for r in regimes.regimes:
         value = formula(r.value) if r.feasible else escaped("no tiles fit")
@@ -180,7 +180,7 @@ def of_regimes(regimes: Regimes) -> Html:
         conditions = _long_or(_all(r.conditions), r.conditions) if r.conditions else escaped("always")
         rows.append((_binding(r), value, _long_or(tiles, r.tiles.values()), conditions))
     said = (
-        "One of them holds at all sizes of at least one and all capacities: z3 showed it."
+        "z3 showed that one of them holds at all sizes of at least one and all capacities."
         if regimes.covers
         else "It is not shown that one of these holds at all sizes."
     )
@@ -188,7 +188,7 @@ def of_regimes(regimes: Regimes) -> Html:
     found = table(head, rows, "Regimes, each with a certificate")
     parts = [tag("div", found, class_="scroll wide"), tag("p", said)]
     if regimes.open:
-        parts.append(folded("what may bind besides, without a short formula", listed(map(escaped, regimes.open))))
+        parts.append(folded("other regimes, without a short formula", listed(map(escaped, regimes.open))))
     return joined(parts)
 
 
@@ -204,20 +204,20 @@ def _binding(regime: Regime) -> Html:
 
 
 def of_bound(bound: LowerBound) -> Html:
-    """What no schedule of the same scalar operations beats, and under which conditions."""
+    """The lower bound over all schedules of the same scalar operations, with its conditions."""
     rows = [(escaped("each input and result once"), escaped("compulsory"), formula(bound.compulsory))]
     rows += [(plain(term.box), escaped(term.kind), formula(term.value)) for term in bound.terms]
     head = ["what it counts", "kind", f"at least, in {bound.unit}"]
     parts = [_table(head, rows, "The largest of these is the bound")]
     if not bound.terms:
-        parts.append(tag("p", "Nothing beyond what has to be moved once is shown."))
-    parts.append(tag("p", "It holds if ", _all(bound.conditions), "; of"))
+        parts.append(tag("p", "No bound beyond the compulsory transfers is shown."))
+    parts.append(tag("p", "It holds if ", _all(bound.conditions), "; assumptions:"))
     parts.append(listed(map(escaped, bound.assumptions)))
     return joined(parts)
 
 
 def of_ratio(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: Room | None) -> Html:
-    """How far the least transfers are above the bound; with sizes and a room, as a number too."""
+    """The ratio of the least transfers to the bound; with sizes and a room, as a number too."""
     from catdiag.errors import CatdiagError
 
     try:
@@ -245,7 +245,7 @@ def _ratio_at(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], roo
 
 @dataclass(frozen=True)
 class Room:
-    """How many values a memory holds, and which memory that is."""
+    """The number of values that a memory holds, and the name of the memory."""
 
     values: int
     words: str

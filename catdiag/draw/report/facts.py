@@ -1,4 +1,4 @@
-"""What a page about a derivation says, before it is said: the library's own objects, in one place."""
+"""The contents of a page about a derivation: the library's own objects, computed in one place."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from catdiag.rewrite.stability import Stability
 
 LEVELS = ("HBM", "SMEM", "registers")
-"""The levels that costs are given at where no chip is."""
+"""The levels at which costs are given without a chip."""
 
 _PATIENCE = 2.0
-"""Seconds for the proof that one exponential does not overflow, where nobody asks for more."""
+"""The default limit, in seconds, for the proof that one exponential does not overflow."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A derivation with all that a page says of it.
+    """A derivation with everything that a page states about it.
 
-    `counted` is what was counted, the derivation or an earlier form of it, `io` its transfers and memory in values.
-    Where there is no optimum, no bound or no plan, a text says why. `levels` is the same at each level, in the unit
-    that it says. `options` are further ones of `fit` that the plan was made with. `notes` are lines about the
-    derivation: what was tried and refused, say.
+    `counted` is the form whose costs are counted, the derivation or an earlier form of it; `io` are its transfers and
+    memory in values. Where there is no optimum, bound or plan, a text says why. `levels` are the costs at each level,
+    in the unit that it states. `options` are further options of `fit` with which the plan was made. `notes` are lines
+    about the derivation, such as rewrites that were tried and refused.
     """
 
     derivation: Derivation
@@ -54,7 +54,7 @@ class Facts:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The sizes, with the number of parts that the plan has of a loop in parts, where formulas are in it."""
+        """The sizes, with the plan's number of parts of a split loop, where formulas depend on it."""
         parts = {} if self.plan is None or isinstance(self.plan, str) else self.plan.tiles
         return {**self.sizes, **{name: n for name, n in parts.items() if name.startswith("p_")}}
 
@@ -66,10 +66,10 @@ def gathered(
     dtype: str = "bf16",
     theorems: bool = False,
 ) -> Facts:
-    """The facts of a derivation; with a chip and sizes a plan too, and with `theorems` all that is claimed of loops.
+    """The facts of a derivation; with a chip and sizes also a plan, and with `theorems` all claims about loops.
 
-    Raises SizeError for a chip without sizes, and sizes without a chip; CatdiagError where nothing was derived, for an
-    unknown chip or dtype.
+    Raises SizeError for a chip without sizes, and for sizes without a chip; CatdiagError where nothing was derived, and
+    for an unknown chip or dtype.
     """
     from catdiag.cost import hardware as chips
 
@@ -126,7 +126,7 @@ def optimum_of(io: IO | str) -> Optimum | str:
 
 
 def bound_of(derivation: Derivation, io: IO | str) -> LowerBound | str:
-    """What any schedule of the same operations moves at least, or why it is not known."""
+    """A lower bound over all schedules of the same operations, or why it is not known."""
     try:
         return derivation.lower_bound(None if isinstance(io, str) else io.capacity)
     except CatdiagError as error:
@@ -134,7 +134,7 @@ def bound_of(derivation: Derivation, io: IO | str) -> LowerBound | str:
 
 
 def levels_of(derivation: Derivation, chip: Hardware | None, dtype: str) -> LevelsIO | str:
-    """The costs at every level: of a chip in bytes, else of a chain of three in values; or why they are not counted."""
+    """The costs at every level, of a chip in bytes, else of three levels in values; or why they are not counted."""
     try:
         if chip is None:
             return derivation.io(levels=LEVELS)

@@ -1,4 +1,4 @@
-"""HTML that is escaped where it is made: markup is a type of its own, and any other text is text.
+"""HTML that is escaped where it is made: markup is a type of its own, and every other text is escaped.
 
 >>> tag("p", "a < b", tag("b", "&"), class_="note")
 '<p class="note">a &lt; b<b>&amp;</b></p>'
@@ -13,18 +13,18 @@ from collections.abc import Iterable
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is markup."""
 
     __slots__ = ()
 
 
-# What HTML does not allow in a text, and halves of characters, which no encoding writes.
+# Characters that HTML does not allow in a text, and lone surrogates, which cannot be encoded.
 _NONE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff\ud800-\udfff]")
 _VOID = {"meta", "br", "hr", "col", "wbr"}
 
 
 def escaped(text: str) -> Html:
-    """A text as markup; markup stays as it is. What HTML has no place for becomes the replacement character.
+    """A text as markup; markup is unchanged. Characters that HTML does not allow become the replacement character.
 
     >>> escaped("<b>\\0</b>"), escaped(Html("<b>"))
     ('&lt;b&gt;\ufffd&lt;/b&gt;', '<b>')
@@ -36,19 +36,22 @@ def escaped(text: str) -> Html:
 
 
 def joined(parts: Iterable[str], between: str = "") -> Html:
-    """Parts after each other, escaped, with a text between them."""
+    """Parts in sequence, escaped, with a text between them."""
     return Html(escaped(between).join(map(escaped, parts)))
 
 
 def tag(name: str, /, *children: str, **attributes: str | int | bool | None) -> Html:
-    """An element. Attributes go by their names, `_` for `-`, one at the end dropped; those of None or False are not."""
+    """An element.
+
+    Attribute names have `_` for `-`, and a final `_` is dropped; attributes that are None or False are left out.
+    """
     said = []
     for key, value in attributes.items():
         word = key.rstrip("_").replace("_", "-")
         if value is True:
             said.append(f" {word}")
         elif value is not None and value is not False:
-            # Quotes are escaped in markup too: an attribute is text.
+            # Quotes are escaped in markup too, because an attribute is text.
             said.append(f' {word}="{escaped(str.__str__(str(value)))}"')
     opened = f"<{name}{''.join(said)}>"
     return Html(opened if name in _VOID else f"{opened}{joined(children)}</{name}>")
@@ -57,9 +60,9 @@ def tag(name: str, /, *children: str, **attributes: str | int | bool | None) -> 
 def table(
     head: Iterable[str], rows: Iterable[Iterable[str]], caption: str = "", numbers: Iterable[int] = (), label: str = ""
 ) -> Html:
-    """A table with a heading for each column, and the first cell of each row its heading.
+    """A table with a heading for each column; the first cell of each row is its heading.
 
-    `numbers` are the columns of numbers, set to the right; `caption` is printed, and `label` read aloud only.
+    `numbers` are the columns of numbers, aligned right. `caption` is printed; `label` is for screen readers only.
 
     >>> table(["array", "bytes"], [["Q", "64"]], numbers=[1])
     '<table><thead><tr><th scope="col">array</th><th scope="col" class="n">bytes</th></tr></thead>\
@@ -81,10 +84,10 @@ def table(
 
 
 def listed(items: Iterable[str]) -> Html:
-    """A list, one item a line."""
+    """A list with one item per line."""
     return tag("ul", *(tag("li", item) for item in items))
 
 
 def folded(summary: str, *children: str, open_: bool = False) -> Html:
-    """What is opened by a click, or a key."""
+    """A part that opens by a click or a key."""
     return tag("details", tag("summary", summary), *children, open_=open_)

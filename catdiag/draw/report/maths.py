@@ -1,7 +1,7 @@
-"""Formulas as MathML Core: of sympy expressions, and of names.
+"""Formulas of sympy expressions and of names as MathML Core.
 
-Browsers set MathML without a script. What is written here is MathML Core (no `mfenced`, no `mathvariant` but
-"normal"): identifiers, numbers, operators, fractions, roots, scripts and rows.
+Browsers set MathML without a script. The output is MathML Core (no `mfenced`, no `mathvariant` but "normal"):
+identifiers, numbers, operators, fractions, roots, scripts and rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from catdiag.draw.report.html import Html, escaped, joined, tag
 Expr = Any
 
 GREEK = {"rho": "ρ"}
-"""Names that the library itself gives; those of users stay as they are."""
+"""Greek names that the library itself uses; users' names are unchanged."""
 _UPRIGHT = {"sum", "prod", "max", "min", "any", "all"}
-"""Names of monoids, and so of parts of states, are set as those of functions are."""
+"""Names of monoids, which also name components of states, are set upright like functions."""
 _TILES = {"g", "s", "M", "N"}
 _TIMES, _APPLY = "\u2062", "\u2061"
 _NAME = re.compile(r"([^\W\d_]+)(\d*)((?:_\w+)?)([′″]*)")
@@ -25,12 +25,12 @@ _SIGNS = {"==": "=", "!=": "≠", "<": "<", "<=": "≤", ">": ">", ">=": "≥"}
 
 
 def math(body: str, block: bool = False, alt: str = "") -> Html:
-    """A formula in a line, or on one of its own; `alt` is what is read where MathML is not."""
+    """A formula inline or on its own line; `alt` is the text for readers without MathML."""
     return tag("math", body, displaystyle="true", class_="block" if block else None, alttext=alt or None)
 
 
 def row(*parts: str) -> Html:
-    """Parts as one."""
+    """Parts as one element."""
     return parts[0] if len(parts) == 1 and isinstance(parts[0], Html) else tag("mrow", *parts)
 
 
@@ -40,14 +40,14 @@ def sign(text: str, **attributes: str | None) -> Html:
 
 
 def fenced(body: str, left: str = "(", right: str = ")") -> Html:
-    """A formula between brackets that grow with it."""
+    """A formula in brackets that grow with it."""
     return tag("mrow", sign(left, fence="true"), body, sign(right, fence="true"))
 
 
 def name(text: str) -> Html:
-    """An identifier: letters, with a number after them, what follows `_`, and primes as scripts.
+    """An identifier: letters, with a following number, the part after `_`, and primes as scripts.
 
-    After more than a letter, `_` is a letter of the name, as in pictures.
+    After more than one letter, `_` belongs to the name, as in diagrams.
 
     >>> name("q"), name("max1′")
     ('<mi>q</mi>', '<msubsup><mi>max</mi><mn>1</mn><mo>′</mo></msubsup>')
@@ -61,7 +61,7 @@ def name(text: str) -> Html:
     if below and len(base) > 1 and base not in _UPRIGHT and base not in GREEK:
         base, number, below = base + number + below, "", ""
     head, sub, above = _word(base), [], [sign(primes)] if primes else []
-    if number and below and base in _TILES:  # tiles of further levels: the number is that of the level
+    if number and below and base in _TILES:  # a tile of a further level: the number is the level's
         above.insert(0, tag("mrow", sign("("), tag("mn", number), sign(")")))
     elif number:
         sub.append(tag("mn", number))
@@ -84,7 +84,7 @@ def _below(text: str) -> Html:
 
 
 def number(text: str) -> Html:
-    """A number, in powers of ten where it is written so.
+    """A number; in powers of ten where its text has an exponent.
 
     >>> number("12"), number("1e30")
     ('<mn>12</mn>', '<msup><mn>10</mn><mn>30</mn></msup>')
@@ -97,7 +97,7 @@ def number(text: str) -> Html:
 
 
 def times(factors: list[Html], words: list[bool]) -> Html:
-    """A product; a dot stands where a name of several letters would run into the next factor."""
+    """A product; a dot separates a name of several letters from the next factor."""
     parts: list[Html] = []
     for k, factor in enumerate(factors):
         if k:
@@ -107,7 +107,7 @@ def times(factors: list[Html], words: list[bool]) -> Html:
 
 
 def of_expr(expr: Expr, block: bool = False) -> Html:
-    """A sympy expression, or relation, as a formula.
+    """A sympy expression or relation as a formula.
 
     >>> import sympy
     >>> q, g = sympy.symbols("q g_q", positive=True)
@@ -119,25 +119,25 @@ def of_expr(expr: Expr, block: bool = False) -> Html:
 
 
 def bare(expr: Expr) -> Html:
-    """The same without the `math` element around it."""
+    """A formula without the `math` element around it."""
     import sympy
 
     return _Printer().of(sympy.sympify(expr, strict=True))
 
 
 def equation(left: str, expr: Expr, block: bool = False) -> Html:
-    """A formula `left = expr`, the left side markup."""
+    """A formula `left = expr`, where the left side is markup."""
     return math(tag("mrow", left, sign("="), bare(expr)), block)
 
 
 def at(values: Mapping[Expr, Expr]) -> Html:
-    """Formulas `a = b`, one after the other."""
+    """Formulas `a = b`, separated by commas."""
     parts = [math(tag("mrow", bare(k), sign("="), bare(v)), alt=f"{k} = {v}") for k, v in values.items()]
     return joined(parts, ", ")
 
 
 class _Printer:
-    """Expressions as markup. What has a lower precedence than its place gets brackets."""
+    """Expressions as markup, with brackets where the precedence requires them."""
 
     def of(self, expr: Expr) -> Html:
         import sympy
@@ -199,7 +199,7 @@ class _Printer:
         return tag("mrow", *parts)
 
     def _tight(self, expr: Expr, add: bool = False) -> Html:
-        """With brackets, but for what binds as a product does."""
+        """With brackets, unless it binds at least as tightly as a product."""
         loose = expr.is_Add or expr.is_Relational or (expr.is_Mul and expr.could_extract_minus_sign())
         return fenced(self.of(expr)) if loose else self.of(expr)
 
@@ -262,7 +262,7 @@ class _Printer:
 
 
 def _spelt(text: str) -> Html:
-    """A text of names, numbers and signs, one after the other."""
+    """A text of names, numbers and signs in sequence."""
     parts = re.split(r"(\w+)", text)
     found = [
         (tag("mn", part) if part.isdigit() else name(part)) if k % 2 else sign(part.replace("*", "·").strip())
@@ -273,7 +273,7 @@ def _spelt(text: str) -> Html:
 
 
 def _in_order(args: Any) -> list[Expr]:
-    """Arguments of what commutes, shortest first, so that they stand the same in every run."""
+    """The arguments of a commutative operation, shortest first, so that the order is deterministic."""
     return sorted(args, key=lambda e: (len(str(e)), str(e)))
 
 
@@ -285,5 +285,5 @@ def _between(parts: list[Html], sep: Html) -> list[Html]:
 
 
 def plain(text: str) -> Html:
-    """A text in the letters of programs."""
+    """A text in the font of programs."""
     return tag("code", escaped(text))

@@ -1,5 +1,4 @@
-"""What notebooks show of derivations, theorems, verdicts, plans and costs: pieces of the page, with a style of their
-own that stays within them."""
+"""The notebook display of derivations, theorems, verdicts, plans and costs: parts of the page, with their own style."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from catdiag.rewrite.stability import Stability
 
 
 def card(*parts: str) -> str:
-    """Pieces of a page as a piece of another: nothing of their style reaches outside.
+    """Parts of a page as a self-contained element whose style does not affect the rest of the notebook.
 
     >>> card("a < b").endswith('<div class="catdiag">a &lt; b</div>')
     True
@@ -36,7 +35,7 @@ def card(*parts: str) -> str:
 
 @singledispatch
 def html(shown: object) -> str:
-    """What a notebook shows of an object, by its class. Raises TypeError for a class that nothing is said of."""
+    """The notebook display of an object, by its class. Raises TypeError for a class without one."""
     raise TypeError(f"there is no HTML of {type(shown).__name__}")
 
 
@@ -46,7 +45,7 @@ def of_derivation(derivation: Derivation) -> str:
     source = derivation.source
     parts = [tag("p", tag("strong", source.title or "an array program"), " ", plain(type_of(source)))]
     if not derivation.steps:
-        return card(*parts, tag("p", "Nothing was derived yet."))
+        return card(*parts, tag("p", "There are no steps yet."))
     rows = [(str(k), step.name, proofs.status(step.theorem)) for k, step in enumerate(derivation.steps, 1)]
     parts.append(tag("table", tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))))
     parts.append(tag("p", proofs.statement(derivation.theorem)))
@@ -70,7 +69,7 @@ def of_theorem(theorem: Theorem) -> str:
 
 @html.register
 def of_verdict(verdict: Verdict) -> str:
-    """How a claim ended."""
+    """The outcome of a claim."""
     return card(proofs.verdict_card(verdict))
 
 
@@ -106,11 +105,11 @@ def of_optimum(optimum: Optimum) -> str:
 
 @html.register
 def of_regimes(regimes: Regimes) -> str:
-    """What binds, and the least transfers there."""
+    """The regimes: what binds, and the least transfers there."""
     return card(costs.of_regimes(regimes))
 
 
 @html.register
 def of_bound(bound: LowerBound) -> str:
-    """What no schedule beats, and under which conditions."""
+    """The lower bound over all schedules, with its conditions."""
     return card(costs.of_bound(bound))

@@ -1,7 +1,8 @@
-"""A derivation as one HTML page that needs nothing else: no script, no style and no picture from elsewhere.
+"""A derivation as one self-contained HTML page, without scripts, and without styles and pictures from elsewhere.
 
-What is printed is read off the library's objects: theorems, counted formulas, plans. Words say which is which: proved
-is what the kernel accepted, computed what follows by exact counting, predicted what a model of a chip says.
+The page prints the library's objects: theorems, counted formulas, plans. Labels distinguish how each statement is
+known: proved is what the kernel accepted, computed follows by exact counting, predicted is the result of a model of a
+chip.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; `sure` says how it is known."""
+    """A part of the page; `sure` says how its contents are known."""
 
     anchor: str
     title: str
@@ -34,7 +35,10 @@ class Section:
 
 
 def page(facts: Facts, times: bool = False) -> str:
-    """The page. Without `times` the same facts give the same bytes; with it, it says how long each proof took."""
+    """The page as text.
+
+    Without `times` the same facts give the same bytes; with it, the page says how long each proof took.
+    """
     sections = list(_sections(facts, times))
     title = _title(facts.derivation.source)
     links = [tag("li", tag("a", s.title, href=f"#{s.anchor}")) for s in sections]
@@ -44,7 +48,7 @@ def page(facts: Facts, times: bool = False) -> str:
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        # Browsers are told to fetch and run nothing, whatever gets into the page.
+        # Browsers must fetch and run nothing, whatever text gets into the page.
         tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{title}: a derivation"),
@@ -96,7 +100,7 @@ def _header(facts: Facts) -> Html:
 
 
 def _in_short(facts: Facts) -> Iterator[Html]:
-    """What the page comes to, a line each: a term and what is said of it."""
+    """The summary of the page: terms with a line each."""
     derivation, io, optimum, plan = facts.derivation, facts.io, facts.optimum, facts.plan
     steps = ", then ".join(step.name for step in derivation.steps)
     yield tag("dt", "Derived by")
@@ -104,7 +108,7 @@ def _in_short(facts: Facts) -> Iterator[Html]:
         "dd", f"{steps}: the same results for all sizes and for all blocks and tiles: {derivation.theorem.verdict}"
     )
     if not isinstance(io, str):
-        yield tag("dt", "Moves and holds")
+        yield tag("dt", "Transfers and memory")
         lines = [costs.in_a_line("H", io.transfers), costs.in_a_line("M", io.memory)]
         yield tag("dd", joined(lines, " and "), f" {io.unit}")
         if not isinstance(optimum, str) and optimum.leading is not None:
@@ -185,7 +189,7 @@ def _costs(facts: Facts) -> Iterator[Section]:
     if isinstance(io, str):
         yield Section("io", "Transfers and memory", "", tag("p", io))
     else:
-        said = f"What crosses between slow and fast memory in the whole run, and what the fast one holds, in {io.unit}."
+        said = f"Transfers between slow and fast memory in the whole run, and the peak of fast memory, in {io.unit}."
         intro = tag("p", said)
         yield Section("io", "Transfers and memory", "computed", joined([intro, *_of_what(facts), costs.of_io(io)]))
     if not isinstance(facts.levels, str):
@@ -197,7 +201,7 @@ def _costs(facts: Facts) -> Iterator[Section]:
 def _of_what(facts: Facts) -> list[Html]:
     if facts.counted is facts.derivation:
         return []
-    return [tag("p", "Of ", plain(facts.counted.diagram.title), ": parts and blocks left out are not counted.")]
+    return [tag("p", "Of ", plain(facts.counted.diagram.title), ": split loops and skipped blocks are not counted.")]
 
 
 def _least(facts: Facts) -> Iterator[Section]:
@@ -219,7 +223,7 @@ def _least(facts: Facts) -> Iterator[Section]:
     if isinstance(bound, str):
         return
     parts = [
-        tag("p", f"What every schedule of the same scalar operations moves at least, in {bound.unit}."),
+        tag("p", f"A lower bound on the transfers of every schedule of the same scalar operations, in {bound.unit}."),
         costs.of_bound(bound),
     ]
     if not isinstance(optimum, str):
@@ -228,7 +232,7 @@ def _least(facts: Facts) -> Iterator[Section]:
 
 
 def _room(facts: Facts) -> costs.Room | None:
-    """How many values the shared memory of a group holds, on the chip of the plan."""
+    """The number of values that the shared memory of a group holds, on the chip of the plan."""
     from catdiag.cost.count.kernels import widest, width
 
     if facts.plan is None or isinstance(facts.plan, str):
@@ -237,5 +241,5 @@ def _room(facts: Facts) -> costs.Room | None:
     if level is None or level.capacity is None:
         return None
     dtype = widest(facts.dtype)
-    words = f"all that a group may have of {level.called or level.name} on {facts.plan.hardware}, in {dtype}"
+    words = f"the most that a group may use of {level.called or level.name} on {facts.plan.hardware}, in {dtype}"
     return costs.Room(level.capacity // width(dtype), words)

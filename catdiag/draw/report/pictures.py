@@ -1,4 +1,4 @@
-"""The pictures of a page: of the diagrams before and after each step, with what changed marked."""
+"""The pictures of a page: the diagrams before and after each step, with the changes marked."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 MOST = 400
-"""Boxes of a diagram beyond which a page does not draw it: nobody finds anything in such a picture."""
+"""Diagrams with more boxes are not drawn: such a picture is not readable."""
 
 _LEAST, _MOST = 0.9, 1.2
-"""Pixels a point: pictures are drawn between these sizes, so that their labels of 10 points can be read."""
+"""Pixels per point: pictures are scaled between these, so that their labels of 10 points can be read."""
 
 _NAME = re.compile(r'^<svg [^>]*?\bid="(catdiag-[0-9a-f]+)"')
 
 
 class Pictures:
-    """Pictures for one page, each with a name of its own: the same picture may stand in it twice."""
+    """The pictures of one page, each with a name of its own: the same picture may occur in it twice."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
 
     def inline(self, svg: str) -> Html:
-        """An SVG document as a part of a page; one that is in it already gets another name."""
+        """An SVG document as a part of a page; a repeated one gets another name."""
         found = _NAME.match(svg)
         if found is None:
             return Html(svg.strip())
@@ -46,8 +46,10 @@ class Pictures:
         return Html((svg if count == 1 else svg.replace(name, f"{name}-{count}")).strip())
 
     def figure(self, scene: Scene, caption: str, legend: bool = False) -> Html:
-        """A scene with a line under it: made smaller where it is wide, as far as it can be read, beyond that in a box
-        of its own that scrolls."""
+        """A scene with a caption.
+
+        A wide scene is scaled down as far as it can be read; beyond that it scrolls in a box of its own.
+        """
         from catdiag.draw.svg import svg
 
         least, most = (f"{scale * scene.width:.0f}px" for scale in (_LEAST, _MOST))
@@ -72,7 +74,7 @@ class Pictures:
         return self.figure(layout(diagram, open=frozenset(opened), marks=marks or {}), caption, legend)
 
     def program(self, derivation: Derivation) -> Html:
-        """What the loops hold, line by line; or why there is no such picture."""
+        """The allocations of the loops, line by line; or why there is no such picture."""
         from catdiag.draw.program import program_picture
 
         if boxes_in(derivation.diagram) > MOST:
@@ -80,27 +82,27 @@ class Pictures:
         try:
             scene = program_picture(derivation, levels=LEVELS, totals=False)
         except CatdiagError as error:
-            return tag("p", f"What is held is not drawn: {error.message}", class_="soft")
+            return tag("p", f"Live ranges are not drawn: {error.message}", class_="soft")
         caption = (
-            "What is alive, where, and how much that is. A filled dot is what a line writes, an open one what it reads."
+            "Live arrays, their placement, and their sizes. A filled dot is a write by a line, an open one a read."
         )
         return self.figure(scene, caption, legend=True)
 
     def pipeline(self, plan: Plan, chip: Hardware | None) -> Html:
-        """The turns of a plan's loop in clocks, where there is a loop that is scheduled."""
+        """The iterations of a plan's loop in clocks, where a loop is scheduled."""
         from catdiag.draw.pipeline import pipeline_picture
 
         try:
             scene = pipeline_picture(plan, chip=chip)
         except CatdiagError as error:
-            return tag("p", f"The turns of the loop are not drawn: {error.message}", class_="soft")
-        return self.figure(scene, "Predicted: the turns of the loop in clocks of a core, with what waits hatched.")
+            return tag("p", f"The iterations of the loop are not drawn: {error.message}", class_="soft")
+        return self.figure(scene, "Predicted: the iterations of the loop in clocks of a core, with stalls hatched.")
 
     def step(self, before: Diagram, after: Diagram, first: bool, last: bool) -> Html:
-        """A rewrite: the diagram before and after it, what changed marked and said.
+        """A rewrite: the diagrams before and after it, with the changes marked and described.
 
-        Where nothing of the diagram before is marked, and it is the one after the step before (not `first`), it is not
-        drawn again.
+        The diagram before is not drawn again where nothing in it is marked, and it is the result of the previous step
+        (not `first`).
         """
         if max(boxes_in(before), boxes_in(after)) > MOST:
             return joined([self.diagram(before, "Before"), self.diagram(after, "After")])
@@ -109,13 +111,13 @@ class Pictures:
         if marks or first:
             shown = self.diagram(before, f"Before. {said(before, marks)}", marks, opened)
         else:
-            shown = tag("p", "Before: as after the step above; no box of it is gone.", class_="soft")
+            shown = tag("p", "Before: the result of the step above; no box of it was removed.", class_="soft")
         marks, opened = gathered(after, found.after)
         return joined([shown, self.diagram(after, f"After. {said(after, marks)}", marks, opened, last)])
 
 
 def said(diagram: Diagram, marks: Mapping[Address, str]) -> str:
-    """What is marked, in words.
+    """The marks in words.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x -> x")(lambda a: cd.exp(a) + cd.exp(a))
@@ -145,7 +147,7 @@ def _called(box: Box) -> str:
 
 
 _NAMES = 12
-"""How many boxes are named in a line."""
+"""The most boxes that are named in a line."""
 
 
 def box_at(diagram: Diagram, address: Address) -> Box:
@@ -158,7 +160,7 @@ def box_at(diagram: Diagram, address: Address) -> Box:
 
 
 def boxes_in(diagram: Diagram) -> int:
-    """How many boxes a diagram has, those inside of others included; of large ones, at least so many as are drawn."""
+    """The number of boxes of a diagram, inner ones included; for large diagrams, at least the number that is drawn."""
     count, stack = 0, [diagram]
     while stack and count <= MOST:
         item = stack.pop()

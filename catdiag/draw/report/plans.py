@@ -1,4 +1,4 @@
-"""A plan, for people: tiles for a chip, what each level holds, what crosses each edge, and the predicted time."""
+"""A plan, typeset: tiles for a chip, memory at each level, traffic over each edge, and the predicted time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def _table(head: list[str], rows: list[tuple[str, ...]], caption: str, numbers: 
 
 
 def summary(plan: Plan) -> Html:
-    """The tiles, and what they are predicted to do."""
+    """The tiles, and their predictions."""
     threads = f"{several(plan.threads, 'thread')} ({several(plan.threads // plan.warp, 'warp')}"
-    threads += f", and {plan.producers} that load)" if plan.producers else ")"
+    threads += f", and {plan.producers} producers)" if plan.producers else ")"
     groups = f"{several(plan.groups, 'group')}, up to {plan.resident} at once on a {plan.core}; "
     groups += several(plan.waves, "wave")
     full = "the peak FLOP/s" if plan.flops else "the peak HBM bandwidth"
@@ -58,30 +58,28 @@ def summary(plan: Plan) -> Html:
 
 
 def levels(plan: Plan) -> Html:
-    """What each level holds."""
+    """The memory used at each level, in bytes."""
     rows: list[tuple[str, ...]] = []
     for level in plan.levels:
         called = level.name + (f" ({level.called})" if level.called else "")
-        room = "anything" if level.capacity is None else f"{level.capacity:,}"
-        note = "what a wave touches" if level.kind == "cache" else ""
+        room = "unbounded" if level.capacity is None else f"{level.capacity:,}"
+        note = "footprint of a wave" if level.kind == "cache" else ""
         rows.append((tag("strong", called), f"{level.held:,}", room, note))
         rows += [(tag("code", array), f"{held:,}", "", role) for array, role, held in level.residents]
-    return _table(["level, array", "bytes held", "it holds", ""], rows, "What fits where: one group", (1, 2))
+    return _table(["level, array", "bytes used", "capacity", ""], rows, "Memory used by one group", (1, 2))
 
 
 def edges(plan: Plan) -> Html:
-    """What crosses each edge."""
+    """The traffic over each edge."""
     rows: list[tuple[str, ...]] = [
         (f"{e.upper} to {e.lower}", f"{e.bytes_moved:,}", f"{e.bytes_per_s / 1e12:,.2f} TB/s", _micro(e.seconds))
         for e in plan.edges
     ]
-    return _table(
-        ["edge", "bytes moved", "bandwidth", "predicted, alone"], rows, "What crosses in the whole run", (1, 2, 3)
-    )
+    return _table(["edge", "bytes moved", "bandwidth", "predicted, alone"], rows, "Traffic of the whole run", (1, 2, 3))
 
 
 def time(plan: Plan) -> Html:
-    """Where a group's time goes."""
+    """The time of a group by pipeline."""
     rows: list[tuple[str, ...]] = [
         (WORDS[pipe], _micro(s), f"{100 * plan.busy[pipe]:.0f}%") for pipe, s in plan.parts_s.items() if s
     ]
@@ -92,7 +90,7 @@ def time(plan: Plan) -> Html:
 
 
 def choices(plan: Plan) -> Html:
-    """What was not taken, and why."""
+    """The alternatives, and why they were not chosen."""
     rows: list[tuple[str, ...]] = [
         (
             joined([tiles_of(o.tiles), f"; {several(o.stages, 'buffer')}, {o.threads} threads"]),
@@ -110,12 +108,12 @@ def choices(plan: Plan) -> Html:
         parts.append(_table(head, rows, "The next best that fit", (1, 2, 3)))
     if least.bytes_moved < plan.bytes_moved:
         said = f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
-        parts.append(tag("p", "Given up: ", said, tiles_of(least.tiles), f": {least.why}."))
+        parts.append(tag("p", "Traffic: ", said, tiles_of(least.tiles), f": {least.why}."))
     else:
         parts.append(tag("p", "No tile that fits moves fewer bytes."))
     limits: list[tuple[str, ...]] = [(name_of(tile), escaped(why)) for tile, why in plan.limits.items() if why != WHOLE]
     if limits:
-        parts.append(_table(["", "what stops a larger one"], limits, "Limits"))
+        parts.append(_table(["", "what limits it"], limits, "Limits"))
     return joined(parts)
 
 
@@ -125,8 +123,8 @@ def name_of(tile: str) -> Html:
 
 
 def proof(plan: Plan) -> Html:
-    """What z3 proved of the tiles."""
+    """What z3 proved about the tiles."""
     clauses = plan.proof.statement.split("; ")
     bounds = [tag("code", clause) for clause in clauses if ":" in clause]
-    further = [tag("p", f"This is so {clause}.") for clause in clauses if ":" not in clause]
-    return joined([tag("p", "That they fit is proved, in bytes, by z3:"), listed(bounds), *further])
+    further = [tag("p", f"This holds {clause}.") for clause in clauses if ":" not in clause]
+    return joined([tag("p", "z3 proved that the tiles fit, in bytes:"), listed(bounds), *further])

@@ -1,4 +1,4 @@
-"""What was proved, for people: theorems with their hypotheses, the certificate, verdicts on loops and exponentials."""
+"""Proofs, typeset: theorems with their hypotheses, the certificate, verdicts on loops and exponentials."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LOOKS = {"proved": "good", "conditional": "warn", "refuted": "bad"}
 
 
 def mark(word: str, look: str = "soft") -> Html:
-    """A word in a frame: how sure what follows is."""
+    """A label that says how sure the following statement is."""
     return tag("span", word, class_=f"mark {look}")
 
 
 def status(theorem: Theorem) -> Html:
-    """That it is proved, or on a condition, or vacuous, in a frame."""
+    """The label of a theorem: proved, proved on a condition, or vacuous."""
     return mark(theorem.verdict, "bad" if theorem.vacuous else "warn" if theorem.conditional else "good")
 
 
 def statement(theorem: Theorem) -> Html:
-    """The equation, which may break at its dots and brackets."""
+    """The equation, with line breaks allowed at its dots and brackets."""
     text = escaped(theorem.statement)
     for sign in (").", ", ", " = "):
         text = Html(text.replace(sign, f"{sign.rstrip()}<wbr>{' ' if sign.endswith(' ') else ''}"))
@@ -41,7 +41,7 @@ def statement(theorem: Theorem) -> Html:
 
 
 def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool = False) -> Html:
-    """A theorem as a table: what it says, what it takes for granted, and what it rests on."""
+    """A theorem as a table: its statement, its hypotheses, and the axioms and solvers that it rests on."""
     rows: list[tuple[str, Html]] = [("says", statement(theorem))]
     rows.append(("for all", _several(theorem.hypotheses) if theorem.hypotheses else escaped("sizes")))
     symbols = _symbols(diagram)
@@ -54,12 +54,12 @@ def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool =
     if theorem.taken:
         rows.append(("where", _texts(theorem.taken)))
     if theorem.trivial:
-        rows.append(("note", escaped("both sides are one term")))
+        rows.append(("note", escaped("both sides are the same term")))
     if theorem.vacuous:
-        rows.append(("vacuous", escaped("nothing meets what is taken for granted here, so that this says nothing")))
+        rows.append(("vacuous", escaped("no arrays satisfy the hypotheses, so that the theorem says nothing")))
     else:
         found = plain(theorem.witness) if theorem.witness else escaped("none was found: not known to be satisfiable")
-        rows.append(("a witness, so that it is not empty", found))
+        rows.append(("a witness that satisfies the hypotheses", found))
     rows.append(("by the axioms", escaped(", ".join(theorem.axioms) or "none: reflexivity")))
     rows.append(("checked", _checked(theorem)))
     if times:
@@ -98,7 +98,7 @@ def _texts(texts: Iterable[str]) -> Html:
 
 
 def certificate(theorem: Theorem, called: str) -> Html:
-    """The certificate to download, and how it is checked."""
+    """The certificate as a download, with the command that checks it."""
     content = theorem.text().encode()
     file = f"{file_name(called)}.certificate.json"
     digest = hashlib.sha256(content).hexdigest()
@@ -114,7 +114,7 @@ def certificate(theorem: Theorem, called: str) -> Html:
                 "p",
                 "It is checked again, by the kernel and the solvers alone, in a fresh process, with ",
                 plain(f"catdiag check {file}"),
-                ", which prints the two sides as formulas. What has to be believed is listed by ",
+                ", which prints the two sides as formulas. What has to be trusted is listed by ",
                 plain("catdiag axioms"),
                 ".",
             ),
@@ -124,7 +124,7 @@ def certificate(theorem: Theorem, called: str) -> Html:
 
 
 def file_name(title: str) -> str:
-    """A title as the name of a file: letters, digits, dots, dashes.
+    """A title as a file name: letters, digits, dots, dashes.
 
     >>> file_name("f.stream('x').group('q')")
     'f.stream-x-.group-q'
@@ -136,7 +136,7 @@ def file_name(title: str) -> str:
 
 
 def verdict_rows(verdicts: Mapping[str, Verdict]) -> Html:
-    """Claims and how each ended."""
+    """Claims and their verdicts."""
     rows = []
     for name, verdict in verdicts.items():
         said = joined([plain(verdict.goal)]) if verdict.goal and not verdict.proved else escaped("")
@@ -149,7 +149,7 @@ def verdict_rows(verdicts: Mapping[str, Verdict]) -> Html:
 
 
 def exponential_rows(stability: Stability) -> Html:
-    """Whether each exponential is bounded, and what the loops lack that the source subtracts or divides by."""
+    """Whether each exponential is bounded, and subtractions and divisions of the source that the loops lack."""
     rows = []
     for e in stability.exponentials:
         v = e.verdict

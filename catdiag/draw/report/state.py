@@ -1,4 +1,4 @@
-"""What the loops carry, typeset: unit, element, repair, step and merge of each part of the state, and the finish."""
+"""The states of loops, typeset: unit, element, repair, step and merge of each component, and the finish."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def state(found: StateFormulas) -> Html:
-    """The states of all loops, a table each, then the results and the names of shared parts."""
+    """The states of all loops, one table each, then the results and the names of shared parts."""
     parts = [_loop(loop) for loop in found.loops]
     rows = [_named("result", out, text) for out, text in found.finish]
     rows += [_named("where", shared, text) for shared, text in found.shared]
-    finish = tag("table", tag("caption", "Finish: the results, from the state of the whole list"), tag("tbody", *rows))
+    finish = tag("table", tag("caption", "Finish: the results, from the final state"), tag("tbody", *rows))
     return joined([*parts, tag("div", finish, class_="scroll")])
 
 
@@ -59,10 +59,10 @@ def _component(c: ComponentFormulas) -> Html:
 
 
 WORDS = (
-    "A state is what a loop keeps of the list of blocks that it has seen. ",
-    "Unit: of the empty list. Element: of any list, as the textbook has it. ",
-    "Repair: by how much what was accumulated is corrected when an earlier part of the state changes. ",
-    "Step: after one block more, ′ marking values after the block. ",
-    "Merge: of two neighbouring lists, ′ marking the second, ″ both.",
+    "A state is what a loop accumulates over the blocks that it has seen. ",
+    "Unit: the state before the first block. Element: the definition of the component over any list of blocks. ",
+    "Repair: the correction of the accumulated value when an earlier component of the state changes. ",
+    "Step: the state after one more block, ′ marking values after the block. ",
+    "Merge: the state of two neighboring lists of blocks, ′ marking the second, ″ both.",
 )
-"""What the rows of a state are."""
+"""The meaning of the rows of a state."""

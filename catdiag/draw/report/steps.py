@@ -1,4 +1,4 @@
-"""The derivation step by step: what each rewrite is, its theorem, and the picture before and after."""
+"""The derivation step by step: a description of each rewrite, its theorem, and the pictures before and after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def before_and_after(derivation: Derivation) -> Iterator[tuple[Step, Diagram]]:
-    """Each step with the diagram that it began from.
+    """Each step with the diagram that it started from.
 
     >>> import catdiag as cd
     >>> twice = cd.algorithm("q", name="twice")(lambda A: A + A).group("q")
@@ -29,18 +29,18 @@ def before_and_after(derivation: Derivation) -> Iterator[tuple[Step, Diagram]]:
 
 
 _KINDS = {
-    "stream": "{} is run through in blocks of any size, in a loop that carries a state",
-    "group": "tiles of {}, of any size, run each on its own",
-    "split": "the loop over {} runs in several parts at once, whose states are merged in order",
-    "skip": "the blocks of {} that a mask empties are left out",
-    "fuse": "boxes are put into kernels, so that arrays between them stay on chip",
-    "expand": "sums over {} are multiplied out, so that their terms are products of matrices and sums of one array",
-    "stabilise": "a maximum is subtracted in the exponentials that had none, so that they do not overflow",
+    "stream": "{} is processed in blocks of any size, in a loop that carries a state",
+    "group": "tiles of {}, of any size, run independently",
+    "split": "the loop over {} runs in several parts at once (split-K), whose states are merged in order",
+    "skip": "the blocks of {} that are fully masked are skipped",
+    "fuse": "boxes are fused into kernels, so that arrays between them stay on chip",
+    "expand": "sums over {} are distributed, so that their terms are matrix products and sums of one array",
+    "stabilise": "a maximum is subtracted in exponentials that had none, so that they do not overflow",
 }
 
 
 def explained(step: Step) -> Html:
-    """A step in a sentence; what is not known by its kind goes by its name alone."""
+    """A step in a sentence; an unknown kind of step has only its name."""
     kind, _, rest = step.name.partition(" ")
     said = _KINDS.get(kind)
     if said is None:
@@ -60,7 +60,7 @@ def explained(step: Step) -> Html:
 
 
 def step_card(step: Step, number: int, picture: Html, times: bool) -> Html:
-    """One step: what it did, its picture, its theorem."""
+    """One step: its description, its picture, its theorem."""
     anchor = f"step-{number}"
     time = f", in {step.theorem.seconds:.2f} s" if times else ""
     head = tag("h3", tag("a", f"{number}. {step.name}", href=f"#{anchor}"), " ", status(step.theorem))

@@ -1,4 +1,4 @@
-"""The look of pages and of what notebooks show: quiet, for light and dark, for screens and for paper."""
+"""The style of pages and notebook displays: for light and dark, for screens and for paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catdiag.draw.report.html import Html
 
 @cache
 def shared() -> Html:
-    """The style of pieces, all of it under the class `catdiag`.
+    """The style of parts, all of it under the class `catdiag`.
 
     >>> ".catdiag table{" in shared()
     True
@@ -21,7 +21,7 @@ def shared() -> Html:
 
 @cache
 def of_pages() -> Html:
-    """The style of pages: that of pieces, and what is around them."""
+    """The style of pages: that of parts, and of the layout around them."""
     return Html(shared() + _read("page.css"))
 
 

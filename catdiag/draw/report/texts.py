@@ -1,8 +1,8 @@
-"""The library's formulas in words, typeset: `sum2·exp(max1 - max1′) + Σ_x exp(t1 - max1′)`.
+"""The library's textual formulas, typeset: `sum2·exp(max1 - max1′) + Σ_x exp(t1 - max1′)`.
 
-States, repairs and conditions are texts (`catdiag.rewrite.formula` writes them). They are read here by precedence,
-without recursion, and set as MathML. What cannot be read is shown as it is, in the letters of programs: nothing is
-left out or guessed.
+States, repairs and conditions are texts (`catdiag.rewrite.formula` writes them). They are parsed here by operator
+precedence, without recursion, and set as MathML. A text that cannot be parsed is shown as it is, in the font of
+programs: nothing is dropped or guessed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from catdiag.draw.report.html import Html, joined, tag
 from catdiag.draw.report.maths import fenced, math, name, number, plain, sign
 
 _LONGEST = 4000
-"""Texts beyond this length are not typeset: nobody reads them as formulas."""
+"""Longer texts are not typeset: they are not readable as formulas."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<bound>(?:Σ|∏|Π|max|min|any|all)_\{\w+<[^{}]*\})"
@@ -35,12 +35,12 @@ _BIGGER = {"Σ": "∑", "Π": "∏"}
 
 
 class NotRead(Exception):
-    """A text that is no formula of the library's."""
+    """A text that is not a formula of the library."""
 
 
 @dataclass
 class _Part:
-    """A formula: its markup, without brackets if it is in some (`inner`), and the lines of a choice."""
+    """A formula: its markup, its markup without outer brackets (`inner`), and the lines of a case distinction."""
 
     html: Html
     inner: Html | None = None
@@ -48,13 +48,13 @@ class _Part:
 
     @property
     def free(self) -> Html:
-        """As the whole content of something that holds it together by itself."""
+        """The markup for a place that delimits it by itself, such as a fraction or a root."""
         return tag("mrow", self.html if self.inner is None else self.inner)
 
 
 @dataclass
 class _Open:
-    """A bracket that is open: what it belongs to, and the arguments before the last comma."""
+    """An open bracket: the function or array before it, and the arguments before the last comma."""
 
     bracket: str
     head: _Part | None
@@ -63,7 +63,7 @@ class _Open:
 
 
 def of_text(text: str) -> Html:
-    """A formula of the library's, typeset; as it is where it cannot be read.
+    """A formula of the library, typeset; the text as it is where it cannot be parsed.
 
     >>> of_text("m′")
     '<math displaystyle="true" alttext="m′"><mrow><msup><mi>m</mi><mo>′</mo></msup></mrow></math>'
@@ -79,7 +79,7 @@ def of_text(text: str) -> Html:
 
 
 def of_condition(text: str) -> Html:
-    """A condition that the kernel says, with the indices and cases for which it is, typeset.
+    """A condition stated by the kernel, with its indices and cases, typeset.
 
     >>> str(of_condition("Σ_{i0<x} a[i0] ≠ 0 for all q")).count("<math")
     2
@@ -123,7 +123,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 class _Reader:
-    """Precedence by two stacks: of what is read, and of the signs and brackets that wait for more."""
+    """A precedence parser with two stacks: operands, and operators and brackets that wait for operands."""
 
     def __init__(self) -> None:
         self.parts: list[_Part] = []
@@ -154,7 +154,7 @@ class _Reader:
         return self.parts[0]
 
     def _operand(self) -> None:
-        """Before an operand: after another one, inside brackets of an index, stands a space."""
+        """Before an operand: two adjacent operands inside the brackets of an index are separated by a space."""
         if self.complete:
             if not any(isinstance(w, _Open) and w.bracket == "[" for w in self.waiting):
                 raise NotRead
@@ -218,7 +218,7 @@ class _Reader:
         return self.parts.pop()
 
     def _close_to(self, bracket: str | None) -> _Open:
-        """Takes together all that waits for no more, down to the last bracket."""
+        """Reduces all complete operators, down to the last open bracket."""
         while self.waiting and not isinstance(self.waiting[-1], _Open):
             self._reduce()
         if bracket is None:
@@ -266,7 +266,7 @@ def _big(word: str, body: _Part) -> _Part:
 
 
 def _axis(text: str) -> Html:
-    """An axis, or a product of some: `(k c)`."""
+    """An axis, or a product of axes: `(k c)`."""
     if not text.startswith("("):
         return name(text)
     parts = text[1:-1].split()
@@ -287,7 +287,7 @@ def _between(word: str, left: _Part, right: _Part) -> _Part:
 
 
 def _held(part: _Part) -> Html:
-    """A choice has brackets where it is a part of more."""
+    """A case distinction has brackets inside a larger formula."""
     return part.html if part.cases is None else fenced(part.html)
 
 
@@ -311,7 +311,7 @@ def _closed(opened: _Open) -> _Part:
 
 
 def _cases(lines: list[tuple[Html, Html]]) -> _Part:
-    """A choice, a line each: of `where(c, a, where(d, b, e))` three."""
+    """A case distinction with a line per case: three for `where(c, a, where(d, b, e))`."""
     rows = [
         tag("mtr", tag("mtd", value), tag("mtd", tag("mtext", "if\u00a0"), when) if when else
             tag("mtd", tag("mtext", "otherwise")))
