@@ -1,4 +1,4 @@
-"""The page of results, docs/benchmarks.md, and its plot: nothing on it is written by hand."""
+"""The page of results, docs/results/benchmarks.md, and its plot: nothing on it is written by hand."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python benchmarks/run.py peers      building, comparing, rewriting and evaluating, beside other libraries
     python benchmarks/run.py shapes     this library alone: other shapes of diagrams
     python benchmarks/run.py proofs     the times of proofs and checks, z3 beside cvc5, closed forms beside sympy
-    python benchmarks/run.py page       docs/benchmarks.md and its plot, from the results of the three
+    python benchmarks/run.py page       docs/results/benchmarks.md and its plot, from the results of the three
 
 Needs `pip install discopy open-hypergraphs chyp pyzx` beside the library with its extras `check` and `plot`. Results
 are kept in a file, so that the parts may be run one after the other; the page says when each was measured.
@@ -120,7 +120,7 @@ def main() -> None:
         if part == "page":
             from benchmarks.page import write
 
-            write(results, ROOT / "docs")
+            write(results, ROOT / "docs" / "results")
             continue
         results.setdefault("measured", {})[part] = time.strftime("%Y-%m-%d")
         results["versions"] = results.get("versions", {}) | versions()

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+# Pages of modules are made when the site is built.
+MADE = DOCS / "reference" / "api"
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if not page.is_relative_to(MADE)]
+DOCUMENTS = [ROOT / "README.md", *PAGES]
+OTHERS = ("CHANGELOG", "CONTRIBUTING", "SECURITY", "tests/fuzz/README")
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -26,9 +31,65 @@ def run(path: Path) -> dict[str, Any]:
     return namespace
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if blocks(path, "python")], ids=named)
 def test_python_runs(path):
     run(path)
+
+
+def anchors(path: Path) -> set[str]:
+    """What `#…` may name on a page: its headings, as hosts of Markdown and the site write them."""
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *(ROOT / f"{name}.md" for name in OTHERS)], ids=named)
+def test_links_lead_somewhere(path):
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.is_relative_to(MADE) or there.exists(), f"{named(path)} has a link to {target}, which is not there"
+        assert not anchor or anchor in anchors(there), f"{named(path)} has a link to {target}: no such heading"
+
+
+def test_every_page_is_reached_from_the_index():
+    reached: set[Path] = set()
+    ahead = [DOCS / "index.md"]
+    while ahead:
+        page = ahead.pop()
+        if page in reached or page.is_relative_to(MADE):
+            continue
+        assert page.exists(), f"a table of contents names {named(page)}, which is not there"
+        reached.add(page)
+        for tree in blocks(page, "{toctree}"):
+            names = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            ahead += [(page.parent / f"{name}.md").resolve() for name in names]
+    assert reached == set(PAGES)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=named)
+def test_a_page_begins_with_its_one_title(path):
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert prose.startswith("# ")
+    assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1
+
+
+def test_the_glossary_is_sorted_and_says_each_word_once():
+    words: list[str] = []
+    for table in re.split(r"^## ", (DOCS / "glossary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", table, re.MULTILINE)[1:]
+        own = [word for word, _ in rows]
+        assert own == sorted(own, key=str.lower), f"not in order: {table.splitlines()[0]}"
+        assert all(said.endswith(".") for _, said in rows)
+        words += own
+    assert len(words) == len(set(words))
 
 
 def test_readme_says_what_is_so():
@@ -60,10 +121,8 @@ def test_commands_are_the_two_that_ci_runs():
     assert "README.md" in ci.read_text(encoding="utf-8")
 
 
-def test_rooms_and_links_exist():
+def test_rooms_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (ROOT / target).exists(), target
     table = text.split("## Where things are")[1]
     rooms = {
         part

@@ -1,7 +1,7 @@
 """Generated kernels beside what people use today, on one GPU in one run, written as a page.
 
     python -m benchmarks.gpu.prepare FOLDER                       where the solvers are: the kernels as text
-    python -m benchmarks.gpu FOLDER --write docs/kernel_speed.md  where the GPU is: it needs PyTorch and Triton only
+    python -m benchmarks.gpu FOLDER --write docs/results/kernel_speed.md  where the GPU is; needs PyTorch and Triton
 
 First everything is compiled, in many processes at once; then each case is checked and timed, one after the other, in
 one process, which is started anew where a kernel makes the GPU unusable for it. Each row is kept in a file (`--rows`)
@@ -59,8 +59,8 @@ _WARM = 150.0
 """Seconds after which compiling a case beforehand is given up."""
 _HEAD = """# Speed of kernels
 
-Kernels that `catdiag` wrote, beside what people use today. Written by `python -m benchmarks.gpu`
-([how it is measured](kernel_bench.md)), in one run on one GPU: every contestant is first checked on fresh inputs
+Kernels that `catdiag` wrote, beside what people use today. Written by `python -m benchmarks.gpu` ([how it is
+measured](../how-to/benchmark_a_kernel.md)), in one run on one GPU: every contestant is first checked on fresh inputs
 against the diagram's meaning in float64 (the error is ‖out − ref‖ / ‖ref‖), then all are timed in interleaved rounds;
 times are medians, with quartiles where those are further than 3% apart. In brackets after a peer: how many times as
 fast as the peer the kernel is, with the tiles that the cost model chose first, and with the best of those that it

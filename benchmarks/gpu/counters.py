@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu.counters prepare FOLDER            # here, with the solvers: points.json
     python -m benchmarks.gpu.counters measure FOLDER --to FILE   # where the GPU is: torch, triton, ncu, no solvers
-    python -m benchmarks.gpu.counters write FOLDER [FILE]        # docs/kernel_counters.md, of what was measured
+    python -m benchmarks.gpu.counters write FOLDER [FILE]        # docs/results/kernel_counters.md, of what was measured
 
 `prepare` derives, emits, evaluates the formulas, reads shared memory off each text and, where torch and triton are
 installed, asks the compiler. `measure` runs all points in one process under Nsight Compute.
@@ -33,7 +33,7 @@ from catdiag.gpu.counters import AGREES, EXPLAINED, REPORTED, UNAVAILABLE, UNEXP
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
 
-PAGE = ROOT / "docs" / "kernel_counters.md"
+PAGE = ROOT / "docs" / "results" / "kernel_counters.md"
 FILE = "points.json"
 CHIP = "H200"
 
@@ -170,7 +170,8 @@ def page(points: Sequence[Point], measured: Measured, refused: Mapping[str, str]
         "# What a GPU counted",
         "",
         f"{len(points)} points, declared in `benchmarks/gpu/counters.py`, each run once under Nsight Compute: what the",
-        "formulas say beside what was counted. [What is compared and what explains a gap](counters.md).",
+        "formulas say beside what was counted.",
+        "[What is compared and what explains a gap](../how-to/profile_a_kernel.md).",
         "",
         "`python -m benchmarks.gpu.counters prepare FOLDER`, then `measure FOLDER --to FILE` where a GPU is, then",
         "`write FOLDER FILE` for this page.",

@@ -1,7 +1,7 @@
 """Every operator of the library on a GPU, and random programs: is each kernel right, and is any of them slow?
 
     python -m benchmarks.gpu.sweep prepare FOLDER                              where the solvers are
-    python -m benchmarks.gpu.sweep run FOLDER --write docs/kernel_sweep.md     where the GPU is
+    python -m benchmarks.gpu.sweep run FOLDER --write docs/results/kernel_sweep.md     where the GPU is
 
 The kernels have the tiles that the model proposes first. Cases run in processes that are started anew where a kernel
 leaves the GPU unusable for them or takes too long; each row is kept (`rows.jsonl` in the folder) as soon as it is
@@ -439,7 +439,7 @@ large ones take. Written by
 
 ```sh
 python -m benchmarks.gpu.sweep prepare FOLDER                            # where the solvers are
-python -m benchmarks.gpu.sweep run FOLDER --write docs/kernel_sweep.md   # where the GPU is
+python -m benchmarks.gpu.sweep run FOLDER --write docs/results/kernel_sweep.md   # where the GPU is
 ```
 
 The derivation and the tiles are those that the cost model takes first, nothing is tuned. Each operator is run in

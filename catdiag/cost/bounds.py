@@ -1,9 +1,9 @@
 """Lower bounds on transfers (I/O lower bounds): over all schedules of a diagram's scalar operations, tiles and orders.
 
-The definition of a schedule, the theorems and their proofs are in `docs/lower_bounds.md`. In short: there are a fast
-memory of M values and an unbounded slow one, which holds the inputs at the start and the results at the end, each in an
-array of its own. Values are loaded, saved and computed. Each scalar operation of the diagram is done at least once,
-with its operands in fast memory. Sums may be taken in any order, and partial sums may be saved.
+The definition of a schedule, the theorems and their proofs are in `docs/explanation/lower_bounds.md`. In short: there
+are a fast memory of M values and an unbounded slow one, which holds the inputs at the start and the results at the end,
+each in an array of its own. Values are loaded, saved and computed. Each scalar operation of the diagram is done at
+least once, with its operands in fast memory. Sums may be taken in any order, and partial sums may be saved.
 
 The bound does not hold for equal diagrams: another diagram that computes the same may have fewer operations.
 """

@@ -11,8 +11,8 @@ Registers that a thread takes, by what it needs them for: the arrays, as `catdia
 rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has made and another
 takes; rows that a loop reads in each turn, where these are held (`HELD`); where the chip does not copy boxes of arrays
 by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that a thread copies in a
-turn; and `BESIDE`. The compiler saves some of them where it has to, so that this is no promise: docs/tiles.md says how
-it does.
+turn; and `BESIDE`. The compiler saves some of them where it has to, so that this is no promise:
+docs/explanation/time_model.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.cost.plan import searching

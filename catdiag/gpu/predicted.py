@@ -25,8 +25,8 @@ The operations, the bytes and the waits are those of that model. Different are:
 
 `FILL`, `EXPOSED` and `APART` were chosen on one H200 with Triton 3.6: on 27 kernels that copy boxes of arrays (a
 streaming loop at d = 64 and 128, and a product), which are predicted within 5% on average, up to a common factor of
-0.88; and on 440 that copy by addresses (`benchmarks/tiles.py`). Those kernels are a calibration, no test. docs/tiles.md
-says how near the first choice is to the quickest.
+0.88; and on 440 that copy by addresses (`benchmarks/tiles.py`). Those kernels are a calibration, no test.
+docs/explanation/time_model.md says how near the first choice is to the quickest.
 """
 
 from __future__ import annotations

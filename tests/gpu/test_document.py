@@ -1,4 +1,4 @@
-"""The blocks of docs/kernels.md that need torch, in Triton's interpreter and on a GPU."""
+"""The blocks of docs/how-to/kernels.md that need torch, in Triton's interpreter and on a GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "kernels.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(python|py)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 

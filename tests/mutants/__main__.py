@@ -6,7 +6,7 @@
     python -m tests.mutants --conditions                     those that change a condition or leave a refusal out
     python -m tests.mutants --again --tests tests/kernel/F.py   survivors once more, on some tests only
     python -m tests.mutants --list                           the mutants, and nothing run
-    python -m tests.mutants --report docs/mutants.md         the score, from the results of earlier runs
+    python -m tests.mutants --report docs/results/mutants.md         the score, from the results of earlier runs
 
 What became of each is written to a file as it is known, and a later run goes on from there.
 """
@@ -166,7 +166,7 @@ def report(path: Path, every: list[Mutant], known: dict[str, dict[str, Any]]) ->
         "Is each wrong change of the kernel noticed by a test? `python -m tests.mutants` makes small wrong changes of",
         "`catdiag/kernel/`, one at a time (`tests/mutants/operators.py` lists the kinds), and runs the tests of the",
         "kernel and of the stored proofs on each: those that execute the changed lines, until one fails. This page is",
-        "made by `python -m tests.mutants --report docs/mutants.md`.",
+        "made by `python -m tests.mutants --report docs/results/mutants.md`.",
         "",
         f"There are {len(every):,} mutants, {sum(m.condition for m in every):,} of which change a condition or leave a",
         f"refusal out. **{len(run):,} were run**, {len(conditions):,} of them of conditions and refusals; {outside}",

@@ -4,7 +4,8 @@
 
 Each kernel is written once, as a loop over blocks that keeps a state, with an `Arithmetic` and the name of one bug; the
 kernels in `zoo` have mistakes of formula beside. Prints for each class and type how many of its bugs are found, those
-that are not found at each seed, and every honest kernel that is accused. `docs/testing.md` holds what it printed.
+that are not found at each seed, and every honest kernel that is accused. `docs/how-to/test_a_kernel.md` has what it
+printed.
 """
 
 from __future__ import annotations

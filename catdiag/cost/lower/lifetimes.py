@@ -6,7 +6,7 @@ either contraction reads and writes there. Take segments in which M enters fast 
 At most `F` such values exist in one: with two kinds of rows, `X**2 / (4 D1 D2)`, where D is the size of a row of each
 kind. For W values therefore
 
-    Q >= W / (F / M + alike / weight)               (derived in docs/lower_bounds.md)
+    Q >= W / (F / M + alike / weight)               (derived in docs/explanation/lower_bounds.md)
 
 A row of several arrays with the same indices comprises all of them: their lengths add up.
 """

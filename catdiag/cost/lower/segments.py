@@ -1,12 +1,13 @@
 """Certificates of lower bounds by segments of a schedule, and their checker, which is independent of the search.
 
-A *case* states for one box its points and its sources (see `docs/lower_bounds.md`): the box runs at each point of an
-index space, and each point reads, of each source, the element that some of its indices name. In a segment of a schedule
-in which `T` enters fast memory, at most `begins * M + T` elements are available, over all sources together. The number
-of points that can run is at most a product of powers of the available amounts (Hölder, Brascamp and Lieb, for
-projections; Loomis and Whitney for exponents of one half). From `points <= F(begins * M + T)` with F convex follows
+A *case* states for one box its points and its sources (see `docs/explanation/lower_bounds.md`): the box runs at each
+point of an index space, and each point reads, of each source, the element that some of its indices name. In a segment
+of a schedule in which `T` enters fast memory, at most `begins * M + T` elements are available, over all sources
+together. The number of points that can run is at most a product of powers of the available amounts (Hölder, Brascamp
+and Lieb, for projections; Loomis and Whitney for exponents of one half). From `points <= F(begins * M + T)` with F
+convex follows
 
-    Q >= points * T / F(begins * M + T)         for every T > 0     (derived in docs/lower_bounds.md)
+    Q >= points * T / F(begins * M + T)         for every T > 0     (derived in docs/explanation/lower_bounds.md)
 
 A source may be *made*: an array that is not an input, and whose elements are in fast memory when the segment begins, or
 loaded in it, or computed in it, which requires whole rows of its operands. Each combination of these choices is a
