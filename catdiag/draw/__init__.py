@@ -1,4 +1,4 @@
-"""Pictures of diagrams, derivations and plans: layouts make scenes, writers print them."""
+"""String diagrams and other pictures of diagrams, derivations and plans: layouts make scenes, writers print them."""
 
 from catdiag.draw.legend import with_legend
 from catdiag.draw.pipeline import pipeline_picture

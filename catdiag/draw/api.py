@@ -1,4 +1,4 @@
-"""Diagrams as pictures: what `Diagram.svg`, `Derivation.svg`, notebooks and the command line call."""
+"""Diagrams as pictures: the functions behind `Diagram.svg`, `Derivation.svg`, notebooks and the command line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from catdiag.draw.tikz import tikz
 from catdiag.errors import CatdiagError
 
 Opened = bool | str | Collection[str]
-"""Which named diagrams are drawn as their insides: none (False), all (True), one by its name, or several."""
+"""Which named diagrams are drawn inlined: none (False), all (True), one by its name, or several."""
 
 LEVELS = ("HBM", "SMEM")
 
 SHOWN = 400
-"""How many boxes are drawn, those of loops and groups included: a diagram of more is drawn in named parts."""
+"""The most boxes that are drawn, also in loops and groups: a larger diagram is drawn in named parts."""
 
 
 def scene_of(
@@ -34,12 +34,12 @@ def scene_of(
     marks: Mapping[tuple[int, ...], str] | None = None,
     most: int | None = SHOWN,
 ) -> Scene:
-    """The picture of a diagram, as `catdiag.draw.layout.layout` lays it out, for any writer.
+    """The picture of a diagram, for any writer, in the layout of `catdiag.draw.layout.layout`.
 
-    A diagram of more than `most` boxes is drawn in named parts (`catdiag.draw.parts.folded`), which can be opened; None
-    draws all, and so do marks, which say where boxes are.
+    A diagram of more than `most` boxes is drawn in named parts (`catdiag.draw.parts.folded`), which can be opened. None
+    draws all boxes, and so does `marks`, because it addresses boxes.
 
-    Raises CatdiagError for levels that are no chain, and for a named diagram to open that is not in the diagram.
+    Raises CatdiagError for levels that are not a chain, and for a named diagram to open that is not in the diagram.
 
     >>> import catdiag as cd
     >>> rows = cd.algorithm("q x -> q", name="rows")(lambda a: cd.sum(a, "x"))
@@ -96,7 +96,7 @@ def tikz_of(
 
 
 def shown(diagram: Diagram) -> str:
-    """The SVG by which a diagram shows itself in a notebook."""
+    """The SVG that a notebook shows for a diagram."""
     return svg(scene_of(diagram))
 
 
@@ -116,7 +116,7 @@ def _named(diagram: Diagram) -> list[str]:
 
 
 def _boxes(diagram: Diagram, most: int) -> int:
-    """How many boxes are drawn, insides of named diagrams left out; counting ends soon after `most`."""
+    """The number of boxes drawn, without the insides of named diagrams; counting stops soon after `most`."""
     count, todo = 0, [diagram]
     while todo and count <= most:
         inside = todo.pop()

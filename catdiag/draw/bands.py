@@ -1,7 +1,7 @@
-"""How an array is drawn: a band of wires, one an axis, around the dotted wire of its elements.
+"""An array as a band of wires: one wire per axis, around the dotted wire of its elements.
 
-The last axis is below the wire of the elements, where there are several, and the others are above: a box that maps over
-all of them, or takes the last, sits between, on straight wires.
+Where there are several axes, the last one is below the wire of the elements, and the others are above it. A box that
+maps over all of them, or takes the last one, is placed between, on straight wires.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from catdiag.types import ArrayType
 
 ROW = 13.0
-"""The distance of neighbouring axes."""
+"""The distance between neighboring axes."""
 HALF = 15.0
-"""The distance of the wire of the elements to the nearest axes."""
+"""The distance of the wire of the elements from the nearest axes."""
 EDGE = 7.0
 """The room above and below the outermost wires."""
 
 
 def rows(ty: ArrayType) -> dict[str, float]:
-    """The height of each axis over the wire of the elements, downwards; the latter's name is empty.
+    """The height of each axis relative to the wire of the elements, downwards; the latter has the empty name.
 
     >>> from catdiag.types import Axis
     >>> rows(ArrayType((Axis("q"), Axis("x"))))
@@ -39,7 +39,7 @@ def reach(heights: Mapping[str, float]) -> tuple[float, float]:
 
 
 def stacked(types: Sequence[ArrayType], gap: float) -> list[float]:
-    """Where the elements' wires of bands are that stand on each other, their middle at 0."""
+    """The heights of the elements' wires of bands stacked on each other, centered at 0."""
     found: list[float] = []
     at = 0.0
     for ty in types:

@@ -1,4 +1,4 @@
-"""Names and formulas for a program that is drawn."""
+"""Symbol table: names and formulas for a program that is drawn."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from catdiag.types import BYTES, ArrayType, Size
 from catdiag.views import read_off
 
 LONGEST = 60
-"""A line of more letters than this is not joined with the one before."""
-_SAID = 300  # a formula of more letters than this is cut short
+"""Longer lines, in letters, are not joined with the line before."""
+_SAID = 300  # longer formulas, in letters, are cut
 
 
 class Book:
-    """What things are called in all kernels: names that are given once each, and formulas."""
+    """The symbol table of all kernels: unique names, and formulas."""
 
     def __init__(self, flat: Diagram, dtype: Dtype, parted: Parted | None) -> None:
         self.flat, self.dtype, self.parted = flat, dtype, parted
@@ -53,23 +53,23 @@ class Book:
         return name
 
     def release(self, name: str) -> None:
-        """The last name that was given is not used."""
+        """Withdraws the name given last."""
         if name == f"t{self.counted.get('', 0)}":
             self.counted[""] -= 1
             self.taken.discard(name)
 
     def say(self, box: Box, args: Sequence[Text]) -> Text:
-        """What a box makes of formulas; a reduction over one index is none."""
+        """The formula of a box's result; a reduction over an axis of length 1 is the identity."""
         if isinstance(box.op, Reduce) and any(
             a.name == box.op.axis and (a.size == 1 or a.size in self.single) for a in box.dom[0].axes
         ):
             return args[0]
         text = say(box, args)
-        # Read twice at every step, the text of what is computed on the spot doubles with each.
+        # The text of a rematerialized array that is read twice per step would double at every step.
         return text if len(text[0]) <= _SAID else (text[0][:LONGEST] + "…", ATOM)
 
     def texts_of(self, diagram: Diagram, args: Sequence[Text], wholes: Mapping[str, Size]) -> list[Text]:
-        """The formulas of what a diagram gives, where blocks are of these sizes."""
+        """The formulas of a diagram's outputs, with blocks of these sizes."""
         graph = inline(diagram).graph
         texts = list(args)
         for node in graph.nodes:
@@ -81,7 +81,7 @@ class Book:
         return [texts[w] for w in graph.outputs]
 
     def element(self, ty: ArrayType, name: str, width: int, box: Box | None = None) -> str:
-        """The type of an array's values: of what is in slow memory as given, and on chip by its width."""
+        """The element type of an array: as given for slow memory, and by its width on chip."""
         plain = {"bool": "bool", "int": "int32" if self.dtype is not None else "int"}.get(ty.element)
         if self.dtype is None:
             return plain or "real"
@@ -94,5 +94,5 @@ class Book:
 
 
 def truth(text: str) -> str:
-    """The units of `any` and `all`, which are comparisons of constants."""
+    """The units of `any` and `all`, comparisons of constants, as words."""
     return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

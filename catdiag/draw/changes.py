@@ -1,12 +1,13 @@
-"""What a rewrite changed: which boxes of the diagram before are gone, and which of the one after are new.
+"""The changes of a rewrite: boxes of the diagram before that are gone, and boxes of the diagram after that are new.
 
-Named diagrams, groups and loops are read through: a box that only moved into one of them is the same box. Boxes are
-the same that do the same to arrays of the same axes (their sizes may be those of tiles); of several, first those that
-are made of the same, then any, in order. That is a matching that nothing can be added to, found in nearly linear time.
+Named diagrams, groups and loops are traversed: a box that only moved into one of them is the same box. Boxes are the
+same if they apply the same operation to arrays of the same axes (sizes may be those of tiles). Of several candidates,
+boxes with the same operands are matched first, then any, in order. The matching is maximal, and found in nearly linear
+time.
 
-A loop that only one side has is marked, and so are the boxes in it that are nowhere on the other side; what went into
-it, or came out of it, is marked on the other side. One that runs otherwise, in parts say, is marked as changed on both.
-Exchanging the two diagrams exchanges the marks.
+A loop that only one side has is marked, and so are boxes in it that the other side lacks. Boxes that moved into or out
+of it are marked on the other side. A loop that runs in another way, for example split, is marked as changed on both
+sides. Exchanging the two diagrams exchanges the marks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ INTO, OUT_OF = "into the loop", "out of the loop"
 
 @dataclass(frozen=True)
 class Changes:
-    """A word for each box that is gone or new, by address: of nodes and bodies in turn, as layouts take them."""
+    """A word for each box that is gone or new, by address: alternating numbers of nodes and bodies, as in layouts."""
 
     before: Mapping[Address, str]
     after: Mapping[Address, str]
@@ -38,7 +39,7 @@ class Changes:
 
 
 def changes(before: Diagram, after: Diagram) -> Changes:
-    """What changed from one diagram to another.
+    """The changes from one diagram to another.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("x -> x")(lambda a: cd.exp(a) + 1)
@@ -66,7 +67,7 @@ def changes(before: Diagram, after: Diagram) -> Changes:
 
 @dataclass(eq=False)
 class _Frame:
-    """A loop or a group: the numbers of what it is (`same`) and of what it runs over (`like`), the frame around it."""
+    """A loop or a group: numbers for its operation (`same`) and for its axes (`like`), and the frame around it."""
 
     address: Address
     same: int
@@ -79,7 +80,7 @@ class _Frame:
 
 @dataclass(eq=False)
 class _Leaf:
-    """A box, with the numbers of what it is (`same`) and of all that it is made of too (`made`)."""
+    """A box: numbers for its operation (`same`), and for its operation with all operands (`made`)."""
 
     address: Address
     same: int
@@ -104,7 +105,7 @@ class _Side:
 
 @dataclass
 class _Turn:
-    """A graph being read: the next node's place, and the numbers of its wires."""
+    """A graph that is being read: the place of the next node, and the numbers of its wires."""
 
     graph: Graph
     wires: list[int]
@@ -115,7 +116,7 @@ class _Turn:
 
 
 def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _Side:
-    """The boxes and frames of a diagram, all the way down. `keys` numbers what is the same on both sides."""
+    """The boxes and frames of a diagram, recursively. `keys` numbers equal things equally on both sides."""
 
     def number(*what: Hashable) -> int:
         return keys.setdefault(what, len(keys))
@@ -156,7 +157,7 @@ def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _Side:
 
 
 def _kind(box: Box) -> tuple[Hashable, ...]:
-    """What a box does, in words that do not say how long axes are: tiles and blocks are shorter."""
+    """The operation of a box without the lengths of axes, because tiles and blocks are shorter."""
     op = box.op
     does: tuple[Hashable, ...] = (op,)
     if isinstance(op, Reindex):
@@ -168,7 +169,7 @@ def _kind(box: Box) -> tuple[Hashable, ...]:
 
 
 def _match(left: Sequence[_T], right: Sequence[_T], key: Callable[[_T], int]) -> None:
-    """Pairs what has no other yet and the same key, in order."""
+    """Pairs items without a partner that have the same key, in order."""
     waiting: dict[int, deque[_T]] = {}
     for one in right:
         if one.other is None:
@@ -197,13 +198,13 @@ def _marks(side: _Side, lost: str, moved: str) -> dict[Address, str]:
 
 
 _QUIET = (Const, SizeOf, Index, Rename)
-"""Boxes that are mostly drawn as a text or a wire."""
+"""Boxes that are usually drawn as a text or a wire."""
 
 
 def gathered(diagram: Diagram, marks: Mapping[Address, str]) -> tuple[dict[Address, str], frozenset[str]]:
-    """Marks for a picture in which named diagrams are closed, and the names of those that have to be open.
+    """The marks for a picture with closed named diagrams, and the names of those that must be open.
 
-    A named diagram all of whose boxes are marked has one mark, for all of them; one of which some are is opened.
+    A named diagram whose boxes are all marked has one mark. One with some marked boxes is opened.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x -> q x")(lambda a: cd.softmax(a, "x"))
@@ -226,7 +227,7 @@ def gathered(diagram: Diagram, marks: Mapping[Address, str]) -> tuple[dict[Addre
                 if isinstance(node.box.op, Call):
                     calls.append((address, node.box.op))
                 stack += [(body, (*address, k)) for k, body in enumerate(bodies(node.box.op))]
-    # The innermost first, so that the one around sees what became of them.
+    # Innermost first, so that the marks of a diagram are known when the one around it is processed.
     for address, op in sorted(calls, key=lambda call: -len(call[0])):
         inner = (*address, 0)
         nodes = op.body.graph.nodes

@@ -1,8 +1,9 @@
-"""Columns of a sheet: which function is in which column, and in what order from top to bottom.
+"""The columns of a sheet: the column of each function, and the order within a column.
 
-Functions are put in the first column after those whose arrays they read, sources right before their readers. An array
-that is still needed passes the columns between. Each column is a list of slots, a function or a passing array; orders
-are improved by sweeps of barycentres, and the one with the fewest crossings is kept (Sugiyama, Tagawa and Toda, 1981).
+Functions are placed in the first column after those whose arrays they read, and sources right before their readers. An
+array that is still needed passes through the columns between. Each column is a list of slots: a function or a passing
+array. The order is improved by barycenter sweeps, and the one with the fewest crossings is used (layered graph drawing:
+Sugiyama, Tagawa and Toda, 1981).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _SWEEPS = 6
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A place in a column: a function (`cell` ≥ 0), or an array (`wire` ≥ 0) that comes in, passes or leaves.
+    """A place in a column: a function (`cell` ≥ 0), or an array (`wire` ≥ 0) that enters, passes or leaves.
 
-    `index` is its place in its column, from the top; `before` are the slots of the column before that it is joined to
-    with the port there and here, `after` those of the next column.
+    `index` is its position in the column, from the top. `before` are its joins to slots of the previous column, each
+    with the port there and here; `after` those to the next column.
     """
 
     column: int
@@ -33,7 +34,7 @@ class Slot:
     output: int = -1
 
     def joins(self) -> list[tuple[Slot, int, int]]:
-        """The joins to the column before."""
+        """The joins to the previous column."""
         return self.before or []
 
     def follows(self) -> list[tuple[Slot, int, int]]:
@@ -43,14 +44,14 @@ class Slot:
 
 @dataclass(eq=False)
 class Columns:
-    """The columns of a sheet. `holder[w]` are the slots that hold wire w, by column, from its maker on."""
+    """The columns of a sheet. `holders[w]` are the slots that contain wire w, by column, from its maker on."""
 
     columns: list[list[Slot]]
     holders: dict[int, dict[int, Slot]]
 
 
 def columns_of(sheet: Sheet, fixed: bool) -> Columns:
-    """The columns of a sheet, ordered. Inputs stay in their order where it is `fixed`; states and outputs always do."""
+    """The columns of a sheet, ordered. Inputs stay in order where `fixed`; states and outputs always do."""
     depth = _depths(sheet)
     last = max(depth, default=0) + 1
     columns: list[list[Slot]] = [[] for _ in range(last + 1)]
@@ -85,7 +86,7 @@ def _depths(sheet: Sheet) -> list[int]:
     depth = [0] * len(sheet.cells)
     for number, cell in enumerate(sheet.cells):
         makers = [sheet.wires[w].maker for w in cell.inputs if not sheet.wires[w].ghost]
-        # Sources are in the column before their first reader, which is the first of all where inputs are.
+        # Sources are in the column before their first reader, at the earliest in the column of the inputs.
         depth[number] = 1 + max((depth[m] if sheet.cells[m].inputs else 0 for m in makers if m >= 0), default=0)
     for number, cell in enumerate(sheet.cells):
         if not cell.inputs:
@@ -135,7 +136,7 @@ def _order(columns: list[list[Slot]], sheet: Sheet, fixed: bool) -> None:
         held = _kept(column, sheet, fixed)
         kept = set(map(id, held))
         movable = sorted((s for s in column if id(s) not in kept), key=lambda s: (keys[id(s)], s.index))
-        # What is held is the states of a loop, which are above the rest, or inputs, among which only sources move.
+        # Fixed slots are the states of a loop, above the rest, or inputs, among which only sources move.
         column[:] = [*held, *movable]
         index(column)
 
@@ -162,7 +163,7 @@ def _order(columns: list[list[Slot]], sheet: Sheet, fixed: bool) -> None:
 
 
 def _kept(column: list[Slot], sheet: Sheet, fixed: bool) -> list[Slot]:
-    """The slots of a column whose order among each other is given: inputs, or the states of a loop."""
+    """The slots of a column whose relative order is fixed: inputs, or the states of a loop."""
     if column[0].column:
         return []
     states = set(sheet.inputs[: sheet.states])
@@ -179,7 +180,7 @@ def _ports(slot: Slot, sheet: Sheet, forward: bool) -> int:
 
 
 def _crossings(columns: Sequence[Sequence[Slot]]) -> int:
-    """How many pairs of joins between neighbouring columns cross."""
+    """The number of pairs of joins between neighboring columns that cross."""
     total = 0
     for column in columns[1:]:
         ends: list[tuple[int, int, int, int]] = sorted(

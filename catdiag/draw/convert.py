@@ -1,5 +1,7 @@
-"""PDF and PNG from SVG, by the converter of the extra `draw`: no browser and no system library; it brings a sans-serif
-font of its own."""
+"""PDF and PNG from SVG by the converter of the extra `draw`, without a browser or a system library.
+
+The converter includes a sans-serif font of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from catdiag.errors import CatdiagError
 LARGEST = 16_000
 """The longest side of a PNG, in pixels."""
 
-# The converter sets a whole text in another font where its own lacks one of the letters, as it does these two.
+# The converter sets a whole text in another font if its own lacks one of the letters, such as these two.
 _LIKE = {"∧": '<tspan font-size="0.8em">Λ</tspan>', "∨": '<tspan font-size="0.8em">V</tspan>'}
 _TEXT = re.compile(r"<text\b.*?</text>", re.DOTALL)
 _WORDS = re.compile(r"(?<=>)[^<>]*[∧∨][^<>]*(?=<)")
 
 
 def pdf(svg: str) -> bytes:
-    """A picture as PDF, one page of its size, its text as text. `svg` is one of a fixed theme, "light" or "dark".
+    """A picture as PDF with one page of its size and selectable text. `svg` has a fixed theme, "light" or "dark".
 
     Raises CatdiagError where the converter is not installed, or cannot read the SVG.
     """
@@ -31,10 +33,10 @@ def pdf(svg: str) -> bytes:
 
 
 def png(svg: str, scale: float = 2.0) -> bytes:
-    """A picture as PNG, `scale` times the pixels that it has on a screen of 96 to the inch (4/3 a point).
+    """A picture as PNG, at `scale` times its size in pixels on a screen of 96 dots per inch (4/3 pixels per point).
 
-    Raises CatdiagError where the converter is not installed, for a scale that is not positive, or gives a picture of
-    more than 16,000 pixels a side, or where it cannot read the SVG.
+    Raises CatdiagError where the converter is not installed or cannot read the SVG, and for a scale that is not
+    positive, or gives a picture of more than 16,000 pixels a side.
     """
     width, height = _size(svg)
     if not 0 < scale < float("inf"):
@@ -86,5 +88,5 @@ def _size(svg: str) -> tuple[float, float]:
     except (ElementTree.ParseError, ValueError):
         box = []
     if len(box) != 4:
-        raise CatdiagError("this is no SVG with a viewBox: expected what `svg` writes")
+        raise CatdiagError("this is not an SVG with a viewBox: expected a text that `svg` writes")
     return box[2], box[3]

@@ -1,4 +1,4 @@
-"""Where wires cross, so that the one painted later is seen to pass over the other."""
+"""The crossings of wires: the wire painted later gets a gap around it, so that it is seen to pass over the other."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from catdiag.draw.theme import Colour
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The part of the upper wire along which the ground shows on both sides, and the colour of the ground there."""
+    """The part of the upper wire along which the background shows on both sides, and the color of the background."""
 
     places: tuple[Spot, Spot, Spot, Spot]
     ground: Colour
 
 
 _STEPS = 12
-"""Into how many straight parts a bent piece is cut to find where it crosses."""
+"""The number of straight parts into which a bent piece is cut to find its crossings."""
 _CELL = 24.0
 _REACH = 2.4
-"""How far a gap reaches along the upper wire on each side of a crossing."""
+"""The length of a gap along the upper wire on each side of a crossing."""
 _SHARP = 0.4
-"""The sine of the least angle at which a gap is drawn: at lesser ones it would cut a long piece of the lower wire."""
+"""The sine of the least angle with a gap: at smaller angles a gap would cut a long piece of the lower wire."""
 _DENSE = 10.0
-"""How far a crossing is from the next: nearer, gaps would leave only crumbs of the lower wires."""
+"""The least distance between crossings with gaps: closer gaps would leave only crumbs of the lower wires."""
 _AWAY = 8.0
-"""How far a crossing is from the ends of both wires: nearer, they meet there."""
+"""The least distance of a crossing from the ends of both wires: closer, the wires meet instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,10 @@ class _Part:
 
 
 def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
-    """The gaps of each wire of a scene, by the number of the item. Dots need none. Takes time in proportion to the
-    wires' length, and to their crossings."""
+    """The gaps of each wire of a scene, by the number of the item; dots need none.
+
+    The time is proportional to the length of the wires plus the number of crossings.
+    """
     found: list[tuple[int, int, float, Spot]] = []
     grid = _Grid()
     for number, item in enumerate(scene.items):
@@ -74,7 +76,7 @@ def gaps(scene: Scene) -> Mapping[int, tuple[Gap, ...]]:
 
 
 def _alone(spots: list[Spot]) -> list[bool]:
-    """Whether each place is `_DENSE` away from all others."""
+    """Whether each place is at least `_DENSE` away from all others."""
     cells: dict[tuple[int, int], list[int]] = defaultdict(list)
     for n, (x, y) in enumerate(spots):
         cells[math.floor(x / _DENSE), math.floor(y / _DENSE)].append(n)
@@ -98,7 +100,7 @@ def _parts(number: int, item: Curve) -> Iterator[_Part]:
 
 
 class _Grid:
-    """Parts by the cells that they touch. Cells are as wide as what is in them, so that long ones are in few."""
+    """Parts by the cells that they touch. Cells are as wide as the parts in them, so that long parts are in few."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int, int], list[_Part]] = defaultdict(list)
@@ -121,7 +123,7 @@ class _Grid:
 
 
 def _cells(part: _Part, size: int) -> Iterator[tuple[int, int, int]]:
-    """The cells of a size, each twice as wide as one of the size before, that a part's rectangle touches."""
+    """The cells of a size (each size is twice the previous one) that a part's bounding rectangle touches."""
     wide = _CELL * 2**size
     left, right = sorted((part.a[0], part.b[0]))
     top, low = sorted((part.a[1], part.b[1]))
@@ -131,8 +133,10 @@ def _cells(part: _Part, size: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _meet(part: _Part, other: _Part) -> tuple[float, Spot] | None:
-    """The parameter on the first and the place where two straight parts cross; None where they do not, or hardly turn
-    away from each other."""
+    """The parameter on the first part and the place where two straight parts cross.
+
+    None where they do not cross, or are nearly parallel.
+    """
     if part.item == other.item:
         return None
     ax, ay = part.b[0] - part.a[0], part.b[1] - part.a[1]
@@ -161,7 +165,7 @@ def _gap(item: Curve, place: int, t: float, ground: Colour) -> Gap:
 
 
 def _ground(frames: list[Frame], spot: Spot) -> Colour:
-    """The colour behind a place: that of the last frame painted around it."""
+    """The color behind a place: that of the last frame painted around it."""
     for frame in reversed(frames):
         inside = frame.x <= spot[0] <= frame.x + frame.width and frame.y <= spot[1] <= frame.y + frame.height
         if inside and frame.kind in ("group", "fold", "mark") and not frame.hollow:

@@ -1,9 +1,8 @@
-"""A program in full as text: its variables, each with its size and the level that it is in, and its lines, each with
-what is held then.
+"""A program in full as text: its variables with sizes and levels, and its lines with the memory allocated at each.
 
 The expanded pseudocode of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025, section 5.1, steps 1 and 5, and
-table 1), as a text. Everything is read off the walk that `io` takes (`catdiag.draw.story`), so the most is `io`'s
-memory; `catdiag.draw.program_picture` draws the same.
+table 1), as text. It is read off the liveness walk that `io` takes (`catdiag.draw.story`), so that the peak is `io`'s
+memory. `catdiag.draw.program_picture` draws the same.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
 
 LEVELS = ("HBM", "SMEM", "registers")
-"""The levels if nothing else is said: what is loaded is in shared memory, what is made in registers."""
+"""The default levels: loaded arrays are in shared memory, computed ones in registers."""
 PLACEMENT: Mapping[str, Names] = {"operand": "SMEM", "streamed": "SMEM"}
 _LONGEST = 72
-"""Lines of the program that are longer do not move what stands beside the others."""
+"""Longer lines of the program do not widen the column of lines."""
 
 
 def expanded(
@@ -42,10 +41,11 @@ def expanded(
     placement: Mapping[str, Names] | None = None,
     stages: int | Mapping[str, int] = 1,
 ) -> str:
-    """The loops of a diagram or derivation as pseudocode with all variables: how large, of which type, at which level.
+    """The loops of a diagram or derivation as pseudocode with all variables: size, type and level of each.
 
     `dtype`, `levels`, `placement` and `stages` are those of `io`. With `sizes` of the axes and `tiles` there are
-    numbers beside the formulas, and of each line how much is held at each level: values, or bytes with a dtype.
+    numbers beside the formulas, and for each line the memory allocated at each level, in values, or in bytes with a
+    dtype.
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("q x, x -> q", name="dot")(lambda A, B: cd.sum(A * B, "x")).stream("x").group("q")
@@ -77,7 +77,7 @@ def expanded(
     story = tell(diagram, dtype, places)
     values = None
     if sizes is not None or tiles is not None:
-        # Sizes may be given for scalar inputs too, which nothing here counts by.
+        # Sizes may be given for scalar inputs too, which no count here depends on.
         known = {*story.account.sizes, *story.account.inner}
         values = {**{name: n for name, n in (sizes or {}).items() if name in known}, **(tiles or {})}
     wording = Wording(story.account, places, values, "values" if dtype is None else "bytes")
@@ -93,7 +93,7 @@ def expanded(
 
 
 def _variables(told: Told, wording: Wording) -> list[str]:
-    """A row for each name at each level: the first two columns are words, and so are those that are no numbers."""
+    """A row for each name at each level: the first two columns are words, and so are those without numbers."""
     numbers = wording.values is not None
     counted = wording.unit == "bytes"
     counts = [*(["values"] if numbers else []), *(["bytes"] if counted else [])]
@@ -101,7 +101,7 @@ def _variables(told: Told, wording: Wording) -> list[str]:
     names: dict[int, str] = {}
     seen: set[str] = set()
     for line in told.lines:
-        # What is started or loaded at once may be the states of several lists.
+        # One line may start or load the states of several parts of a loop.
         for name, variable in zip(line.names, line.writes, strict=False):
             if name in seen:
                 continue
@@ -136,7 +136,7 @@ def _rows(told: Told, line: Line, name: str, number: int, before: str | None, wo
 
 
 def _program(told: Told, wording: Wording, first: str) -> list[str]:
-    """The lines of a kernel, and beside them what is held at each level, where there are sizes."""
+    """The lines of a kernel, with the memory allocated at each level beside them where there are sizes."""
     places = wording.places.names
     depth = 1 if first else 0
     texts: list[tuple[str, Line | None]] = [(first, None)] if first else []

@@ -1,4 +1,4 @@
-"""Long programs made short: lines that follow each other drawn as one, but for those that hold the most."""
+"""Long programs shortened: consecutive lines are drawn as one, except for those at the peak of memory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from catdiag.cost.count.places import Places
 from catdiag.draw.told import Held, Line, Told, Variable
 from catdiag.types import ArrayType
 
-_FEWEST = 3  # fewer lines than this are not folded
+_FEWEST = 3  # the fewest lines that are folded
 
 
 def folded(told: Told, places: Places, most: int) -> Told:
-    """A kernel in at most so many lines, if folding does it: the longest runs of lines that compute are folded first.
+    """A kernel of at most `most` lines, if folding achieves that: the longest runs of computing lines come first.
 
-    A folded line holds what that one of its lines holds that holds the most at every place; variables that are alive in
-    folded lines only are one, of which each folded line holds the sum. The first line that holds the most of the kernel
-    at a place stays, and so do those that load, save, make what is saved
-    next, or begin and end turns.
+    A folded line shows the memory of that one of its lines that has the most at every place. Variables that are live in
+    folded lines only become one variable, whose size in each folded line is their sum. Not folded are the first line at
+    the kernel's peak of each place, and lines that load, save, make what is saved next, or begin and end iterations.
 
     >>> import catdiag as cd
     >>> from catdiag.cost.count.places import two
@@ -57,7 +56,7 @@ def folded(told: Told, places: Places, most: int) -> Told:
 
 
 def _peaks(lines: list[Line], place: str) -> set[Amount]:
-    """The totals of a place of which none is at least another."""
+    """The totals of a place that no other total dominates."""
     kept: list[Amount] = []
     for total in dict.fromkeys(line.total(place) for line in lines):
         if not any(k.dominates(total) for k in kept):
@@ -66,7 +65,7 @@ def _peaks(lines: list[Line], place: str) -> set[Amount]:
 
 
 def _covered(lines: list[Line], start: int, end: int, places: Places) -> list[tuple[int, int, int]]:
-    """Ranges of lines with the one of each that holds at least what any other does, at every place."""
+    """Ranges of lines, each with a line that has at least the memory of any other at every place."""
     todo, found = [(start, end)], list[tuple[int, int, int]]()
     while todo:
         start, end = todo.pop()
@@ -83,7 +82,7 @@ def _covered(lines: list[Line], start: int, end: int, places: Places) -> list[tu
 
 
 def _short(told: Told, runs: list[tuple[int, int, int]]) -> Told:
-    """The kernel with these ranges of lines as one each."""
+    """The kernel with each of these ranges as one line."""
     hidden = {n for start, end, _ in runs for n in range(start, end)}
     seen = {v for n, line in enumerate(told.lines) if n not in hidden for v, _, _ in line.held}
     inside = sorted({v for n in hidden for v, _, _ in told.lines[n].held} - seen)

@@ -1,6 +1,6 @@
-"""The shape of one function: where wires enter its box, which pass around it, and where its results leave.
+"""The geometry of one function: where wires enter its box, which pass around it, and where its results leave.
 
-Lengths are relative to the wire of the elements of the (middle of the) results.
+Heights are relative to the wire of the elements of the (middle of the) results.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from catdiag.types import ArrayType
 PAD = 7.0
 """The room at both sides of a box."""
 BODY = 9.5
-"""Half of the least height of a box."""
+"""Half the least height of a box."""
 GAP = 16.0
-"""The least distance of bands and functions of one column."""
+"""The least distance between bands and functions of one column."""
 _PORT = 8.0
 _CLEAR = 3.5
 
 
 @dataclass
 class Leaf:
-    """A function's geometry. `enters` are the heights at which wires (input, axis) enter the box, `leaves` those at
-    which results (output, axis) leave it; `lanes` those of the axes that pass. `refs` are where the results' bands are.
+    """The geometry of a function.
+
+    `enters` are the heights at which wires (input, axis) enter the box, `leaves` those at which results (output, axis)
+    leave it, `lanes` those of the axes that pass it, and `refs` those of the results' bands.
     """
 
     width: float
@@ -43,7 +45,7 @@ class Leaf:
 
 
 def leaf_of(cell: Cell, sheet: Sheet, items: bool) -> Leaf:
-    """The geometry of a function that is no frame; `items` says whether the wires of elements are drawn."""
+    """The geometry of a function without a frame; `items` says whether the wires of elements are drawn."""
     ins = [sheet.wires[w].ty for w in cell.inputs]
     outs = [sheet.wires[w].ty for w in cell.outputs]
     refs = stacked(outs, GAP)
@@ -70,7 +72,7 @@ def leaf_of(cell: Cell, sheet: Sheet, items: bool) -> Leaf:
 
 
 def _renaming(cell: Cell, ins: Sequence[ArrayType], outs: Sequence[ArrayType], refs: list[float], items: bool) -> Leaf:
-    """New names or another layout: wires that cross over, and rings where axes begin by repeating."""
+    """A renaming or transposition: wires cross over, and rings mark where broadcast axes begin."""
     have = {n for ty in ins for n in ty.names}
     leaf = Leaf(12.0, None, 0.0, refs=refs)
     for name, height in rows(outs[0]).items():
@@ -87,7 +89,7 @@ def _renaming(cell: Cell, ins: Sequence[ArrayType], outs: Sequence[ArrayType], r
 def _leaves(
     outs: Sequence[ArrayType], refs: Sequence[float], weaved: frozenset[str] | set[str], items: bool
 ) -> dict[tuple[int, str], float]:
-    """The heights at which results leave the box: at those of their bands where nothing that passes is between."""
+    """The heights at which results leave the box: those of their bands, unless a passing wire is between."""
     found: dict[tuple[int, str], float] = {}
     for j, (ty, ref) in enumerate(zip(outs, refs, strict=True)):
         if items or not ty.axes:
@@ -110,8 +112,8 @@ def _enters(
 ) -> dict[tuple[int, str], float]:
     """The heights at which wires enter the box.
 
-    Chains of boxes should not climb: several inputs stand around the middle of the results, as far apart as these are,
-    and the first of two is level with the only result.
+    Chains of boxes should not climb. Several inputs are centered around the results, with the spacing of these, and the
+    first of two is level with the only result.
     """
     if len(ins) == 1:
         found = _leaves(ins, [0.0], weaved, items)

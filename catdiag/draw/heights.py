@@ -1,9 +1,9 @@
-"""Where the slots of columns are from top to bottom: as straight as can be, in the given orders.
+"""The heights of the slots in columns: wires as straight as possible, for the given orders.
 
-Arrays that pass several columns, and functions behind the array that they map, are aligned into blocks that share one
-line (after Brandes and Köpf, 2001: alignments of neighbouring columns never cross). Blocks are packed from above and
-from below; halfway between, where nothing overlaps since the conditions are convex, they are moved towards what they
-are joined to, as far as their neighbours let them.
+Arrays that pass several columns, and functions behind the array that they map, are aligned into blocks on one line
+(after Brandes and Köpf, 2001: alignments of neighboring columns never cross). Blocks are packed from above and from
+below, and then placed halfway between. There nothing overlaps, since the constraints are convex. Finally they are moved
+towards their joins, as far as their neighbors allow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catdiag.draw.columns import Slot
 
 _ROUNDS = 12
 _KINK = 4.0
-"""A bend of a wire that is lower than this looks like a mistake."""
+"""A smaller bend of a wire looks like a mistake."""
 
 
 def heights_of(
@@ -29,8 +29,8 @@ def heights_of(
 ) -> dict[int, float]:
     """The height of each slot's line, by `id`.
 
-    `reach` gives the upper and lower edge of a slot from its line; `leaving(slot, out)` and `entering(slot, k)` the
-    line of a result or an input of it; `main` the input that it should be in line with, if any.
+    `reach` gives the upper and lower edge of a slot relative to its line, `leaving(slot, out)` and `entering(slot, k)`
+    the line of one of its results or inputs, and `main` the input that should be level with it, if any.
     """
     slots = [slot for column in columns for slot in column]
     block = {id(slot): k for k, slot in enumerate(slots)}
@@ -86,9 +86,9 @@ def _straighten(
     above: Sequence[Mapping[int, float]],
     below: Sequence[Mapping[int, float]],
 ) -> None:
-    """Moves blocks that are nearly in line with one that they are joined to into line, where there is room, in place.
+    """Moves blocks that are nearly level with a joined one until they are level, where there is room, in place.
 
-    The nearest come first; what another is in line with stays.
+    The nearest come first; a block that another is level with stays.
     """
     near = sorted(
         (abs(y[a] + shift - y[b]), b, a, shift)
@@ -113,7 +113,7 @@ def _align(
     block: dict[int, int],
     offset: dict[int, float],
 ) -> None:
-    """Puts slots into the block of a slot of the column before, in place."""
+    """Adds slots to the block of a slot of the previous column, in place."""
     for column in columns[1:]:
         passing: list[tuple[Slot, Slot, int, int]] = []
         mains: list[tuple[Slot, Slot, int, int]] = []
@@ -163,7 +163,7 @@ def _increasing(pairs: list[tuple[Slot, Slot, int, int]]) -> list[tuple[Slot, Sl
 
 
 def _topological(above: Sequence[dict[int, float]], below: Sequence[dict[int, float]]) -> list[int]:
-    """The blocks, each after those above it."""
+    """The blocks in topological order, each after those above it."""
     waiting = [len(a) for a in above]
     ready = [b for b, n in enumerate(waiting) if not n]
     order: list[int] = []

@@ -1,8 +1,8 @@
-"""From a diagram to a scene: columns of data and of functions, in alternation, as pure geometry.
+"""The layout of a string diagram: from a diagram to a scene of alternating columns of data and functions.
 
-A wire is an axis, and the dotted wire is the elements of an array; arrays beside each other are kept apart by dashed
-rules. An axis that a function maps over passes around its box. Groups and loops are frames. The conventions are those
-of Abbott and Zardini, "FlashAttention on a Napkin" (2025), section 2.
+A wire is an axis, and the dotted wire is the elements of an array. Dashed rules separate arrays. An axis that a
+function maps over passes around its box. Groups and loops are frames. The conventions are those of Abbott and Zardini,
+"FlashAttention on a Napkin" (2025), section 2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from catdiag.types import ArrayType
 
 MARGIN = 12.0
 FAR = 48.0
-"""The distance at which arrays need no rule between them."""
+"""The distance from which arrays need no rule between them."""
 
 
 def layout(
@@ -39,18 +39,18 @@ def layout(
 ) -> Scene:
     """The picture of a diagram. Lengths are in points.
 
-    `open` says which named diagrams are drawn as their insides: none, all, or those of the given names. `levels` are
-    the memories, slowest first; `items` whether the wires of elements are drawn beside those of axes; with `join`,
-    scalar functions that follow each other are one box, with a formula of what comes in (a, b, …, from the top);
-    `marks` puts a word at boxes, by address: the number of a node, then, inside it, of a body (in the order of
-    `catdiag.boxes.bodies`) and of a node there, and so on.
+    `open` says which named diagrams are drawn inlined: none, all, or those of the given names. `levels` are the
+    memories, slowest first. `items` says whether the wires of elements are drawn beside those of axes. With `join`,
+    consecutive scalar functions are one box, with a formula of its inputs (a, b, …, from the top). `marks` puts a word
+    at boxes, by address: the number of a node, then, inside it, of a body (in the order of `catdiag.boxes.bodies`) and
+    of a node there, and so on.
 
     >>> import catdiag as cd
     >>> rows = cd.algorithm("q x -> q", name="rows")(lambda a: cd.sum(cd.exp(a), "x"))
     >>> [label.text for label in layout(rows).items if isinstance(label, Label) and label.role == "body"]
     ['exp', 'Σ']
 
-    Raises CatdiagError for levels that are no chain.
+    Raises CatdiagError for levels that are not a chain.
     """
     names = None if isinstance(open, bool) else {open} if isinstance(open, str) else set(open)
 
@@ -95,12 +95,12 @@ class _Painter:
         )
 
     def drawn(self, ty: ArrayType) -> list[str]:
-        """The wires of an array that are drawn, by axis; the elements' one has no name."""
+        """The wires of an array that are drawn, by axis; that of the elements has no name."""
         return [name for name in rows(ty) if name or self.items or not ty.axes]
 
 
 class _Sheet:
-    """Paints one sheet at a place. `doors` are the names of the ports at which its inputs come in, by wire."""
+    """Paints one sheet at a position. `doors` are the names of the ports at which its inputs enter, by wire."""
 
     def __init__(
         self, painter: _Painter, plan: SheetPlan, x: float, y: float, prefix: str, doors: Mapping[int, str]
@@ -111,7 +111,7 @@ class _Sheet:
         self.inside: list[tuple[SheetPlan, float, float, str, dict[int, str]]] = []
 
     def paint(self) -> list[tuple[SheetPlan, float, float, str, dict[int, str]]]:
-        """Paints the sheet but for the insides of its frames, which are returned."""
+        """Paints the sheet except for the insides of its frames, which are returned."""
         columns = self.plan.columns.columns
         for w, door in self.doors.items():
             for row in self.painter.drawn(self.sheet.wires[w].ty):
@@ -136,7 +136,7 @@ class _Sheet:
         return self.pen.start(port, "axis" if row else "item", wire.level if level is None else level, title)
 
     def _data(self, number: int) -> None:
-        """A column of data: labels in gaps of the wires, dashed rules between arrays."""
+        """A column of data: labels in gaps of the wires, and dashed rules between arrays."""
         start, width = (self.x + self.plan.data[number][0], self.plan.data[number][1])
         column = self.plan.columns.columns[number]
         held = [(w, self.y + y) for slot in column if slot.output < 0 for w, y in self.plan.held(slot)]
@@ -185,7 +185,7 @@ class _Sheet:
                 self._function(slot)
 
     def _part(self, w: int, joins: list[tuple[Slot, int]], number: int) -> None:
-        """The wires of an array go to all that read it, and on."""
+        """Continues the wires of an array to all its readers."""
         ty = self.sheet.wires[w].ty
         for row in self.painter.drawn(ty):
             thread = self.threads.pop((w, row))
@@ -223,7 +223,7 @@ class _Sheet:
                     self.threads[w, row] = branch
 
     def _read_level(self, w: int, slot: Slot) -> int:
-        """The level at which an array is where it is read."""
+        """The level of an array where it is read."""
         level, slow = self.sheet.wires[w].level, self.painter.place.slow
         if slot.cell < 0:
             return slow if slot.output >= 0 and self.sheet.kernel else level
@@ -237,7 +237,7 @@ class _Sheet:
         return self.painter.place.operand if level == slow else level
 
     def _aim(self, slot: Slot, k: int, row: str, number: int) -> tuple[str, float, float] | None:
-        """Where a wire goes that a slot of the next column reads: the port, and its place."""
+        """The port and the place at which a wire ends that a slot of the next column reads."""
         y = self.y + self.plan.heights[id(slot)]
         if slot.cell < 0:
             return "", 0.0, y + rows(self.sheet.wires[slot.wire].ty)[row]
@@ -280,7 +280,7 @@ class _Sheet:
             self.pen.frame(Frame("mark", edge, y + shape.top, shape.width, tall, cell.level, words[0], hollow))
 
     def _leaf(self, cell: Cell, number: int, leaf: Leaf, middle: float, column: tuple[float, float], y: float) -> None:
-        """A function that is no frame, in a column from its left edge to its right one."""
+        """A function without a frame, in a column from its left to its right edge."""
         pen, name, (x, far) = self.pen, f"{self.prefix}{number}", column
         left, right = middle - leaf.body_width / 2, middle + leaf.body_width / 2
         if leaf.body is not None and cell.kind is not None:
@@ -356,7 +356,7 @@ class _Sheet:
                 self.threads[w, row] = thread
 
     def _arch(self, cell: Cell, framed: Framed, start: float, y: float, states: list[int], name: str) -> None:
-        """The way back of a loop's states, and what they start as."""
+        """The feedback of a loop's states, and their initial values."""
         pen, inner = self.pen, framed.plan
         level = inner.sheet.wires[states[0]].level
         spans = [[y + inner.inputs[w] + h for h in rows(inner.sheet.wires[w].ty).values()] for w in states]
@@ -396,7 +396,7 @@ class _Sheet:
 
 
 def _titled(cell: Cell) -> str:
-    """What a reader sees who points at a box."""
+    """The tooltip of a box."""
     return (
         f"{cell.box.name}: {cell.box.dom} → {cell.box.cod}{_line(cell.box.line)}"
         if cell.kind != "source"
@@ -405,7 +405,7 @@ def _titled(cell: Cell) -> str:
 
 
 def _line(line: str | None) -> str:
-    """The user's line, with the name of the file: folders differ between machines, and pictures do not."""
+    """The user's line with the name of the file; without the folder, which differs between machines."""
     file, colon, rest = (line or "").replace("\\", "/").partition(".py:")
     if not colon or {"site-packages", "dist-packages"} & set(file.split("/")):
         return ""
@@ -413,7 +413,7 @@ def _line(line: str | None) -> str:
 
 
 def _described(diagram: Diagram) -> str:
-    """A picture in words, for those who do not see it."""
+    """The description of a picture for screen readers."""
     inputs = ", ".join(f"{n} {ty}" for n, ty in zip(diagram.input_names, diagram.dom, strict=True)) or "nothing"
     boxes = [box.name for box in diagram.boxes[:40]]
     more = f" and {len(diagram) - 40} more" if len(diagram) > 40 else ""

@@ -1,4 +1,4 @@
-"""The legend of a picture: what the lines, boxes and frames in it mean, and nothing that is not in it."""
+"""The legend of a picture: the meaning of its lines, boxes and frames, and of nothing else."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from catdiag.draw.scene import Curve, Frame, FrameKind, Item, Label, Rule, Scene
 from catdiag.draw.theme import level_of
 
 _LEVELS = ("slow memory", "fast memory", "registers", "matrix units")
-"""What levels are called where the scene does not say."""
+"""The default names of levels."""
 
 _SHAPES: Mapping[ShapeKind, str] = {
-    "map": "function of each element",
+    "map": "elementwise function",
     "reduce": "reduction of an axis",
-    "contract": "sum of products",
+    "contract": "contraction (sum of products)",
     "call": "named diagram",
     "generic": "any function",
-    "reindex": "the same elements, indexed anew",
+    "reindex": "the same elements, reindexed",
     "source": "constant or position",
     "dot": "wires of one axis meet",
-    "ring": "axis made by repeating",
+    "ring": "broadcast axis begins",
     "stop": "not used further",
 }
 _CHARTED: Mapping[ShapeKind, str] = {"dot": "written by the line", "ring": "read by the line"}
-"""What they mean beside bars, where there are no wires to meet."""
+"""Their meaning in charts, which have bars and no wires."""
 _FRAMES: Mapping[FrameKind, str] = {
-    "group": "runs in groups, side by side",
+    "group": "runs in groups, in parallel",
     "fold": "loop",
     "call": "opened named diagram",
     "mark": "changed by the step",
@@ -40,17 +40,17 @@ _TILES = (
     ("w", "in each warpgroup"),
     ("s", "in each block of a loop"),
     ("p", "in parts that run at once"),
-    ("u", "in each piece of a block"),
-    ("v", "in each piece of a block"),
+    ("u", "in each sub-block"),
+    ("v", "in each sub-block"),
 )
-"""What the letter before an axis says: how much of the axis there is there."""
+"""The meaning of the letter before an axis: which part of the axis it is the size of."""
 
 _WIDTH, _GAP, _ROW, _SIDE, _LIFT = 20.0, 14.0, 17.0, 12.0, 3.2
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A sample, from (0, 0) at the middle of its left side, of a width, and what it means."""
+    """A sample of a width, from (0, 0) at the middle of its left side, and its meaning."""
 
     sample: tuple[Item, ...]
     width: float
@@ -58,9 +58,9 @@ class _Entry:
 
 
 def with_legend(scene: Scene, width: float | None = None) -> Scene:
-    """The scene with rows under it that say what occurs in it means, at most as wide as the picture or `width` points.
+    """The scene with a legend under it, at most as wide as the picture or `width` points.
 
-    A picture of nothing that needs to be said stays as it is.
+    A picture that needs no legend is unchanged.
 
     >>> from catdiag.draw.scene import Curve, Label
     >>> plain = Scene(300, 20, (Curve(((0, 10), (9, 10), (18, 10), (27, 10)), level=1),), levels={1: "SMEM"})
@@ -95,11 +95,11 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
         yield _Entry((_line(kind, level),), _WIDTH, f"array in {name}")
     for level in bars:
         if level in scene.levels:
-            yield _Entry((Shape("bar", 0, -5, _WIDTH, 10, level),), _WIDTH, f"held in {scene.levels[level]}")
+            yield _Entry((Shape("bar", 0, -5, _WIDTH, 10, level),), _WIDTH, f"allocated in {scene.levels[level]}")
     items = any(c.kind == "item" for c in curves)
     boxes = any(isinstance(item, Shape) for item in scene.items)
     if any(c.kind == "axis" for c in curves) and not bars:
-        # Where levels are named, that is what solid lines are.
+        # Where levels are named, the entries of levels explain solid lines.
         if levels == [0] and (items or boxes):
             yield _Entry((_line("axis", levels[0]),), _WIDTH, "axis of an array")
         if items:
@@ -107,7 +107,7 @@ def _entries(scene: Scene) -> Iterator[_Entry]:
             yield _Entry((_line("item", levels[0]),), _WIDTH, text)
     if any(c.kind == "state" for c in curves):
         level = min(c.level for c in curves if c.kind == "state")
-        yield _Entry((_line("state", level, arrow=True),), _WIDTH, "carried to the next turn")
+        yield _Entry((_line("state", level, arrow=True),), _WIDTH, "carried to the next iteration")
     if any(isinstance(item, Rule) and item.kind == "dashed" for item in scene.items):
         yield _Entry((Rule(0, 0, _WIDTH, 0),), _WIDTH, "between arrays")
     yield from _tiles(scene)
@@ -142,7 +142,7 @@ _TILE = re.compile(r"(?<![^\W\d])([gwspuv])_\{?([^\W_]\w*)")
 
 
 def _tiles(scene: Scene) -> Iterator[_Entry]:
-    """The letters before the axes that labels of wires have, with the axes."""
+    """The letters before axes in the labels of wires, with their axes."""
     found: dict[str, dict[str, None]] = {}
     for item in scene.items:
         if isinstance(item, Label) and item.role == "axis":
@@ -154,7 +154,7 @@ def _tiles(scene: Scene) -> Iterator[_Entry]:
             shown = ", ".join(f"{letter}_{{{axis}}}" for axis in axes)
             width = text_width(shown, "axis")
             label = Label(0, _LIFT, shown, "axis", "start")
-            yield _Entry((label,), width, f"how much of {', '.join(axes)} {where}")
+            yield _Entry((label,), width, f"size of {', '.join(axes)} {where}")
 
 
 _READ = re.compile(r"(?<![\w′])[a-z](?![\w′(])")
@@ -162,7 +162,7 @@ _AT = re.compile(r"(?<![^\W\d])i_\{?([^\W_]\w*)")
 
 
 def _formulas(scene: Scene) -> Iterator[_Entry]:
-    """What stands for what in the formulas that boxes have as their texts."""
+    """The meaning of the letters in formulas of boxes."""
     texts = [item.text for item in scene.items if isinstance(item, Label) and item.role == "body"]
     formulas = [text for text in texts if len(text) > 1]
     sizes = {item.text for item in scene.items if isinstance(item, Label) and item.role == "axis"}
@@ -170,7 +170,7 @@ def _formulas(scene: Scene) -> Iterator[_Entry]:
     if letters:
         shown = ", ".join(letters[:4])
         label = Label(0, _LIFT, shown, "body", "start")
-        yield _Entry((label,), text_width(shown, "body"), "what a box reads, from the top")
+        yield _Entry((label,), text_width(shown, "body"), "inputs of a box, from the top")
     axes = list(dict.fromkeys(axis for text in formulas for axis in _AT.findall(text)))[:4]
     if axes:
         shown = ", ".join(f"i_{{{axis}}}" for axis in axes)

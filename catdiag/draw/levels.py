@@ -1,8 +1,8 @@
-"""The level of memory that each array of a picture is in: the roles of arrays, and where each role is kept.
+"""The placement of arrays in a picture: their roles, and the level of memory of each role.
 
-A chain of levels, slowest first. Outside of kernels all is in the first. In a kernel, an input is read into the level
-of operands, what a loop streams comes block by block into that of streamed blocks, states and results in between are
-where scalar work is done, and where a level of matrix units is named, sums of products are done there.
+Levels form a chain, slowest first. Outside of kernels all arrays are in the first. In a kernel, an input is loaded into
+the level of operands, a streamed array block by block into the level of streamed blocks. States and temporaries are
+where scalar operations run. If a level of matrix units is named, contractions run there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MATRIX = ("tensor cores", "matrix units")
 
 @dataclass(frozen=True)
 class Placement:
-    """The looks of the levels where arrays of each role are, and the names of the levels by look."""
+    """The looks (0 to 3) of the levels for each role, and the names of the levels by look."""
 
     names: tuple[tuple[int, str], ...]
     slow: int
@@ -34,12 +34,12 @@ class Placement:
 
 
 def placement(levels: Sequence[str] = ("HBM", "SMEM")) -> Placement:
-    """Where arrays are in a chain of levels, slowest first.
+    """The placement of arrays in a chain of levels, slowest first.
 
     >>> placement(("HBM", "SMEM", "registers")).state
     2
 
-    Raises CatdiagError for fewer than two levels, more than four, or one twice.
+    Raises CatdiagError for fewer than two levels, more than four, or a repeated one.
     """
     if isinstance(levels, str) or not all(isinstance(name, str) and name for name in levels):
         raise CatdiagError(f"levels is {levels!r}: expected names, as in levels=('HBM', 'SMEM', 'registers')")

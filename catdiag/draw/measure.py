@@ -1,7 +1,7 @@
-"""How much room a text takes, the same on every machine: no font is asked.
+"""The size of texts, the same on every machine: no font is consulted.
 
-The widths are those of Helvetica's letters, in thousandths of the font's size, rounded up; a viewer's own font may be
-a little narrower or wider, for which boxes leave room at their sides.
+The widths are those of Helvetica's letters, in thousandths of the font size, rounded up. A viewer's own font may be
+slightly narrower or wider; boxes leave room for that at their sides.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from catdiag.draw.scene import LabelRole, spans
 SIZES: dict[LabelRole, float] = {
     "axis": 10.0, "array": 12.0, "body": 11.0, "title": 12.0, "level": 9.0, "note": 9.5, "code": 10.0, "number": 10.0,
 }  # fmt: skip
-"""The size of the font for each role of a text, in points."""
+"""The font size for each role of a text, in points."""
 
 SUBSCRIPT = 0.72
-"""The size of a subscript's font beside that of its text."""
+"""The font size of a subscript relative to that of its text."""
 
 _NARROW = {**dict.fromkeys("ijl'|.,:;!·′", 290), **dict.fromkeys("fIt()[]/ -–\\", 340), **dict.fromkeys("rs*", 480)}
 _WIDE = {**dict.fromkeys("mwMW%", 880), **dict.fromkeys("√Σ∞←→↦≤≥≠∧∨=+<>×÷−∂", 640)}

@@ -1,4 +1,4 @@
-"""Paths: the outlines of shapes and frames, arrowheads, hatching, and pieces of Bézier curves. No style, no writer."""
+"""Paths: outlines of shapes and frames, arrowheads, hatching, and pieces of Bézier curves, without style."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TypeAlias
 from catdiag.draw.scene import Frame, Shape, Spot
 
 Path: TypeAlias = tuple[tuple[str, tuple[Spot, ...]], ...]
-"""Commands: "M" and "L" with a place, "C" with two control points and an end, and "Z", which closes."""
+"""Commands: "M" and "L" with a place, "C" with two control points and an end, and "Z", which closes the path."""
 
 _ARC = 0.5523
-"""How far the control points of a quarter of a circle are from its ends, in radii (to 3 parts in 10,000)."""
+"""The distance of a quarter circle's control points from its ends, in radii (accurate to 3 parts in 10,000)."""
 
 COPY = 3.5
-"""How far each further copy of a group stands to the right and above the one before it."""
+"""The offset of each further copy of a group to the right and above the previous one."""
 
 
 def curve(places: Sequence[Spot]) -> Path:
-    """A path along cubic Bézier pieces; those that are straight are lines.
+    """A path along cubic Bézier pieces; straight pieces become lines.
 
     >>> curve([(0, 0), (1, 0), (2, 0), (3, 0)])
     (('M', ((0, 0),)), ('L', ((3, 0),)))
@@ -47,7 +47,7 @@ def _straight(start: Spot, one: Spot, two: Spot, end: Spot) -> bool:
 
 
 def _on_line(start: Spot, middle: Spot, end: Spot) -> bool:
-    """Whether a place is on the segment between two, to a hundredth of a point."""
+    """Whether a place is on the segment between two others, to a hundredth of a point."""
     length = math.dist(start, end)
     if length < 1e-9:
         return math.dist(start, middle) < 1e-2
@@ -93,7 +93,7 @@ def _between(a: Spot, b: Spot, t: float) -> Spot:
 
 
 def shortened(places: Sequence[Spot], by: float) -> tuple[Spot, ...]:
-    """A curve without the last `by` points of its length, for an arrowhead to stand there."""
+    """A curve without the last `by` points of its length, to leave room for an arrowhead."""
     piece = (places[-4], places[-3], places[-2], places[-1])
     end = piece[-1]
     low, high = 0.0, 1.0
@@ -107,7 +107,7 @@ def shortened(places: Sequence[Spot], by: float) -> tuple[Spot, ...]:
 
 
 def arrowhead(places: Sequence[Spot], length: float = 6.0, width: float = 5.0) -> Path:
-    """A filled triangle whose tip is the curve's end and which looks the way the curve does there."""
+    """A filled triangle with its tip at the curve's end, in the direction of the curve there."""
     (x, y), (bx, by) = places[-1], shortened(places, length)[-1]
     reach = math.dist((x, y), (bx, by)) or 1.0
     dx, dy = (x - bx) / reach, (y - by) / reach
@@ -122,7 +122,7 @@ def line(x1: float, y1: float, x2: float, y2: float) -> Path:
 
 
 def rectangle(x: float, y: float, width: float, height: float, radius: float = 0.0) -> Path:
-    """A rectangle, with round corners where it has a radius."""
+    """A rectangle, with round corners if it has a radius."""
     r = max(0.0, min(radius, width / 2, height / 2))
     if r == 0:
         return _closed((x, y), (x + width, y), (x + width, y + height), (x, y + height))
@@ -142,7 +142,7 @@ def rectangle(x: float, y: float, width: float, height: float, radius: float = 0
 
 
 def outline(shape: Shape) -> Path:
-    """The edge of a shape, closed, but for a "stop", which is a line.
+    """The closed outline of a shape; a line for a "stop".
 
     >>> outline(Shape("generic", 0, 0, 2, 1))[1]
     ('L', ((2, 0),))
@@ -181,7 +181,7 @@ def _closed(*corners: Spot) -> Path:
 
 
 def copies(frame: Frame, number: int = 2) -> Iterator[Path]:
-    """The edges of the further copies that stand behind a group, the farthest first."""
+    """The edges of the further copies behind a group, the farthest first."""
     x, y, right, low = frame.x, frame.y, frame.x + frame.width, frame.y + frame.height
     for n in range(number, 0, -1):
         d, before = n * COPY, (n - 1) * COPY
@@ -192,7 +192,7 @@ def copies(frame: Frame, number: int = 2) -> Iterator[Path]:
 
 
 def hatching(x: float, y: float, width: float, height: float, apart: float = 5.0) -> Path:
-    """Lines that rise to the right, `apart` points from each other along the edge, inside a rectangle."""
+    """Lines that rise to the right inside a rectangle, `apart` points from each other along the edge."""
     steps: list[tuple[str, tuple[Spot, ...]]] = []
     count = int((width + height) // apart)
     for n in range(1, count + 1):

@@ -1,4 +1,4 @@
-"""From a scene to what is painted, in order: paths with strokes and grounds, and texts. Writers only print these."""
+"""From a scene to what is painted, in order: paths with strokes and fills, and texts. Writers only print these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from catdiag.draw.theme import DASHED, Colour, Stroke, bar_colour, edge_of, leve
 
 @dataclass(frozen=True, slots=True)
 class Pen:
-    """How a path is painted: the colour and the stroke of its line, the colour of its ground; None for neither."""
+    """How a path is painted: the color and the stroke of its line, and the color of its fill; None for neither."""
 
     line: Colour | None = None
     width: float = 0.0
@@ -25,13 +25,13 @@ class Pen:
 
     @property
     def round(self) -> bool:
-        """Whether its ends are round, as dots are."""
+        """Whether its ends are round, as those of dots are."""
         return 0.0 in self.dashes
 
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """A painted path, and what a reader hovers for."""
+    """A painted path, and its tooltip."""
 
     path: Path
     pen: Pen
@@ -40,7 +40,7 @@ class Ink:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A part of a text of one look."""
+    """A part of a text with one style."""
 
     text: str
     low: bool = False
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A painted text; its place, anchor and turn are its label's."""
+    """A painted text; its place, anchor and rotation are those of its label."""
 
     label: Label
     runs: tuple[Run, ...]
@@ -65,12 +65,12 @@ class Text:
 
     @property
     def fixed(self) -> bool:
-        """Whether its letters are all of one width."""
+        """Whether its font is monospaced."""
         return self.label.role in ("code", "number")
 
 
 def painted(scene: Scene, colour: bool = True) -> Iterator[Ink | Text]:
-    """All that is painted, from the back to the front, with the strokes of levels in colour or without."""
+    """All that is painted, from back to front, with the strokes of levels in color or without."""
     around = gaps(scene)
     for number, item in enumerate(scene.items):
         if isinstance(item, Curve):
@@ -89,7 +89,7 @@ def painted(scene: Scene, colour: bool = True) -> Iterator[Ink | Text]:
 
 
 def _rule(item: Rule) -> Ink:
-    """A rule; dashes are stretched a little so that it ends with a whole one."""
+    """A rule; dashes are stretched slightly, so that it ends with a whole one."""
     path = line(item.x1, item.y1, item.x2, item.y2)
     if item.kind == "solid":
         return Ink(path, Pen("faint", 0.6))
@@ -107,7 +107,7 @@ def _stroked(path: Path, stroke: Stroke, colour: Colour, title: str = "", fill: 
 
 
 _CLEAR = 1.2
-"""How much ground is left clear on each side of a wire that passes over another."""
+"""The clear background on each side of a wire that passes over another."""
 
 
 def _curve(item: Curve, stroke: Stroke) -> Iterator[Ink]:
@@ -168,7 +168,7 @@ _NAME = re.compile(r"(?P<name>[^\W\d]\w*)|(?:(?![^\W\d]).)+", re.DOTALL)
 
 
 def text_of(label: Label) -> Text:
-    """A label as it is painted: subscripts apart, and the names of axes in italics, which subscripts are too.
+    """A label as it is painted: with separate subscripts, and axis names and subscripts in italics.
 
     >>> [(run.text, run.low, run.italic) for run in text_of(Label(0, 0, "2q", "axis")).runs]
     [('2', False, False), ('q', False, True)]
@@ -179,7 +179,7 @@ def text_of(label: Label) -> Text:
             runs += [Run(found[0], low, found["name"] is not None) for found in _NAME.finditer(part)]
         else:
             runs.append(Run(part, low))
-    # What a box says is black on its white ground at every level: its edge has the level's colour.
+    # The text of a box is black on white at every level: its edge has the level's color.
     colour = "ink" if label.role == "body" else level_colour(label.level)
     if label.level == 0 and label.role in ("note", "level"):
         colour = "soft"

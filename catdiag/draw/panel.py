@@ -1,4 +1,4 @@
-"""One kernel of a program as a table: lines from above, a column for each variable, and what is held beside."""
+"""One kernel of a program as a table: its lines from the top, a column for each variable, and the memory allocated."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from catdiag.draw.told import Told
 
 ROW, FURTHER, HEAD = 17.0, 12.0, 13.0
 """The heights of a line of the program, of each further line of its text, and of a line above the columns."""
-_TEXT, _TOTAL = 250.0, 250.0  # the most that a line of text, and of a total, takes in width
+_TEXT, _TOTAL = 250.0, 250.0  # the largest widths of a line of text, and of a total
 _INDENT, _EDGE, _GAP = 13.0, 8.0, 14.0
-_BAR, _PAD = 22.0, 13.0  # the least width of a bar, and what is beside a name in one
+_BAR, _PAD = 22.0, 13.0  # the least width of a bar, and the space beside a name in it
 _DOT = 5.0
 _CHART = 90.0  # the width of the longest bar of a total
 
@@ -35,7 +35,7 @@ class Looks:
 
 @dataclass(frozen=True)
 class Panel:
-    """A kernel drawn: its items, and how much room they take."""
+    """A drawn kernel: its items and their extent."""
 
     items: tuple[Item, ...]
     right: float
@@ -44,7 +44,7 @@ class Panel:
 
 @dataclass
 class _Row:
-    """A row of the table: lines of text in loops, of a line of the program or the head of a loop."""
+    """A row of the table: a line of the program or the head of a loop, as lines of text, with its depth in loops."""
 
     texts: list[str]
     depth: int
@@ -60,8 +60,10 @@ class _Row:
 
 @dataclass
 class _Column:
-    """A column: of a variable, or of several of one shape that are alive one after the other. `names` are those in it
-    from which line on, each with its variable; the texts are those above the bars."""
+    """A column: a variable, or several of one shape with disjoint live ranges.
+
+    `names` are the variables in it, with the line from which on each is in it. The texts are those above the bars.
+    """
 
     variables: list[int]
     places: tuple[str, ...]
@@ -75,7 +77,7 @@ class _Column:
     width: float = 0.0
 
     def bar(self, place: str) -> Spot:
-        """Where the bar of a level is, and its width."""
+        """The position and the width of the bar of a level."""
         each = (self.width - 6) / len(self.places)
         return self.x + 3 + each * self.places.index(place), each
 
@@ -85,12 +87,12 @@ class _Column:
 
     @property
     def shape(self) -> object:
-        """What the columns of variables have to share to be one."""
+        """What variables must have in common to share a column."""
         return self.places, self.element, self.held
 
 
 def wrapped(text: str, width: float, role: LabelRole = "body", after: str = "") -> list[str]:
-    """A text in lines of at most a width, where its spaces allow, or only those after a sign.
+    """A text in lines of at most a width, broken at spaces, or only at those after a sign.
 
     >>> wrapped("start: a = 0, b = 0", 80, after=",")
     ['start: a = 0,', 'b = 0']
@@ -107,7 +109,7 @@ def wrapped(text: str, width: float, role: LabelRole = "body", after: str = "") 
 
 
 class Table:
-    """The layout of one kernel; `peaks` are the totals of each place that are the most of the whole program."""
+    """The layout of one kernel; `peaks` are the totals of each place that are maximal in the whole program."""
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class Table:
         self.right = x
         self.top = top
 
-    # -- what there is ----------------------------------------------------------------------------------------
+    # -- rows and columns -------------------------------------------------------------------------------------
 
     def _rows(self) -> list[_Row]:
         rows: list[_Row] = []
@@ -159,7 +161,7 @@ class Table:
         return rows
 
     def _columns(self) -> list[_Column]:
-        """The variables: those from slow memory first, each kind in the order in which they come to life."""
+        """The variables: those from slow memory first, each kind in the order in which they become live."""
         most: dict[tuple[int, str], Amount] = {}
         for line in self.told.lines:
             for variable, place, amount in line.held:
@@ -202,7 +204,7 @@ class Table:
         return columns
 
     def _heads(self) -> list[tuple[str, list[str]]]:
-        """The lines above the columns: what each is of, and a text for each column."""
+        """The lines above the columns: the meaning of each, and a text for each column."""
         columns = self.columns
         heads = [("", [c.names[0][1] if c.names else "" for c in columns]), ("type", [c.element for c in columns])]
         if any(c.slow for c in columns):
@@ -214,7 +216,7 @@ class Table:
         return heads
 
     def _totals(self, place: str) -> dict[int, list[str]]:
-        """What is held at a place, for the lines at which that changes."""
+        """The memory allocated at a place, for the lines at which it changes."""
         found: dict[int, list[str]] = {}
         before: Amount | None = None
         for number, line in enumerate(self.told.lines):
@@ -229,13 +231,13 @@ class Table:
             before = total
         return found
 
-    # -- where it is --------------------------------------------------------------------------------------------
+    # -- positions ----------------------------------------------------------------------------------------------
 
     def _x(self, depth: int) -> float:
         return _EDGE + 6 + _INDENT * depth
 
     def _down(self) -> float:
-        """Puts the rows under each other; returns where they end."""
+        """Positions the rows under each other; returns where they end."""
         y = self.first
         inside: tuple[int, ...] = ()
         for k, row in enumerate(self.rows):
@@ -259,7 +261,7 @@ class Table:
     # -- drawing -------------------------------------------------------------------------------------------------
 
     def panel(self) -> Panel:
-        """All of it."""
+        """The drawn kernel."""
         self._above()
         self._frames()
         for row in self.rows:
@@ -285,7 +287,7 @@ class Table:
                     self.items.append(Label(column.middle, y - 3, text, role, "middle", level))
 
     def _frames(self) -> None:
-        """The group, and a frame for each loop, with its states' way back to its start."""
+        """The group, and a frame for each loop, with the feedback of its states to its start."""
         most = max((row.depth for row in self.rows), default=0)
         if self.head:
             height = self.end - self.first + 2
@@ -307,14 +309,14 @@ class Table:
                 way = ((b, low), (a + 2, low), (a, low - 2), (a, low - 7))
                 level = self.looks.places[self._home(states[0])]
                 self.items.append(
-                    Curve((*way, *_straight(way[3], (a, top))[1:]), "state", level, True, title="the next turn")
+                    Curve((*way, *_straight(way[3], (a, top))[1:]), "state", level, True, title="the next iteration")
                 )
 
     def _home(self, variable: int) -> str:
         return next(c.places[-1] for c in self.columns if variable in c.variables)
 
     def _bars(self) -> float:
-        """The columns: bars where variables are alive, what comes and goes, who reads and who writes."""
+        """The columns: bars over live ranges, loads and saves, and reads and writes."""
         lines = self.told.lines
         low = self.end + 4
         for column in self.columns:
@@ -359,7 +361,7 @@ class Table:
         return self.at[line].top + self.at[line].height - 1.5
 
     def _names(self, column: _Column, variable: int, x: float, width: float, first: int, last: int) -> None:
-        """What is in a bar, at its start and where that changes."""
+        """The names in a bar, at its start and where they change."""
         own = [(n, name) for n, name, v in column.names if v == variable]
         named = [(first, name) for _, name in [(n, name) for n, name in own if n <= first][-1:]]
         named += [(n, name) for n, name in own if first < n <= last]
@@ -370,7 +372,7 @@ class Table:
             self.items.append(Label(x + (width + _DOT + 3) / 2, row.middle + 4, name, "array", "middle"))
 
     def _touched(self) -> None:
-        """Dots where lines read and write, and the lines' own lines to them."""
+        """Dots where lines read and write, with guide lines to them."""
         by = {v: c for c in self.columns for v in c.variables}
         for n, line in enumerate(self.told.lines):
             held = {v for v, _, _ in line.held}
@@ -389,7 +391,7 @@ class Table:
                 self.behind.append(Curve(_straight((start, row.middle), (far, row.middle)), "thin"))
 
     def _most(self, place: str, x: float) -> None:
-        """Marks the lines at which a place holds the most."""
+        """Marks the lines at the peak of a place."""
         wording, level = self.wording, self.looks.places[place]
         totals = [line.total(place) for line in self.told.lines]
         full: list[object] = list(self.peaks[place])
@@ -399,10 +401,10 @@ class Table:
             held = [wording.value(total, place) for total in totals]
         for first, last in _runs([n for n, total in enumerate(held) if total in full]):
             way = _straight((x, self.at[first].top + 2), (x, self._under(last) - 0.5))
-            self.items.append(Curve(way, "axis", level, title=f"the most that {place} holds"))
+            self.items.append(Curve(way, "axis", level, title=f"the peak of {place}"))
 
     def _held(self, place: str, x: float) -> float:
-        """How much is held at a place, by line."""
+        """The memory allocated at a place, by line."""
         level = self.looks.places[place]
         found, values = self.totals[place], self.wording.values
         widest = max(_widest(texts, "number" if values else "note") for texts in found.values())
@@ -425,13 +427,13 @@ class Table:
 
 
 def _after(column: _Column, other: _Column, states: set[int]) -> bool:
-    """Whether variables of the other can be in this column too, after its own."""
+    """Whether variables of the other column can follow in this one, after its own."""
     apart = max(column.alive) + 1 < min(other.alive)
     return apart and column.shape == other.shape and not states & set(column.variables)
 
 
 def _signs(text: str) -> str:
-    """A formula with signs as they are printed."""
+    """A formula with printed signs."""
     return _SEVERAL.sub(r"_{\1}", text.replace("-", "−").replace("*", "·"))
 
 

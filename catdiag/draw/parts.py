@@ -1,8 +1,8 @@
-"""Diagrams of very many boxes as diagrams of named parts, and parts of parts: a picture has as many as one can see.
+"""Very large diagrams as diagrams of named parts, recursively, so that each picture has few boxes.
 
-A part is boxes that follow each other in the diagram's own order. Cuts are made where few arrays are made before and
-read after, which finds the layers of a network; parts that are equal have one name, that of the first of them. The
-result means the same: opened all the way down, it is the diagram.
+A part consists of consecutive boxes in the diagram's own order. Cuts are made where few arrays cross, which finds the
+layers of a network. Equal parts have one name, that of the first of them. The result has the same meaning: fully
+inlined, it is the diagram.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from catdiag.diagram import Diagram, Graph, Node, call, of_graph
 from catdiag.types import Ty
 
 MOST = 60
-"""How many boxes and parts a part has at most."""
+"""The most boxes and parts of a part."""
 
 
 def folded(diagram: Diagram, most: int = MOST) -> Diagram:
-    """A diagram with at most so many boxes on each level: where there are more, they are in named parts.
+    """A diagram with at most `most` boxes on each level: larger ones are divided into named parts.
 
-    The insides of loops and groups are folded too, and the insides of named diagrams. Names are `part 3`, the third of
-    the diagram's parts or one that is equal to it, and `parts 1 to 40`. Raises ValueError for fewer than 4.
+    The bodies of loops, groups and named diagrams are folded too. Names are `part 3`, the third of the diagram's parts
+    or an equal one, and `parts 1 to 40`. Raises ValueError for fewer than 4.
 
     >>> from catdiag.diagram import box, inline
     >>> from catdiag.types import ArrayType, Axis
@@ -34,7 +34,7 @@ def folded(diagram: Diagram, most: int = MOST) -> Diagram:
     (['part 1', 'part 1', 'part 1', 'part 1', 'part 1'], True)
     """
     if most < 4:
-        raise ValueError(f"parts of at most {most} boxes: expected 4 or more")
+        raise ValueError(f"most is {most}: expected parts of 4 or more boxes")
     done: dict[int, Diagram] = {}
     todo = [diagram]
     while todo:
@@ -58,7 +58,7 @@ def folded(diagram: Diagram, most: int = MOST) -> Diagram:
 
 
 def _levels(diagram: Diagram, most: int) -> Diagram:
-    """One diagram's own boxes in parts, and these in parts, until there are few."""
+    """A diagram's own boxes in parts, and these in parts again, until there are few."""
     number = len(diagram.graph.nodes)
     if number <= most:
         return diagram
@@ -68,7 +68,7 @@ def _levels(diagram: Diagram, most: int) -> Diagram:
     wanted = 2
     while wanted ** (depth + 1) < number:
         wanted += 1
-    # Which of the smallest parts are in each box, by number.
+    # The numbers of the smallest parts in each box.
     spans: list[tuple[int, int]] = []
     while len(diagram.graph.nodes) > most:
         cuts = _cuts(diagram.graph, wanted, most)
@@ -81,8 +81,11 @@ def _levels(diagram: Diagram, most: int) -> Diagram:
 
 
 def _cuts(graph: Graph, wanted: int, most: int) -> list[int]:
-    """Where parts of about so many nodes begin and end: between half and half as many again, where the fewest arrays go
-    from a node before to one after, and where what comes begins as the part did."""
+    """The boundaries of parts of about `wanted` nodes.
+
+    A part has between half and one and a half times as many. Of the possible cuts, the fewest arrays cross, and the
+    next part begins like the current one.
+    """
     number = len(graph.nodes)
     first = len(graph.dom)
     change = [0] * (number + 1)
@@ -98,7 +101,7 @@ def _cuts(graph: Graph, wanted: int, most: int) -> list[int]:
         if last[w] > k:
             change[k] += 1
             change[last[w]] -= 1
-    passing = list(accumulate(change))  # the arrays that are made up to a node and read after it
+    passing = list(accumulate(change))  # the number of arrays made up to a node and read after it
     kinds: dict[Box, int] = {}
     kind = [kinds.setdefault(node.box, len(kinds)) for node in graph.nodes]
     cuts = [0]
@@ -108,7 +111,7 @@ def _cuts(graph: Graph, wanted: int, most: int) -> list[int]:
         places = range(start + low, min(start + high, number - low) + 1)
         worth = {k: (passing[k - 1], kind[k] != kind[start], abs(k - start - wanted), k) for k in places}
         best = min(places, key=worth.__getitem__)
-        # A rest that is no larger than a part is one, but for several that begin alike.
+        # A remainder no larger than a part is one part, unless it has several that begin alike.
         alike = worth[best][:2] <= (passing[start - 1] if start else 0, False)
         if number - start <= (wanted if alike else high):
             break
@@ -117,7 +120,7 @@ def _cuts(graph: Graph, wanted: int, most: int) -> list[int]:
 
 
 def _cut(diagram: Diagram, cuts: Sequence[int], spans: Sequence[tuple[int, int]]) -> Diagram:
-    """The diagram of parts from one cut to the next. Equal parts are one diagram, with the name of the first."""
+    """The diagram of parts between consecutive cuts. Equal parts are one diagram, with the name of the first."""
     graph = diagram.graph
     types = graph.wire_types()
     first = len(graph.dom)
@@ -135,7 +138,7 @@ def _cut(diagram: Diagram, cuts: Sequence[int], spans: Sequence[tuple[int, int]]
         if w >= first:
             leaving[part_of[w - first]][w] = None
     known: dict[Diagram, Diagram] = {}
-    at = {w: w for w in range(first)}  # where arrays are in the diagram of parts
+    at = {w: w for w in range(first)}  # the wires of arrays in the diagram of parts
     nodes: list[Node] = []
     count = first
     for (a, b), (low, high), left in zip(pairwise(cuts), spans, leaving, strict=True):
@@ -154,7 +157,7 @@ def _cut(diagram: Diagram, cuts: Sequence[int], spans: Sequence[tuple[int, int]]
 
 
 def _with(node: Node, done: dict[int, Diagram]) -> Box:
-    """The box of a node with the folded insides."""
+    """The box of a node with folded bodies."""
     box = node.box
     inner = bodies(box.op)
     if all(done[id(d)] is d for d in inner):

@@ -1,4 +1,4 @@
-"""Draws a scene item by item: wires as threads that are continued piece by piece, each between two named ports."""
+"""Draws a scene item by item: wires are threads that are extended piece by piece, each between two named ports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from catdiag.draw.scene import Curve, CurveKind, Frame, Item, Label, Rule, Shape
 
 @dataclass
 class Thread:
-    """A wire being drawn, from a port to where it is at."""
+    """A wire that is being drawn, from a port to its current end."""
 
     places: list[Spot]
     kind: CurveKind
@@ -19,11 +19,11 @@ class Thread:
 
     @property
     def at(self) -> Spot:
-        """Where the thread is."""
+        """The current end."""
         return self.places[-1]
 
     def to(self, x: float, y: float) -> None:
-        """Continues to a place, by a curve that is level at both ends where the heights differ."""
+        """Extends it to a place, by a curve that is horizontal at both ends where the heights differ."""
         x0, y0 = self.places[-1]
         if abs(x - x0) < 1e-9 and abs(y - y0) < 1e-9:
             return
@@ -40,7 +40,7 @@ class Thread:
 
 @dataclass
 class Pen:
-    """The items of a scene, by what is painted first: frames, rules, wires, boxes, texts."""
+    """The items of a scene in painting order: frames, rules, wires, boxes, texts."""
 
     frames: list[Item] = field(default_factory=list)
     rules: list[Item] = field(default_factory=list)
@@ -55,11 +55,11 @@ class Pen:
         return name
 
     def start(self, port: str, kind: CurveKind, level: int, title: str = "") -> Thread:
-        """A thread from a port that is there already."""
+        """A thread from an existing port."""
         return Thread([self.ports[port]], kind, level, port, title)
 
     def finish(self, thread: Thread, port: str) -> None:
-        """Ends a thread at a port, which is where the thread is, up to rounding."""
+        """Ends a thread at a port, which is at the thread's end, up to rounding."""
         if len(thread.places) > 1:
             thread.places[-1] = self.ports[port]
             ends = (thread.start, port)
@@ -82,10 +82,10 @@ class Pen:
         self.rules.append(rule)
 
     def dot(self, x: float, y: float, level: int, ring: bool = False) -> None:
-        """Where wires of one axis meet or part, or a ring, where one begins."""
+        """A dot where wires of one axis meet or part, or a ring where one begins."""
         size = 2.2 if not ring else 2.8
         self.shape(Shape("ring" if ring else "dot", x - size, y - size, 2 * size, 2 * size, level))
 
     def items(self) -> tuple[Item, ...]:
-        """All items, in the order of painting."""
+        """All items, in painting order."""
         return (*self.frames, *self.rules, *self.curves, *self.shapes, *self.labels)

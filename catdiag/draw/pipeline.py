@@ -1,8 +1,8 @@
-"""The turns of a loop in clocks: what each pipeline does when, with what it waits hatched.
+"""The pipeline schedule of a loop: the iterations in clocks, with the work of each pipeline, and stalls hatched.
 
 The counterpart of figures 34 and 35 of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025, section 5.8):
-widths are clocks, and what is drawn repeats. Every number is one of the plan (`catdiag.cost.chips.turns`) or of the
-configuration (`catdiag.cost.warpgroups.schedule`); what these do not know is left out, and the picture says so.
+widths are clocks, and the picture repeats. Every number is from the plan (`catdiag.cost.chips.turns`) or from the
+configuration (`catdiag.cost.warpgroups.schedule`). What these do not contain is left out, and the picture says so.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 _WORDS = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs"}
 _LEVELS = {"tensor": 3, "exp": 2, "alu": 2}
 _WIDTH, _ROW, _APART = 560.0, 30.0, 12.0
-_MOST = 1000  # bars in a picture
+_MOST = 1000  # the most bars in a picture
 
 
 @dataclass(frozen=True)
 class Span:
-    """A step on a pipeline, in clocks from where the picture begins: of which warpgroup, in which of its turns."""
+    """A step on a pipeline, in clocks from the start of the picture; its warpgroup (`actor`) and iteration (`turn`)."""
 
     pipeline: str
     what: str
@@ -42,10 +42,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Turns:
-    """What is drawn: `length` clocks of a schedule that repeats after each `period`, and in words where from.
+    """The data of the picture: `length` clocks of a schedule that repeats after each `period`.
 
-    `busy` is the part of the period that each pipeline works; `loads` the clocks of a period that each edge is busy
-    with what the turns read, and what that is; `notes` say what is left out.
+    `busy` is the share of the period in which each pipeline works. `loads` are, for each edge, the clocks of a period
+    for what the iterations read, with a description. `notes` say what is left out.
     """
 
     title: str
@@ -59,22 +59,22 @@ class Turns:
 
     @property
     def binding(self) -> tuple[str, ...]:
-        """The pipelines and edges that wait least."""
+        """The pipelines and edges with the fewest stalls."""
         most = max(self.shares.values(), default=0.0)
         return tuple(name for name, share in self.shares.items() if share > most - 1e-6)
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """What part of a period each pipeline and edge works; of an edge more than 1 where loads take longer."""
+        """The share of a period in which each pipeline and edge works; for an edge more than 1 if loads take longer."""
         return {**self.busy, **{name: clocks / self.period for name, (clocks, _) in self.loads.items()}}
 
 
 def pipeline_picture(of: Plan | Configuration, *, turns: int = 2, chip: Hardware | str | None = None) -> Scene:
-    """The pipelines of a core in so many periods of the loop that a plan or a configuration is for.
+    """The pipelines of a core in `turns` periods of the loop of a plan or a configuration.
 
-    Rows are the pipelines, and the edge by which blocks come to shared memory; widths are clocks of one core (SM).
-    The chip of a plan is looked up by its name, unless given. Raises CatdiagError where there is no schedule of turns
-    (no loop, or several; a loop in parts), for a chip that is not that of the plan, and for fewer than one turn.
+    Rows are the pipelines, and the edge over which blocks reach shared memory; widths are clocks of one core (SM). The
+    chip of a plan is looked up by its name, unless given. Raises CatdiagError where there is no schedule of iterations
+    (no loop, several loops, or a split loop), for a chip that is not that of the plan, and for fewer than one period.
 
     >>> import catdiag as cd
     >>> plan = cd.library.get("matmul").stream("b").group("a c").fit("H100", {"a": 4096, "b": 4096, "c": 4096})
@@ -83,20 +83,20 @@ def pipeline_picture(of: Plan | Configuration, *, turns: int = 2, chip: Hardware
     ['matrix units', 'L2 to SMEM']
     """
     if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
-        raise CatdiagError(f"turns is {turns!r}: expected how many periods are drawn, 1 or more")
+        raise CatdiagError(f"turns is {turns!r}: expected the number of periods to draw, 1 or more")
     from catdiag.cost.chips.planned import Plan
 
     return _drawn(_planned(of, turns, chip) if isinstance(of, Plan) else _configured(of, turns))
 
 
-# -- where from ----------------------------------------------------------------------------------------------------
+# -- data of plans and configurations ------------------------------------------------------------------------------
 
 
 def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
     found = plan.schedule
     if found is None:
         raise CatdiagError(
-            "the plan has no schedule of turns: expected a kernel of one loop that is not cut into parts, as of "
+            "the plan has no schedule of iterations: expected a kernel with one loop that is not split, as from "
             ".stream('x').group('q')"
         )
     chip = _chip(plan, given)
@@ -118,15 +118,13 @@ def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
             if b.pipeline and b.end + shift > 0 and b.start + shift < length
         ]
     loads: dict[str, tuple[float, str]] = {}
-    notes = [f"the plan reckons with waits between steps too, which are not drawn; it is bound by {plan.bound}"]
+    notes = [f"the plan also counts latencies between steps, which are not drawn; it is bound by {plan.bound}"]
     streamed = [(name, held // plan.stages) for level in plan.levels if level.name == "SMEM"
                 for name, role, held in level.residents if role == "streamed"]  # fmt: skip
     groups = max(1, found.actors // max(1, plan.threads // plan.warp // 4))
     edge = next((e for e in plan.edges if e.lower == "SMEM"), None)
     if chip is None:
-        notes.append(
-            f"no chip of the name {plan.hardware} is known, so that how long loads take is left out; give chip="
-        )
+        notes.append(f"no chip of the name {plan.hardware} is known, so that the time of loads is left out; give chip=")
     elif edge is not None and edge.bytes_per_s and streamed:
         size = groups * sum(held for _, held in streamed)
         clocks = size * chip.sms / edge.bytes_per_s * chip.clock_hz
@@ -134,13 +132,13 @@ def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
         loads, note = _beside(f"{edge.upper} to SMEM", clocks, f"{what}: {_bytes(size)}", plan.stages)
         notes += note
     elif edge is not None:
-        notes.append("what a turn loads is not held when shared memory is fullest, so that it is left out")
+        notes.append("loads of an iteration are left out: they are not allocated at the peak of shared memory")
     if chip is not None and plan.dtype not in chip.tensor:
-        notes.append(f"{chip.name} has no rate of matrix units for {plan.dtype}: products are done by the ALUs")
+        notes.append(f"{chip.name} has no rate of matrix units for {plan.dtype}: contractions run on the ALUs")
     others = [f"{name} {100 * plan.busy[name]:.0f}%" for name in ("HBM", "LLC", "SMEM") if plan.busy.get(name)]
     if others:
         words = ", ".join(others).replace("SMEM", "the reading of shared memory")
-        notes.append(f"not drawn, since it is known of the whole run only: busy {words} of it")
+        notes.append(f"not drawn, because it is known for the whole run only: busy {words} of it")
     tiles = ", ".join(f"{name} = {value}" for name, value in plan.tiles.items())
     busy = {name: 1.0 - idle for name, idle in found.slack.items()}
     title = f"{plan.hardware}, {plan.dtype}, {tiles}: {_several(found.actors, 'warpgroup')} for each {plan.core}"
@@ -148,10 +146,10 @@ def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
 
 
 def _beside(edge: str, clocks: float, what: str, stages: int) -> tuple[dict[str, tuple[float, str]], list[str]]:
-    """The loads of a turn, which go on beside it if there are two buffers or more; else a note."""
+    """The loads of an iteration, which overlap with it if there are two or more buffers (prefetch); else a note."""
     if stages > 1:
         return ({edge: (clocks, what)} if clocks else {}), []
-    said = f"with one buffer, loads do not go on beside a turn: {what} in {clocks:,.0f} clocks over {edge} is not drawn"
+    said = f"with one buffer, loads do not overlap with iterations: {what}, {clocks:,.0f} clocks over {edge}, not drawn"
     return {}, [said]
 
 
@@ -162,7 +160,7 @@ def _chip(plan: Plan, given: Hardware | str | None) -> Hardware | None:
             raise CatdiagError(f"the plan is for {plan.hardware!r}, and chip is {own.name!r}: expected the same")
         return own
     chip = chips.get(plan.hardware) if plan.hardware in chips.names() else None
-    # A chip of one's own may have the name of a known one.
+    # A user's chip may have the name of a known one.
     rates = {e.bytes_per_s for e in plan.edges}
     known = chip is not None and {chip.l2_bytes_per_s, chip.hbm_bytes_per_s * chip.sustained["hbm"]} & rates
     return chip if known else None
@@ -202,11 +200,11 @@ def _configured(found: Configuration, turns: int) -> Turns:
         for name in ("exp", "alu")
         if float(found.pipeline(name) * rows) > made.busy.get(name, 0.0) * period + 1e-6
     ]
-    notes = [*note, "loads are of all cores at once, none sharing what another loaded"]
+    notes = [*note, "all cores load at once, and none shares the loads of another"]
     if beside:
         notes.append(
-            "of the arithmetic between products the pipeline that takes longest is drawn; all of it together takes "
-            f"{', '.join(beside)} clocks a turn"
+            "of the arithmetic between contractions, only the slowest pipeline is drawn; per iteration it takes "
+            f"{', '.join(beside)} clocks"
         )
     sizes = ", ".join(f"{name} = {value}" for name, value in found.values.items())
     title = f"{found.chip.name}, {sizes}: {_several(found.warpgroups, 'warpgroup')}"
@@ -227,7 +225,7 @@ def _several(number: int, noun: str) -> str:
 def _drawn(found: Turns) -> Scene:
     if len(found.spans) > _MOST:
         raise CatdiagError(
-            f"the picture would have {len(found.spans)} bars: expected at most {_MOST}; draw fewer turns"
+            f"the picture would have {len(found.spans)} bars: expected at most {_MOST}; draw fewer periods"
         )
     order = [name for name in ("tensor", "exp", "alu") if name in found.busy]
     names = {**{name: _WORDS[name] for name in order}, **{name: name for name in found.loads}}
@@ -250,7 +248,7 @@ def _drawn(found: Turns) -> Scene:
         level = _LEVELS.get(name, 1)
         for span in bars:
             items += _bar(span, found, left, y, scale, level)
-        said = f"busy {100 * shares[name]:.0f}%" if shares[name] <= 1 + 1e-9 else f"takes {shares[name]:.2f} turns"
+        said = f"busy {100 * shares[name]:.0f}%" if shares[name] <= 1 + 1e-9 else f"takes {shares[name]:.2f} periods"
         if name in binding:
             said += ", binds" if shares[name] > 0.999 else ", busiest"
         items.append(Label(left + _WIDTH + 10, y + _ROW / 2 + 4, said, "note", "start"))
@@ -268,11 +266,13 @@ def _drawn(found: Turns) -> Scene:
             y += 13
             items.append(Label(left + (8 if k else 0), y, line, "note", "start"))
     width = max(width, text_width(found.title, "note") + 16)
-    return Scene(width, y + 10, (*behind, *items), "What each pipeline does when", _described(found, names, shares))
+    return Scene(
+        width, y + 10, (*behind, *items), "The work of each pipeline over time", _described(found, names, shares)
+    )
 
 
 def _bars(found: Turns, name: str) -> Iterator[Span]:
-    """What is drawn in a row, cut where the picture ends."""
+    """The spans of a row, cut where the picture ends."""
     if name in found.loads:
         clocks, what = found.loads[name]
         periods = round(found.length / found.period)
@@ -287,18 +287,18 @@ def _bars(found: Turns, name: str) -> Iterator[Span]:
 
 
 def _slack(bars: Sequence[Span], left: float, y: float, scale: float, length: float) -> Iterator[Item]:
-    """What lies between the bars of a row."""
+    """The gaps between the bars of a row."""
     at = 0.0
     for start, end in [*((b.start, b.end) for b in bars), (length, length)]:
         if start - at > 1e-6 * length:
-            title = f"waits {start - at:,.0f} clocks"
+            title = f"stalls {start - at:,.0f} clocks"
             yield Frame("slack", left + at * scale, y + 3, (start - at) * scale, _ROW - 6, title=title)
         at = max(at, end)
 
 
 def _bar(span: Span, found: Turns, left: float, y: float, scale: float, level: int) -> Iterator[Item]:
     x, width = left + span.start * scale, (span.end - span.start) * scale
-    who = f"warpgroup {span.actor + 1}, {_turn(span.turn)}" if span.actor >= 0 else "for a later turn"
+    who = f"warpgroup {span.actor + 1}, {_turn(span.turn)}" if span.actor >= 0 else "for a later iteration"
     title = f"{span.what or _WORDS[span.pipeline]}, {who}: {span.end - span.start:,.0f} clocks"
     yield Shape("bar", x, y, width, _ROW, level, title=title)
     number, turn = span.actor + 1, _turn(span.turn)
@@ -316,11 +316,11 @@ def _bar(span: Span, found: Turns, left: float, y: float, scale: float, level: i
 
 
 def _turn(number: int) -> str:
-    return "turn n" if number == 0 else f"turn n{'+' if number > 0 else '-'}{abs(number)}"
+    return "iteration n" if number == 0 else f"iteration n{'+' if number > 0 else '-'}{abs(number)}"
 
 
 def _clocks(found: Turns, left: float, top: float, bottom: float, scale: float) -> Iterator[Item]:
-    """The axis of clocks: where each period ends."""
+    """The axis of clocks, with the end of each period."""
     yield Rule(left, bottom, left + _WIDTH, bottom, "solid")
     for k in range(round(found.length / found.period) + 1):
         x = left + k * found.period * scale
@@ -331,7 +331,7 @@ def _clocks(found: Turns, left: float, top: float, bottom: float, scale: float) 
 
 
 def _path(found: Turns, left: float, middles: Mapping[str, float], scale: float) -> Iterator[Item]:
-    """The way of the first warpgroup from pipeline to pipeline."""
+    """The path of the first warpgroup from pipeline to pipeline."""
     own = sorted((s for s in found.spans if s.actor == 0), key=lambda s: (s.start, s.end))
     for one in own:
         after = next((s for s in own if s.start >= one.end - 1e-9 and s.turn == one.turn and s is not one), None)
@@ -341,7 +341,7 @@ def _path(found: Turns, left: float, middles: Mapping[str, float], scale: float)
         low = middles[after.pipeline] > middles[one.pipeline]
         a = (x, middles[one.pipeline] + (_ROW / 2 if low else -_ROW / 2))
         b = (to, middles[after.pipeline] - (_ROW / 2 if low else -_ROW / 2))
-        yield Curve((a, (a[0], (a[1] + b[1]) / 2), (b[0], (a[1] + b[1]) / 2), b), "thin", title="warpgroup 1 goes on")
+        yield Curve((a, (a[0], (a[1] + b[1]) / 2), (b[0], (a[1] + b[1]) / 2), b), "thin", title="warpgroup 1 continues")
 
 
 def _line(a: Spot, b: Spot) -> tuple[Spot, ...]:
@@ -350,8 +350,8 @@ def _line(a: Spot, b: Spot) -> tuple[Spot, ...]:
 
 
 def _described(found: Turns, names: Mapping[str, str], shares: Mapping[str, float]) -> str:
-    """What a screen reader reads."""
-    said = [f"{found.title}. All end a turn each in {found.period:,.0f} clocks."]
+    """The description for screen readers."""
+    said = [f"{found.title}. Each warpgroup ends an iteration every {found.period:,.0f} clocks."]
     said += [f"{names[name]}: busy {100 * share:.0f}% of that." for name, share in shares.items()]
-    said.append(f"Least waits: {', '.join(names[name] for name in found.binding)}.")
+    said.append(f"Fewest stalls: {', '.join(names[name] for name in found.binding)}.")
     return " ".join([*said, *(note[0].upper() + note[1:] + "." for note in found.notes)])

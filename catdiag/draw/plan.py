@@ -1,4 +1,4 @@
-"""The plan of a sheet: where its columns, functions, frames and bands are, before anything is drawn."""
+"""The geometry of a sheet: positions of its columns, functions, frames and bands, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from catdiag.draw.sheets import Cell, Sheet, typeset, worded
 TITLE = 17.0
 """The height of a frame's title."""
 ARCH = 13.0
-"""The room over a loop's body for its way back."""
+"""The room above a loop's body for the feedback of its states."""
 SIDE = 9.0
 """The room between a frame's edge and its inside, at the left and right."""
 BEHIND = 6.0
 """The room behind a group for the edges of its further copies."""
-_AGAIN = 6  # columns after which the label of a wire is said again
+_AGAIN = 6  # columns after which the label of a wire is repeated
 _STUB = 6.0
 
 
@@ -37,10 +37,10 @@ class Framed:
 
 @dataclass
 class SheetPlan:
-    """Where all is on a sheet: x from its left end, y around its line 0.
+    """The positions on a sheet: x from its left end, y relative to its line 0.
 
-    `functions` are where columns of functions begin and how wide they are, `middles` where the middles of their boxes
-    are, `data` where columns of data begin and how wide they are.
+    `functions` are the start and width of each column of functions, `middles` the centers of their boxes, `data` the
+    start and width of each column of data.
     """
 
     sheet: Sheet
@@ -58,7 +58,7 @@ class SheetPlan:
     outputs: list[float] = field(default_factory=list)
 
     def held(self, slot: Slot) -> list[tuple[int, float]]:
-        """The arrays that a slot gives to the next column, and the heights of their elements' wires."""
+        """The arrays that a slot passes to the next column, and the heights of their elements' wires."""
         y = self.heights[id(slot)]
         if slot.wire >= 0:
             return [(slot.wire, y)]
@@ -68,8 +68,10 @@ class SheetPlan:
 
 
 def spans_of(shape: Leaf | Framed) -> tuple[float, float]:
-    """How wide a function is around its middle, and the room behind that in which results turn to their bands, or the
-    edges of further copies are."""
+    """The width of a function around its center, and the room behind it.
+
+    Behind it, results turn to their bands, or a group has the edges of its further copies.
+    """
     if isinstance(shape, Leaf):
         return shape.width - shape.turns, shape.turns
     return shape.width, shape.behind
@@ -91,7 +93,7 @@ def plan_of(top: Sheet, items: bool) -> SheetPlan:
 
 
 def label_of(sheet: Sheet, w: int, name: str) -> str:
-    """What the wire of an axis is labelled with: the axis, or how much of it there is."""
+    """The label of the wire of an axis: the axis, or the part of it."""
     wire = sheet.wires[w]
     axis = wire.ty.axis(name)
     if name in wire.reached:
@@ -126,7 +128,7 @@ def _framed(cell: Cell, inner: SheetPlan) -> Framed:
 
 
 def start_texts(cell: Cell, sheet: Sheet) -> list[str]:
-    """What the states of a loop start as."""
+    """The initial values of a loop's states, as texts."""
     names = [sheet.wires[w].name for w in sheet.inputs[: sheet.states]]
     return [f"{name} ← {text}" if name else text for name, text in zip(names, cell.starts, strict=False)]
 
@@ -157,7 +159,7 @@ def _heights(plan: SheetPlan) -> None:
         aims = {name: at for name in own if (at := target(shape, cell, k, name)) is not None}
         if len(cell.inputs) == 1:
             return 0.0
-        # Wires that pass should be straight; where none does, those that enter the box, on the whole.
+        # Passing wires should be straight; where there are none, wires that enter the box, on average.
         passing = [at - own[name] for name, at in aims.items() if name and (k, name) not in shape.enters]
         shifts = passing[:1] or [at - own[name] for name, at in aims.items()]
         return sum(shifts) / len(shifts) if shifts else 0.0
@@ -184,7 +186,7 @@ def _heights(plan: SheetPlan) -> None:
 
 
 def target(leaf: Leaf, cell: Cell, k: int, name: str) -> float | None:
-    """The height, from the leaf's line, at which a wire of an input arrives: in a lane, or at the box."""
+    """The height, relative to the leaf's line, at which a wire of an input arrives: in a lane, or at the box."""
     if (k, name) in leaf.enters:
         return leaf.enters[k, name]
     if cell.kind is None:
@@ -196,7 +198,7 @@ def target(leaf: Leaf, cell: Cell, k: int, name: str) -> float | None:
 
 
 def _sort_inputs(plan: SheetPlan, items: bool) -> None:
-    """Where the order of a function's inputs is free, they enter it in the order in which they come."""
+    """Where the order of a function's inputs is free, they enter it in their order of arrival."""
     for column in plan.columns.columns:
         for slot in column:
             if slot.cell < 0:
@@ -220,9 +222,9 @@ def _sort_inputs(plan: SheetPlan, items: bool) -> None:
 
 
 def _widths(plan: SheetPlan, outer: bool) -> None:
-    """The columns from left to right: functions, then the labels of what they made, then room to cross over.
+    """The columns from left to right: functions, the labels of their results, and room for crossings.
 
-    Results of the whole picture have labels: before they leave, or, where they move on the way out, after that.
+    Results of the whole picture have labels: before they leave, or after that where they move on the way out.
     """
     x = 0.0
     moved = outer and any(abs(_moves(plan, slot)) > 0.5 for slot in plan.columns.columns[-1])
@@ -232,7 +234,7 @@ def _widths(plan: SheetPlan, outer: bool) -> None:
         last = number == len(columns) - 1
         if number:
             x += _room(plan, column)
-        # The boxes of a column have one middle.
+        # The boxes of a column are centered on one line.
         spans = [spans_of(plan.shapes[s.cell]) for s in column if s.cell >= 0]
         wide, behind = max((w for w, _ in spans), default=0.0), max((b for _, b in spans), default=0.0)
         plan.functions.append((x, wide + behind))

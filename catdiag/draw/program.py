@@ -1,11 +1,11 @@
-"""A program as a picture: its lines from above, and beside them what is alive, where, and how much that takes.
+"""A program as a picture: its lines from the top, and beside them the live arrays, their placement and their size.
 
 The counterpart of the expanded pseudocode diagrams of Abbott and Zardini, "FlashAttention on a Napkin" (TMLR 2025,
-section 5.1), with time from above: a variable is a column, a line of the program a row. A bar says that the variable is
-alive, its level by colour and edge; loads and saves are where a column changes its colour. A filled dot is what a line
-writes, an open one what it reads. Beside each line stands how much is held at each level, the most of it marked.
+section 5.1), with time from top to bottom: a variable is a column, a line of the program a row. A bar is a live range,
+with the level as its color and edge. At loads and saves a column changes its color. A filled dot is a write by a line,
+an open one a read. Beside each line is the memory allocated at each level, with the peak marked.
 
-Everything is read off the walk that `io` takes (`catdiag.draw.story`), so the most is `io`'s memory.
+It is read off the liveness walk that `io` takes (`catdiag.draw.story`), so that the peak is `io`'s memory.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def program_picture(
     lines: int | None = 60,
     totals: bool = True,
 ) -> Scene:
-    """The program of a diagram or derivation as a table of lines and variables, kernel under kernel.
+    """The program of a diagram or derivation as a table of lines and variables, one kernel below the other.
 
-    `dtype`, `levels`, `placement`, `stages` and `fused` are those of `io`; a last level "tensor cores" holds what has
-    the axes of the result of a contraction. With `sizes` of the axes and `tiles` (`{"g_q": 128, "s_x": 64}`; of a
-    further level, those of the level above where left out) amounts are numbers, else formulas; in values, or in bytes
-    with a dtype. A kernel of more than so many `lines` is folded (`catdiag.draw.folded`); None folds none. Without
-    `totals`, for narrow pages, only the most that each level holds is said, under the picture.
-    Raises CatdiagError as `io` does, and for sizes that are missing or unknown.
+    `dtype`, `levels`, `placement`, `stages` and `fused` are those of `io`; a last level "tensor cores" holds arrays
+    with the axes of a contraction's result. With `sizes` of the axes and `tiles` (`{"g_q": 128, "s_x": 64}`; for a
+    further level by default those of the level above) amounts are numbers, else formulas; in values, or in bytes with a
+    dtype. A kernel of more than `lines` lines is folded (`catdiag.draw.folded`); None folds none. Without `totals`, for
+    narrow pages, only the peak of each level is given, under the picture. Raises CatdiagError as `io` does, and for
+    sizes that are missing or unknown.
 
     >>> import catdiag as cd
     >>> product = cd.library.get("matmul").stream("b").group("a c")
@@ -99,14 +99,14 @@ def program_picture(
         width,
         y - 6,
         tuple(items),
-        f"{title}what the program holds, line by line",
+        f"{title}live arrays of the program, line by line",
         _described(story, wording, peaks),
         dict(looks),
     )
 
 
 def head(story: Story, kernel: Kernel) -> str:
-    """How a kernel is run: once for each tile, if it is grouped."""
+    """How a kernel runs: once for each tile, if it is grouped."""
     parted = story.account.parted
     each = [
         f"each tile of {axis} ({symbol} at a time)"
@@ -119,7 +119,7 @@ def head(story: Story, kernel: Kernel) -> str:
 
 
 def _described(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> str:
-    """What a screen reader reads: the lines, and the most that each level holds."""
+    """The description for screen readers: the lines, and the peak of each level."""
     said: list[str] = []
     for told in story.kernels:
         said.append(head(story, told.kernel) or "in one kernel:")
@@ -133,7 +133,7 @@ def _described(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amou
 
 
 def most(story: Story, wording: Wording, peaks: Mapping[str, Sequence[Amount]]) -> list[tuple[str, str]]:
-    """The most that each level holds, in words."""
+    """The peak of each level, in words."""
     said: list[tuple[str, str]] = []
     for place in story.places.names:
         if peaks[place]:

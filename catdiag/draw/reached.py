@@ -1,4 +1,4 @@
-"""How much of an array is held of what a group reads in place: the elements that the positions of its tile reach."""
+"""The footprint of a group in an array that is read in place: the elements that the positions of its tile access."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from catdiag.in_place import in_place
 from catdiag.views import View
 
 Reached = dict[str, str]
-"""Of an array, how much is held along each axis that is read in place, as a formula."""
+"""The footprint of an array along each axis that is read in place, as a formula."""
 
 
 def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
-    """For each group of a diagram, by the number of its node, what is held of its inputs that are read in place.
+    """For each group of a diagram, by the number of its node, the footprints of its inputs that are read in place.
 
-    As `io` counts it (`catdiag.cost.count.windows`); what is not counted there is left out.
+    They are counted as by `io` (`catdiag.cost.count.windows`); inputs that are not counted there are left out.
 
     >>> import catdiag as cd
     >>> from catdiag.rewrite.group import find
@@ -45,7 +45,7 @@ def reached(diagram: Diagram) -> dict[int, dict[int, Reached]]:
 
 
 def _views(op: object) -> bool:
-    """Whether a group has index arithmetic, in its loops too."""
+    """Whether a group has index arithmetic, also in its loops."""
     if not isinstance(op, Group):
         return False
     inner = [

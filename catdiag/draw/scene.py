@@ -1,9 +1,9 @@
-"""A picture as data: curves, shapes, labels and frames with their places, before any writer.
+"""A picture as data: positioned curves, shapes, labels and frames, independent of the writer.
 
 Layouts make scenes and writers (SVG, TikZ) print them, so that geometry is tested without a writer. Lengths are in
-points; x grows to the right and y downwards. Items are painted in order. Texts are plain, but for `_`: after a name of
-one letter, or `max` and its like, what follows it in a name is a subscript (`g_q`), and `_{…}` is one of any letters;
-`plain` makes a text in which it is a letter like others.
+points; x grows to the right and y downwards. Items are painted in order. Texts are plain, except for `_`: after a name
+of one letter, or `max` and the like, the rest of the name is a subscript (`g_q`), and `_{…}` is a subscript of any
+letters. `plain` escapes the underscores of a text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Spot: TypeAlias = tuple[float, float]
 """A place: x and y."""
 
 LEVELS = 4
-"""How many levels have a look of their own: 0 is the slowest memory, and the last the matrix units."""
+"""The number of levels with a look of their own: 0 is the slowest memory, the last one the matrix units."""
 
 CurveKind = Literal["axis", "item", "state", "thin"]
 ShapeKind = Literal[
@@ -31,9 +31,9 @@ FrameKind = Literal["group", "fold", "call", "panel", "mark", "slack"]
 class Curve:
     """A wire: a start, then cubic Bézier pieces of two control points and an end each, 3n + 1 places in all.
 
-    `kind` is "axis" (a wire that is an axis), "item" (the dotted wire of an array's elements), "state" (what a loop
-    carries back to its start) or "thin" (ticks, braces, leaders). `level` is the memory that the array is in. `ends`
-    are names of the ports at which it starts and ends, empty for none. `title` is what a reader hovers for.
+    `kind` is "axis" (the wire of an axis), "item" (the dotted wire of an array's elements), "state" (a loop's state,
+    carried back to the start) or "thin" (ticks, braces, leaders). `level` is the memory of the array. `ends` are the
+    names of the ports at which it starts and ends, or empty. `title` is its tooltip.
     """
 
     places: tuple[Spot, ...]
@@ -46,14 +46,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a function, a source or a spider is drawn as, in a rectangle from its upper left corner.
+    """A function, a source or a spider, drawn in a rectangle from its upper left corner.
 
-    - "map": a rounded box, a scalar function; "generic": a square box, an uninterpreted one; "reindex": a box with cut
-      corners; "call": a named diagram, a box with a double edge; "source": a stadium, what takes no array (constants,
-      positions);
-    - "reduce": a box whose right side is a point; "contract": one whose right side is round, a sum of products;
-    - "dot": a filled disc, where wires of one axis meet or part; "ring": an open disc, where an axis begins by
-      repeating; "stop": a short bar, where a wire ends;
+    - "map": a rounded box, a scalar function; "generic": a square box, an uninterpreted function; "reindex": a box with
+      cut corners; "call": a named diagram, a box with a double edge; "source": a stadium, for constants and positions;
+    - "reduce": a box whose right side is a point; "contract": a box whose right side is round, a contraction;
+    - "dot": a filled disc, where wires of one axis meet or part; "ring": an open disc, where a broadcast axis begins;
+      "stop": a short bar, where a wire ends;
     - "cell": a rectangle of a table; "bar": a rectangle of a chart, whose length is a quantity.
     """
 
@@ -83,9 +82,12 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A region: "group" (with the edges of further copies behind, tiles that run side by side), "fold" (a loop), "call"
-    (an opened named diagram), "panel" (a part of a page), "mark" (what a rewrite changed; only the
-    edge of one that is `hollow`), "slack" (hatched)."""
+    """A region.
+
+    "group" (parallel tiles, with the edges of further copies behind), "fold" (a loop), "call" (an opened named
+    diagram), "panel" (a part of a page), "mark" (the change of a rewrite; only its edge if `hollow`), "slack"
+    (hatched).
+    """
 
     kind: FrameKind
     x: float
@@ -113,7 +115,7 @@ Item: TypeAlias = Curve | Shape | Label | Frame | Rule
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture of a width and a height, from (0, 0), with what a screen reader reads, and the names of the levels.
+    """A picture of a width and a height, from (0, 0), with a description for screen readers, and names of levels.
 
     `ports` are the places where curves may start and end, by name; `levels` are the names of the levels that occur,
     by number.
@@ -133,7 +135,7 @@ _SUBSCRIPT = re.compile(r"\\_|_\{([^}]*)\}|" + _BASE + r"_([^\W_]\w*)")
 
 
 def plain(text: str) -> str:
-    """A text whose underscores are no subscripts.
+    """A text whose underscores do not start subscripts.
 
     >>> spans(plain("log_sum"))
     [('log_sum', False)]
@@ -142,7 +144,7 @@ def plain(text: str) -> str:
 
 
 def spans(text: str) -> list[tuple[str, bool]]:
-    """The parts of a text, each with whether it is a subscript.
+    """The parts of a text, and whether each is a subscript.
 
     >>> spans("max_x t·g_{2q}′")
     [('max', False), ('x', True), (' t·g', False), ('2q', True), ('′', False)]

@@ -1,7 +1,7 @@
-"""What is drawn of a diagram: cells and wires, sheet by sheet.
+"""The cells and wires of a diagram to be drawn, sheet by sheet.
 
-A sheet is the inside of a frame, or the whole picture. Constants, sizes and positions are said in the text of the box
-that uses them; named diagrams are one cell or, where asked, a sheet of their own.
+A sheet is the inside of a frame, or the whole picture. Constants, sizes and positions are inlined in the text of the
+box that uses them. Named diagrams are one cell or, where asked, a sheet of their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from catdiag.rewrite.formula import ATOM, Text, say
 from catdiag.types import ArrayType, Axis, Ty, show_size, size_symbols
 
 Address = tuple[int, ...]
-"""Where a box is: the number of a node, then, inside it, of a body and of a node there, and so on."""
+"""The address of a box: the number of a node, then, inside it, of a body and of a node there, and so on."""
 
 _SIGNS = {
     "add": "+", "sub": "−", "mul": "×", "div": "÷", "neg": "−", "sqrt": "√", "eq": "=", "ne": "≠", "lt": "<",
@@ -49,17 +49,17 @@ _LENGTHY = re.compile(r"\b(\d+)/(\d{3,})\b")
 SYMMETRIC = frozenset(("add", "mul", "max", "min", "eq", "ne", "and", "or"))
 _LETTERS = "abcdefghijklmnopqrstuvwyz"
 _NAMES = re.compile(r"[^\W\d_]\w*")
-_MOST = 8  # inputs of functions that are drawn as one
-_SHORT = 16  # letters of a formula that joins several functions
-_LONG = 30  # letters; a longer formula is drawn in boxes of its own
+_MOST = 8  # the most inputs of functions that are drawn as one
+_SHORT = 16  # the most letters of a formula that joins several functions
+_LONG = 30  # the most letters of an inlined formula; longer ones are drawn in boxes of their own
 
 
 @dataclass(eq=False)
 class Wire:
-    """An array of a sheet: its type, the level that it is in, who makes it (-1: an input) and who reads it.
+    """An array of a sheet: its type, its level, its maker (-1: an input) and its readers.
 
-    `text` is its formula if it is made of constants, sizes and positions only; it is a `ghost` while nobody needs it
-    drawn. `reached` says how much of it is held along axes that are read in place.
+    `text` is its formula if it is made of constants, sizes and positions only; it is a `ghost` while no reader needs it
+    drawn. `reached` is its footprint along axes that are read in place.
     """
 
     ty: ArrayType
@@ -74,10 +74,10 @@ class Wire:
 
 @dataclass(eq=False)
 class Cell:
-    """A function of a sheet. `weaved` are the axes that pass around it; `names` say what a renaming calls its axes.
+    """A function of a sheet. `weaved` are the axes that pass around it; `names` are the new names of a renaming's axes.
 
-    The inputs of one that `sorts` may come in any order; the text of one with a `formula` is for the order they have,
-    and that of a `plain` one is a sign. `also` are the addresses of the boxes that it is drawn together with.
+    The inputs of a cell that `sorts` may come in any order. The text of a cell with a `formula` refers to their order,
+    and that of a `plain` one is a sign. `also` are the addresses of the boxes that are drawn together with it.
     """
 
     kind: ShapeKind | None
@@ -101,10 +101,10 @@ class Cell:
 
 @dataclass(eq=False)
 class Sheet:
-    """Cells in an order in which each comes after those whose arrays it reads.
+    """Cells in topological order: each comes after those whose arrays it reads.
 
-    `feeds` of a frame's cell are pairs of an input of the cell and the wire of the inner sheet that it becomes; the
-    first `states` inputs of the sheet of a loop are its states, which no outer wire feeds.
+    The `feeds` of a frame's cell are pairs of an input of the cell and its wire on the inner sheet. The first `states`
+    inputs of a loop's sheet are its states, which no outer wire feeds.
     """
 
     wires: list[Wire]
@@ -116,13 +116,13 @@ class Sheet:
     kernel: bool = False
 
     def is_input(self, wire: int) -> bool:
-        """Whether a wire comes into the sheet, and is drawn."""
+        """Whether a wire is an input of the sheet that is drawn."""
         return self.wires[wire].maker < 0 and not self.wires[wire].ghost
 
 
 @dataclass(frozen=True)
 class _Inside:
-    """What a sheet inherits: levels and texts of its inputs, sizes of tiles and blocks around it."""
+    """The context of a sheet: levels and texts of its inputs, and the sizes of tiles and blocks around it."""
 
     diagram: Diagram
     address: Address
@@ -139,10 +139,10 @@ class _Inside:
 def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, join: bool = False) -> Sheet:
     """The sheet of a whole diagram, with the sheets of its groups, loops and opened named diagrams inside.
 
-    With `join`, scalar functions that follow each other are one cell.
+    With `join`, consecutive scalar functions are one cell.
     """
     maker = _Maker(opened, place, join, reached(diagram))
-    # What lies between groups is a kernel too, as `io` counts it, where it has a loop.
+    # Boxes between groups with a loop among them are a kernel too, as `io` counts.
     kernel = any(isinstance(node.box.op, Fold) for node in diagram.graph.nodes)
     names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
     start = _Inside(
@@ -207,9 +207,9 @@ class _Maker:
         return sheet, waiting
 
     def _streamed(self, graph: Graph, wires: list[Wire]) -> None:
-        """Inputs of a group that only loops read, block by block, stay in slow memory up to the loops.
+        """Keeps inputs of a group that only loops read, block by block, in slow memory up to the loops.
 
-        Views are the same arrays, as `io` counts them.
+        A view is the same array, as `io` counts.
         """
         root = list(range(len(wires)))
         for node in graph.nodes:
@@ -220,7 +220,7 @@ class _Maker:
                 wire.level = self.place.slow
 
     def _made_at(self, box: Box, inside: _Inside, levels: Sequence[int]) -> int:
-        """The level in which a box makes its results, given those of what it reads."""
+        """The level of a box's results, given the levels of its operands."""
         if inside.result == self.place.slow or isinstance(box.op, Group):
             return self.place.slow
         if is_view(box):
@@ -228,13 +228,13 @@ class _Maker:
         return self.place.matrix if _contracts(box) else self.place.temporary
 
     def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[Box, Address]], inside: _Inside) -> None:
-        """Draws an array of constants after all, as a source."""
+        """Draws an array of constants as a source."""
         wire = sheet.wires[w]
         if not wire.ghost or wire.text is None:
             return
         wire.ghost = False
         wire.level = inside.result
-        # The text of an input of a loop or group is said inside of it.
+        # The text of an input of a loop or group is shown inside it.
         box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
         wire.maker = len(sheet.cells)
         sheet.cells.append(Cell("source", typeset(wire.text[0]), box, address, inside.result, [], [w]))
@@ -252,7 +252,7 @@ class _Maker:
                 self._show(sheet, w, hidden, inside)
         drawn = [w for w in given if not wires[w].ghost]
         if isinstance(op, Map):
-            # An array that is taken twice comes in once.
+            # An array that is read twice enters once.
             distinct = list(dict.fromkeys(drawn))
 
             def formula(names: Mapping[int, Text]) -> Text:
@@ -302,7 +302,7 @@ class _Maker:
                 reached=(*[Reached()] * states, *held),
             )  # fmt: skip
         if isinstance(op, Group):
-            own = [place.operand] * len(levels)  # what other kernels make comes through slow memory
+            own = [place.operand] * len(levels)  # results of other kernels pass through slow memory
             local = around.local | {symbol for _, symbol in op.tiles}
             if len(address) == 1 and address[0] in self.held:
                 held = [self.held[address[0]].get(k, {}) for k in range(len(held))]
@@ -319,14 +319,14 @@ class _Maker:
 
 
 def worded(cell: Cell) -> str:
-    """The text of a scalar function: its sign, or a formula in a, b, … for what comes in, from the top."""
+    """The text of a scalar function: its sign, or a formula in a, b, … for its inputs, from the top."""
     op = cell.box.op
     if cell.formula is None or not isinstance(op, Map):
         return cell.text
     few = len(cell.inputs) == 1
     if cell.plain and (few or op.fn in SYMMETRIC):
         return _SIGNS.get(op.fn) or plain(op.fn.removeprefix("apply:")).replace("cast:", "→ ")
-    # Letters that are no names of sizes or axes in the formula.
+    # Letters that are not names of sizes or axes in the formula.
     taken = set(_NAMES.findall(typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
     taken |= {n for ty in (*cell.box.dom, *cell.box.cod) for n in ty.names}
     letters = [letter for letter in _LETTERS if letter not in taken]
@@ -337,7 +337,7 @@ def worded(cell: Cell) -> str:
 
 
 def joined(sheet: Sheet) -> None:
-    """Draws scalar functions one after the other as one, in place, where nothing else reads what is in between."""
+    """Draws consecutive scalar functions as one, in place, where nothing else reads the arrays between them."""
     reads: dict[int, int] = {}
     for cell in sheet.cells:
         for w in cell.inputs:
@@ -379,19 +379,19 @@ def _after(
 
 
 def typeset(text: str) -> str:
-    """A formula as it is printed: minus signs, positions as indices, and long numbers cut short."""
+    """A formula as printed: minus signs, positions as indices, and long numbers shortened."""
     text = _LENGTHY.sub(lambda m: _decimal(Fraction(int(m[1]), int(m[2]))), text)
     return _POSITION.sub(r"i_{\1}", text).replace("-", "−")
 
 
 def _decimal(value: Fraction) -> str:
-    """A fraction as a decimal, or one that is near, and says so."""
+    """A fraction as a decimal; an approximation is marked as such."""
     short = f"{float(value):.6g}"
     return short if Fraction(short) == value else f"≈{float(value):.4g}"
 
 
 def _contracts(box: Box) -> bool:
-    """Whether a box is a sum of products of several arrays."""
+    """Whether a box is a contraction of several arrays."""
     return isinstance(box.op, Einsum) and len(box.dom) > 1
 
 
@@ -416,7 +416,7 @@ def _look(box: Box) -> tuple[ShapeKind, str, bool]:
 
 
 def _starts(op: Fold) -> tuple[str, ...]:
-    """What each state of a loop is before its first turn, as a formula."""
+    """The initial value of each state of a loop, as a formula."""
     graph = op.unit.graph
     texts: list[Text] = []
     for node in graph.nodes:
@@ -427,7 +427,7 @@ def _starts(op: Fold) -> tuple[str, ...]:
 
 
 def _labels(local: Collection[str]) -> Callable[[Axis], str]:
-    """What an axis is called: by its name, or by its size where that is a part of the axis only."""
+    """A function for the label of an axis: its name, or its size where that is a part of the axis only."""
 
     def label(axis: Axis) -> str:
         return show_size(axis.size) if size_symbols(axis.size) & set(local) else axis.name

@@ -18,11 +18,11 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Wording:
-    """The sizes of a counted program in words: tiles and blocks are named by level, as `levels_io` names them.
+    """The sizes of a counted program in words: tiles and blocks are named by level, as in `levels_io`.
 
-    With `values`, the sizes of axes, tiles and blocks, amounts are numbers too; a tile or block of a further level that
-    is not given is that of the level above. Raises CatdiagError where some are
-    missing, unknown or no positive whole numbers.
+    With `values`, the sizes of axes, tiles and blocks, amounts are numbers too. A tile or block of a further level has
+    by default the length of the level above. Raises CatdiagError where some are missing, unknown or not positive
+    integers.
     """
 
     def __init__(self, account: Account, places: Places, values: Mapping[str, int] | None, unit: str) -> None:
@@ -80,7 +80,7 @@ class Wording:
         return self.names.get(place, {}).get(name, name)
 
     def axes(self, ty: ArrayType, place: str) -> str:
-        """The sizes of an array's axes at a level: `g_q × d`; of a number, `1`."""
+        """The sizes of an array's axes at a level: `g_q × d`; for a scalar, `1`."""
 
         def named(leaf: Size) -> Size:
             return self._symbol(leaf, place) if isinstance(leaf, str) else leaf
@@ -94,7 +94,7 @@ class Wording:
         return " × ".join(f"({shown(s)})" if len(sizes) > 1 and _is_sum(s) else shown(s) for s in sizes) or "1"
 
     def whole(self, ty: ArrayType, kernel: Kernel) -> str:
-        """The same of the whole array, of which a kernel reads tiles and blocks."""
+        """The sizes of the whole array, of which a kernel reads tiles and blocks."""
         wholes, parted = {**kernel.tiles, **dict(kernel.loops)}, self.account.parted
         sizes: list[str] = []
         cut = parted is not None and any(Amount.of(parted.length) == wholes.get(str(a.size)) for a in ty.axes)
@@ -128,8 +128,10 @@ class Wording:
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
     def held(self, ty: ArrayType, amount: Amount, place: str, stages: int) -> str:
-        """What of an array is held: its axes, how often where there are several buffers, or how much if it is a box
-        around what is read."""
+        """The allocated part of an array: its axes, the number of buffers if several, or the size of a bounding box.
+
+        The last is for an array of which an access region is allocated.
+        """
         elements = Amount.elements(ty.axes)
         ratio = next((amount.terms.get(m, 0) // c for m, c in elements.terms.items()), 0)
         if not ratio or elements.times(ratio) != amount:
@@ -140,7 +142,7 @@ class Wording:
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def value(self, amount: Amount, place: str) -> int:
-        """How much an amount is at the values, of which there have to be some."""
+        """The value of an amount at the given sizes. Raises CatdiagError without sizes."""
         if self.values is None:
             raise CatdiagError("no sizes are given: expected some")
         own = {base: self.values[name] for base, name in self.names.get(place, {}).items()}

@@ -1,7 +1,7 @@
-"""What a program holds line by line: the walk that counts memory (`catdiag.cost.count.live`), watched.
+"""The memory of a program line by line: a trace of the liveness walk that counts memory (`catdiag.cost.count.live`).
 
-The lines are the moments of that walk, in its order: so the most that any of them holds is what `io` calls memory.
-Formulas are those of `pseudocode`, in which each array that takes room has a name.
+The lines are the moments of that walk, in its order, so that the largest memory of a line is the memory that `io`
+gives. Formulas are those of `pseudocode`, with a name for each allocated array.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from catdiag.partial import is_split, two_kernels
 
 
 def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> Story:
-    """The lines of a program where arrays are at these places. Raises CatdiagError as `io` does.
+    """The lines of a program for this placement of arrays. Raises CatdiagError as `io` does.
 
     >>> import catdiag as cd
     >>> from catdiag.cost.count.places import two
@@ -52,7 +52,7 @@ def tell(diagram: Diagram, dtype: Dtype, places: Places, fused: bool = True) -> 
 
 
 def _phases(book: Book, walks: Sequence[Watched], told: Told) -> None:
-    """Adds to the lines of each phase what the levels above hold in it, and inputs that are copied at the end."""
+    """Adds to the lines of each phase the allocations of the levels above, and inputs that are copied at the end."""
     below = [walk for walk in walks if walk.within is not None]
     above = next(walk for walk in walks if walk.within is None and len(walk.notes) == len(below))
     for number, walk in enumerate(below):

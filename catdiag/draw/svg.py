@@ -1,9 +1,9 @@
-"""Scenes as SVG: for browsers, notebooks and converters, from the same paints as TikZ.
+"""Scenes as SVG, for browsers, notebooks and converters, from the same paints as TikZ.
 
-The text of a picture stays text, and what a screen reader reads is in `title` and `desc`. Colours are attributes, those
-of the light theme unless another is asked for, so that tools without CSS draw it too. With the theme "auto" a style
-follows the reader's preference for dark; its rules name the picture's own id, which comes from what is drawn, so that
-many pictures can be in one page. A page may set the properties `--catdiag-ink`, `--catdiag-paper`, … of any theme.
+Text stays selectable, and the description for screen readers is in `title` and `desc`. Colors are attributes (of the
+light theme by default), so that tools without CSS draw them too. With the theme "auto" a style follows the reader's
+preference for dark mode. Its rules name the picture's own id, a digest of its contents, so that many pictures can be in
+one page. A page may set the properties `--catdiag-ink`, `--catdiag-paper`, … for any theme.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SANS = "Helvetica, Arial, 'Liberation Sans', 'Nimbus Sans', sans-serif"
 FIXED = "Menlo, Consolas, 'Liberation Mono', 'DejaVu Sans Mono', monospace"
 
 _LOWER = 0.22
-"""How far a subscript is below its text, in sizes of the text's font."""
+"""The distance of a subscript below its text, relative to the font size."""
 
 
 def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: bool = False, name: str = "") -> str:
-    """The scene as an SVG document, with a legend under it where asked.
+    """The scene as an SVG document, with a legend under it if asked.
 
-    Its ids come from what is drawn, and from `name`, by which a page keeps two pictures of the same apart.
-    The themes "light" and "dark" write attributes only, without a style. Raises CatdiagError for another theme.
+    Its ids depend on the contents, and on `name`, which distinguishes two equal pictures in one page. The themes
+    "light" and "dark" write attributes only, without a style. Raises CatdiagError for an unknown theme.
 
     >>> from catdiag.draw.scene import Curve, Label, Scene
     >>> wire = Curve(((0, 10), (10, 10), (20, 10), (30, 10)))
@@ -73,7 +73,7 @@ def svg(scene: Scene, *, colour: bool = True, theme: Theme = "auto", legend: boo
 
 
 class _Colours:
-    """Writes colours as attributes, and classes for the style where there is one; keeps which it wrote."""
+    """Writes colors as attributes, with classes where there is a style, and records which it wrote."""
 
     def __init__(self, colours: Palette, styled: bool) -> None:
         self.colours = colours
@@ -94,11 +94,11 @@ class _Colours:
 
 
 _SMALLEST = 0.6
-"""To how much of its width a picture shrinks to fit a page, before it is to be scrolled: its texts stay readable."""
+"""The smallest scale at which a picture shrinks to fit a page, before it scrolls: texts stay readable."""
 
 
 def _style(pens: _Colours, dark: Palette, width: float) -> list[str]:
-    """The rules of the colours that occur, and of the picture's width, under the id `#_`."""
+    """The rules of the colors that occur, and of the picture's width, under the id `#_`."""
 
     def rules(colours: Palette) -> Iterator[str]:
         for name in pens.lines:
@@ -118,7 +118,7 @@ def _style(pens: _Colours, dark: Palette, width: float) -> list[str]:
 
 
 def _look(paint: Ink | Text) -> Pen | tuple[Colour, bool, bool, str]:
-    """What neighbours share, so that it is written once for them."""
+    """The style that neighbors share, so that it is written once for them."""
     return paint.pen if isinstance(paint, Ink) else (paint.colour, paint.fixed, paint.bold, paint.label.anchor)
 
 
@@ -148,7 +148,7 @@ def _one(paint: Ink | Text) -> str:
 
 
 def _path(path: Path) -> str:
-    """The commands of a path, level and upright lines as such.
+    """The commands of a path, with the short forms of horizontal and vertical lines.
 
     >>> _path((("M", ((0, 0),)), ("L", ((0, 2),)), ("C", ((0, 1), (2, 1), (3, 1))), ("Z", ())))
     'M0,0V2C0,1 2,1 3,1Z'
@@ -172,7 +172,7 @@ def _text(paint: Text) -> str:
     x, y = decimal(label.x), decimal(label.y)
     where = f'transform="translate({x} {y}) rotate(-90)"' if label.turned else f'x="{x}" y="{y}"'
     written = f'<text {where} font-size="{decimal(paint.size)}"'
-    # One attribute for the text where all is in italics, else one for each part that is.
+    # One attribute for the text if all of it is in italics, else one for each part that is.
     slanted = all(run.italic for run in paint.runs)
     if slanted and paint.runs:
         written += ' font-style="italic"'
@@ -199,7 +199,7 @@ def _runs(runs: Sequence[Run], size: float, slanted: bool) -> str:
 
 
 def decimal(value: float) -> str:
-    """A number of at most two decimals, without "-0".
+    """A number with at most two decimals, without "-0".
 
     >>> decimal(2.0), decimal(-0.001), decimal(1.005001), decimal(-3.5)
     ('2', '0', '1.01', '-3.5')
@@ -212,7 +212,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def escaped(text: str) -> str:
-    """A text for XML, where what XML cannot hold is replaced.
+    """A text for XML; characters that XML does not allow are replaced.
 
     >>> escaped('a<b & "c"\\x00')
     'a&lt;b &amp; &quot;c&quot;\ufffd'

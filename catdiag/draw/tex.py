@@ -1,4 +1,4 @@
-"""Texts for LaTeX: every letter as what stock pdflatex with amssymb prints, in text mode."""
+"""Texts for LaTeX: every letter as stock pdflatex with amssymb prints it, in text mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLAIN = {
     "ł": r"{\l}", "Ł": r"{\L}", "ı": r"{\i}", "§": r"$\mathsection$", "¶": r"$\mathparagraph$", "°": r"$^\circ$",
     "-": "{-}", ",": "{,}", "'": "{'}", "?": "{?}", "!": "{!}",
 }  # fmt: skip
-"""What has a meaning of its own in LaTeX, or would be read together with its neighbour; and letters of text."""
+"""Characters with a meaning in LaTeX, characters that would form ligatures with a neighbor, and letters of text."""
 
 _MATH = {
     "−": "-", "·": r"\cdot", "⋅": r"\cdot", "×": r"\times", "÷": r"\div", "±": r"\pm", "∓": r"\mp", "√": r"\surd",
@@ -47,7 +47,7 @@ _ACCENTS = {
 
 
 def escaped(text: str) -> str:
-    """A text as LaTeX prints it in text mode. A letter that stock LaTeX has no glyph for is its code in small digits.
+    """A text as LaTeX prints it in text mode. A letter without a glyph in stock LaTeX is its code in small digits.
 
     >>> print(escaped("a_b ≤ 50% · λ"))
     a\\_b $\\leq$ 50\\% $\\cdot$ $\\lambda$
@@ -72,7 +72,7 @@ def _letter(letter: str, after_space: bool) -> str:
 
 
 def _greek(letter: str) -> str:
-    """Greek letters by their names in Unicode; tall ones that look Latin are Latin."""
+    """Greek letters by their Unicode names; capitals that look Latin are Latin."""
     words = unicodedata.name(letter, "").split()
     if len(words) != 4 or words[0] != "GREEK" or words[2] != "LETTER" or words[3] not in _GREEK:
         return ""
@@ -95,7 +95,7 @@ def _accented(letter: str) -> str:
 
 
 def _raised(letter: str) -> str:
-    """Digits above or below the line."""
+    """Superscript and subscript digits."""
     kind, _, digit = unicodedata.decomposition(letter).partition(" ")
     if kind not in ("<super>", "<sub>") or not digit.isalnum() or " " in digit:
         return ""

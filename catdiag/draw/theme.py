@@ -1,7 +1,7 @@
-"""How things look: the colours of each theme, and the stroke of each level of memory.
+"""Themes: the colors of each theme, and the stroke of each level of memory.
 
-Colours are asked for by what they are for; a theme says which they are. Every level has a stroke of its own beside its
-colour: in colour the strokes differ quietly, without it so much that levels are told apart by them alone.
+Colors are named by their role; a theme gives their values. Every level has a stroke of its own beside its color. In
+color the strokes differ slightly; without color they differ so much that they alone distinguish the levels.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Colour = Literal[
     "ink", "paper", "soft", "faint", "level1", "level2", "level3", "bar0", "bar1", "bar2", "bar3",
     "group", "fold", "mark", "edge",
 ]  # fmt: skip
-"""What a colour is for: lines and text, the ground, quieter text and lines, levels, the bars of a level in a chart,
-the grounds of groups, of loops and of what is marked, and the edge of what is marked."""
+"""The role of a color: lines and text, the background, secondary text and lines, levels, bars of levels in a chart,
+the backgrounds of groups, of loops and of marks, and the edge of marks."""
 
 Theme = Literal["auto", "light", "dark"]
-"""Which theme a picture is written for; "auto" follows the reader's, where the writer can."""
+"""The theme of a picture; "auto" follows the reader's preference, where the writer supports it."""
 
 COLOURS: tuple[Colour, ...] = get_args(Colour)
 
@@ -48,13 +48,13 @@ _DARK_GREYS: Palette = {
 }  # fmt: skip
 
 LEVEL_COLOURS: tuple[Colour, ...] = ("ink", "level1", "level2", "level3")
-"""The colour of each level, the slowest first."""
+"""The color of each level, the slowest first."""
 
 BARS: tuple[Colour, ...] = ("bar0", "bar1", "bar2", "bar3")
 
 
 def palette(theme: Literal["light", "dark"], colour: bool) -> Palette:
-    """The colours of a theme; without colour, levels are drawn in ink and marks in grey.
+    """The colors of a theme; without color, levels are drawn in ink and marks in gray.
 
     >>> palette("light", False)["level1"] == palette("light", True)["ink"]
     True
@@ -68,8 +68,10 @@ def palette(theme: Literal["light", "dark"], colour: bool) -> Palette:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """A line: its width, its dashes and gaps (a dash of 0 is a dot), and the width of a gap along its middle, 0 for
-    none, which doubles it."""
+    """A line: its width, its dashes and gaps (a dash of 0 is a dot), and the width of a gap along its middle.
+
+    The gap doubles the line; 0 is none.
+    """
 
     width: float
     dashes: tuple[float, ...] = ()
@@ -94,12 +96,12 @@ DASHED = Stroke(0.7, (4.0, 3.0))
 
 
 def level_of(number: int) -> int:
-    """The level whose look a level has: those past the last look like the last."""
+    """The level whose look a level has: levels past the last look have the last one."""
     return min(max(number, 0), LEVELS - 1)
 
 
 def stroke_of(kind: CurveKind, level: int, colour: bool = True) -> Stroke:
-    """The stroke of a curve, where levels have colours and where they have none.
+    """The stroke of a curve, with or without color.
 
     >>> stroke_of("axis", 1), stroke_of("axis", 2, colour=False)
     (Stroke(width=1.7, dashes=(), core=0.0), Stroke(width=1.5, dashes=(8.0, 2.4), core=0.0))
@@ -117,10 +119,10 @@ def edge_of(level: int, colour: bool = True) -> Stroke:
 
 
 def level_colour(level: int) -> Colour:
-    """The colour of a level."""
+    """The color of a level."""
     return LEVEL_COLOURS[level_of(level)]
 
 
 def bar_colour(level: int) -> Colour:
-    """The ground of a bar of a level."""
+    """The fill of a level's bars."""
     return BARS[level_of(level)]

@@ -1,8 +1,7 @@
-"""Scenes as TikZ: a document that stock pdflatex compiles, or a picture to \\input into one's own.
+"""Scenes as TikZ: a document that stock pdflatex compiles, or a picture to \\input into another document.
 
-Only the classes and packages of every TeX distribution are used: standalone, TikZ and amssymb. Texts are set in the
-document's own sans-serif font, and no wider than the room that the layout left them: where a font is wider, they are
-squeezed to it.
+Only classes and packages of every TeX distribution are used: standalone, TikZ and amssymb. Texts are set in the
+document's own sans-serif font, and scaled down where they would be wider than the room that the layout reserved.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LARGEST = 14_000.0
 """The longest side, in points, of a page that TeX and PDF can have."""
 
 _FACES = (5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 10.95, 12.0)
-"""The sizes that the sans-serif and the typewriter of TeX come in: others would be replaced with a warning."""
+"""The sizes of TeX's sans-serif and typewriter fonts: others would be replaced with a warning."""
 
 _FIT = r"""\def\catdiagtext#1#2#3#4{% how it stands, where, its room, the text
   \pgftext[at={\pgfpointxy#2},base,#1]{\normalfont\sffamily\setbox0=\hbox{#4}%
@@ -40,10 +39,10 @@ def tikz(
     legend: bool = False,
     theme: Literal["light", "dark"] = "light",
 ) -> str:
-    """The scene as LaTeX: a document, or a tikzpicture alone, which says in comments what its preamble needs.
+    """The scene as LaTeX: a document, or a tikzpicture alone, whose comments list the preamble that it needs.
 
-    The light theme is for white pages and draws no ground, the dark one does. Raises CatdiagError for a picture that is
-    larger than a page of TeX can be, and for another theme.
+    The light theme is for white pages and draws no background; the dark one does. Raises CatdiagError for a picture
+    that is larger than a page of TeX can be, and for an unknown theme.
 
     >>> from catdiag.draw.scene import Curve, Scene
     >>> wire = Curve(((0, 10), (10, 10), (20, 10), (30, 10)))
@@ -102,7 +101,7 @@ def tikz(
 
 
 def _comment(text: str) -> str:
-    """A text on one line, of letters that print."""
+    """A text on one line, with printable letters only."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -149,7 +148,7 @@ def _path(path: Path) -> str:
 
 
 def _face(size: float) -> str:
-    """The command for the largest size that a font has, at most this."""
+    """The command for the largest available font size that is at most `size`."""
     fitting = [face for face in _FACES if face <= size + 0.01] or [_FACES[0]]
     return f"\\fontsize{{{decimal(fitting[-1])}}}{{{decimal(fitting[-1])}}}\\selectfont"
 
@@ -166,7 +165,7 @@ def _text(paint: Text) -> str:
 
 
 def _run(run: Run, size: float, slanted: bool) -> str:
-    """A part of a text. TeX's sans-serif has no bold that slants."""
+    """A part of a text. TeX's sans-serif has no bold slanted font."""
     text = escaped(run.text)
     if run.low:
         text = f"$_{{\\mbox{{{_face(SUBSCRIPT * size)} {text}}}}}$"

@@ -1,4 +1,4 @@
-"""A program line by line: what pictures of programs are drawn from."""
+"""A program line by line: the listing from which pictures of programs are drawn."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from catdiag.rewrite.formula import Text
 from catdiag.types import ArrayType
 
 Held = tuple[int, str, Amount]
-"""A variable, the place where it is, and how much it takes there."""
+"""A variable, the place where it is allocated, and its size there."""
 
 
 @dataclass
 class Variable:
-    """A place for arrays, one after the other: what is written over another takes its place.
+    """An allocation for consecutive arrays: an array that is written over another one takes its place.
 
     `type` is the array's, `element` the type of its values, `slow` says that it comes from slow memory. `stages` are
-    the buffers of a streamed block, by place (1 where left out).
+    the numbers of buffers of a streamed block, by place (1 where left out).
     """
 
     type: ArrayType
@@ -34,11 +34,11 @@ class Variable:
 
 @dataclass
 class Line:
-    """A line of the program: what it says, in which loops, what it reads and writes, and what is held then.
+    """A line of the program: its text, its loops, the variables that it reads and writes, and the allocations then.
 
-    `kind` is "load", "save", "start", "let", "carry" or "unless". `names` says what the variables that are written are
-    called from here on. Of what a box makes, `formula` is the right side, and `joins` says that only a scalar function
-    reads it, once.
+    `kind` is "load", "save", "start", "let", "carry" or "unless". `names` are the names of the written variables from
+    here on. For the result of a box, `formula` is the right side, and `joins` says that a single scalar function reads
+    it, once.
     """
 
     kind: str
@@ -52,13 +52,13 @@ class Line:
     joins: bool = False
 
     def total(self, place: str) -> Amount:
-        """All that is held at a place."""
+        """All that is allocated at a place."""
         return sum((amount for _, p, amount in self.held if p == place), ZERO)
 
 
 @dataclass
 class Turning:
-    """A loop: its head, the loop around it, and its states."""
+    """A loop: its head, the loops around it, and its states."""
 
     head: str
     inside: tuple[int, ...]
@@ -77,7 +77,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Story:
-    """A program line by line, kernel after kernel, as counted."""
+    """A program line by line, kernel by kernel, as counted."""
 
     account: Account
     kernels: tuple[Told, ...]

@@ -1,4 +1,4 @@
-"""The walk that counts memory, watched: each of its moments becomes a line of the program."""
+"""A trace of the liveness walk that counts memory: each of its moments becomes a line of the program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from catdiag.types import ArrayType, show_size
 
 @dataclass
 class Frame:
-    """A graph that is walked: how far, and for each wire its formula and the variables behind it."""
+    """A graph during the walk: the position, and for each wire its formula and its variables."""
 
     graph: Graph
     free: Sequence[bool]
@@ -44,11 +44,11 @@ class Frame:
         self.ways: dict[int, set[int]] = {}
 
     def outputs(self, wire: int) -> list[int]:
-        """Which outputs of the graph a wire is."""
+        """The outputs of the graph that a wire is."""
         return self.ends.get(wire, [])
 
     def towards(self, k: int) -> set[int]:
-        """The wires from which scalar functions alone make an output, that one among them."""
+        """The wires from which scalar functions alone compute an output, including the output."""
         if k not in self.ways:
             found = {self.found.root[self.graph.outputs[k]]}
             first = len(self.graph.dom) + sum(len(node.box.cod) for node in self.graph.nodes)
@@ -60,15 +60,15 @@ class Frame:
         return self.ways[k]
 
     def readers(self, wire: int) -> list[Box]:
-        """The boxes that read a wire or a view of it, each as often as it does; views aside."""
+        """The boxes that read a wire or a view of it, once for each read, without the views."""
         return self.read.get(wire, [])
 
 
 @dataclass
 class Begun:
-    """A loop that is begun: what it reads, and the names and variables of its states.
+    """A loop that has begun: its operands, and the names and variables of its states.
 
-    `stage` is "start" until its first turn, "inside" of its turns, and "end" when they are done.
+    `stage` is "start" before its first iteration, "inside" during its iterations, and "end" after them.
     """
 
     box: Box
@@ -85,7 +85,7 @@ class Begun:
     nested: bool = False
 
     def sources(self) -> list[Buffer]:
-        """The arrays that are streamed, each once, but for those that are left to loops inside."""
+        """The streamed arrays, each once, without those that are left to inner loops."""
         left = postponed(self.box, [id(b) for b in self.inputs]) if self.nested else [False] * len(self.inputs)
         found = zip(self.inputs, left, strict=True)
         return list(
@@ -93,13 +93,13 @@ class Begun:
         )
 
     def block(self, source: Buffer) -> ArrayType:
-        """What of a streamed array a turn reads."""
+        """The block of a streamed array that an iteration reads."""
         k = next(k for k, b in enumerate(self.inputs) if b is source)
         return self.op.step.dom[len(self.box.cod) + k]
 
 
 class Watched(Walk):
-    """A walk that keeps what it passes; `mates` are the walks of the same kernel, this one the last."""
+    """A walk that records its moments; `mates` are the walks of the same kernel, this one the last."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Watched(Walk):
         return len(self.told.variables) - 1
 
     def _operand(self, buffer: Buffer, ty: ArrayType) -> int:
-        """The variable of an array of slow memory, or of another level that is walked apart."""
+        """The variable of an array of slow memory, or of another level that has a walk of its own."""
         slow = buffer.wire >= 0
         key = buffer.wire if slow else buffer.name
         for walk in reversed(self.mates):
@@ -144,7 +144,7 @@ class Watched(Walk):
         return found
 
     def _snapshot(self, extra: Sequence[tuple[Buffer, int]] = ()) -> tuple[Held, ...]:
-        """What is held now; what a loop streams from its first turn on."""
+        """The current allocations; streamed arrays of a loop count from its first iteration on."""
         loop = self.turning[-1] if self.turning else None
         waiting = set(loop.streamed) if loop is not None and loop.stage == "start" else set()
         present = (b for b in self.present if b.role != "streamed" or self.where[b] not in waiting)
@@ -160,7 +160,7 @@ class Watched(Walk):
         self.told.lines.append(line)
         return line
 
-    # -- what is live --------------------------------------------------------------------------------------
+    # -- liveness ------------------------------------------------------------------------------------------
 
     def add(self, buffer: Buffer) -> None:
         super().add(buffer)
@@ -245,14 +245,14 @@ class Watched(Walk):
         return roles
 
     def _before(self) -> dict[int, tuple[Text, tuple[int, ...]]]:
-        """What the parts of the kernel before this one have made, by its wire."""
+        """The results of earlier parts of the kernel, by wire."""
         found: dict[int, tuple[Text, tuple[int, ...]]] = {}
         for walk in self.mates:
             found.update(walk.made if self.within is not None else {})
         return found
 
     def _sources(self) -> list[Text]:
-        """The formulas of a kernel's inputs, or of a part's."""
+        """The formulas of the inputs of a kernel, or of a part of one."""
         texts = [self.book.texts[w] for w in self.kernel.reads]
         if self.within is not None:
             whole, outside, _ = self.within
@@ -305,7 +305,7 @@ class Watched(Walk):
         frame.behind += [behind] * len(node.box.cod)
 
     def _let(self, frame: Frame) -> None:
-        """A box has made what it makes: a line, or the end of the one before, which makes what only it reads."""
+        """Adds a line for the result of a box, or extends the line before, whose result only this box reads."""
         box = frame.graph.nodes[frame.place].box
         first = len(frame.texts) - len(box.cod)
         formula, reads = frame.texts[first], frame.behind[first]
@@ -325,7 +325,7 @@ class Watched(Walk):
             names.append(self._called(frame, first + k, variable))
             if not self.told.variables[variable].name:
                 self.told.variables[variable].name = names[-1]
-            if before is not None:  # what was written over is not told of
+            if before is not None:  # the overwritten array is not listed
                 held_as = self.told.variables[variable]
                 held_as.type, held_as.element = box.cod[k], self.book.element(box.cod[k], "", self.fresh[k].width, box)
             frame.texts[first + k], frame.behind[first + k] = (names[-1], ATOM), (variable,)
@@ -338,7 +338,7 @@ class Watched(Walk):
         self.fresh = []
 
     def _joined(self, made: Sequence[int], args: Sequence[Text]) -> Line | None:
-        """The line before, if it makes what this one writes over, and holds no more than this one or no less."""
+        """The line before, if this line overwrites its result, and its memory is comparable with this line's."""
         before = self.told.lines[-1] if len(self.told.lines) > self.first else None
         if before is None or not before.joins or before.loops != self._loops() or before.writes != tuple(made):
             return None
@@ -349,7 +349,7 @@ class Watched(Walk):
         return before if either else None
 
     def _called(self, frame: Frame, wire: int, variable: int) -> str:
-        """What an array that is made is called: as a result, as a state of the loop, or t1, t2, …"""
+        """The name of a computed array: of a result, of a state of the loop, or t1, t2, …"""
         ends = [name for w in self._flat(frame, wire) for name in self.book.ends.get(w, ())]
         if ends:
             return ends[0]
@@ -391,7 +391,7 @@ class Watched(Walk):
         return results
 
     def _begin(self, loop: Begun) -> None:
-        """The states' first values, and the head of the loop."""
+        """The initial values of the states, and the head of the loop."""
         op = loop.op
         units = self.book.texts_of(op.unit, (), {op.block: 0})
         pairs = [f"{name} = {truth(text[0])}" for name, text in zip(loop.names, units, strict=True)]
@@ -408,7 +408,7 @@ class Watched(Walk):
         self.told.loops.append(Turning(head, self._loops(), tuple(loop.states)))
 
     def _range(self, loop: Begun) -> str:
-        """Which blocks are run, of a loop that leaves some out."""
+        """The range of blocks that run, for a loop that skips some."""
         op = loop.op
         if op.extent is None:
             return ""
@@ -423,7 +423,7 @@ class Watched(Walk):
         return f" that meets the range from {low} to {high}"
 
     def _open(self, loop: Begun) -> None:
-        """The first lines of a turn: its blocks are loaded, and it is asked whether to go on."""
+        """The first lines of an iteration: its blocks are loaded, and its mask test is evaluated."""
         loop.stage = "inside"
         names = [self.told.variables[v].name for v in loop.streamed]
         if names:
@@ -434,7 +434,7 @@ class Watched(Walk):
             self._line("unless", f"next block, unless somewhere {live[0]}", reads).held = loop.full
 
     def _close(self, loop: Begun, frame: Frame) -> None:
-        """The states of the next turn take the place of this one's."""
+        """The new states replace those of this iteration."""
         moved = [k for k, w in enumerate(frame.graph.outputs) if frame.behind[w] != (loop.states[k],)]
         texts = [frame.texts[frame.graph.outputs[k]][0] for k in moved]
         reads = [v for k in moved for v in frame.behind[frame.graph.outputs[k]]]
@@ -454,7 +454,7 @@ class Watched(Walk):
     # -- saves ----------------------------------------------------------------------------------------------------
 
     def _flat(self, frame: Frame, wire: int) -> list[int]:
-        """Which wires of the flat diagram the kernel saves an array as."""
+        """The wires of the flat diagram as which the kernel saves an array."""
         if self.turning and self.turning[-1].stage == "inside":
             return []
         if self.within is None:
@@ -464,7 +464,7 @@ class Watched(Walk):
         return [w for k, w in self.kernel.leaves if _root(whole, whole.outputs[k]) in inside]
 
     def _leaving(self, frame: Frame, wire: int, buffer: Buffer | None) -> None:
-        """What is made is to be saved, once its box is done."""
+        """Schedules a result to be saved once its box is done."""
         text = frame.texts[wire]
         for w in self._flat(frame, wire):
             names = self.book.ends.get(w) or [text[0] if text[1] == ATOM else self.book.name()]
@@ -473,7 +473,7 @@ class Watched(Walk):
             self.due += [(name, behind, text, buffer) for name in names]
 
     def _saves(self) -> None:
-        """Saves what is due."""
+        """Saves the results that are due."""
         due, self.due = self.due, []
         for k, (name, variable, text, _) in enumerate(due):
             said = f"save {name}" if text[0] == name else f"save {name} = {text[0]}"
@@ -483,7 +483,7 @@ class Watched(Walk):
             line.held = self._snapshot(list(waiting))
 
     def _end(self, frame: Frame, made: Sequence[Buffer | None]) -> None:
-        """Saves what no box of the kernel makes: inputs, and what is computed on the spot."""
+        """Saves outputs that no box of the kernel makes: inputs, and rematerialized arrays."""
         graph = frame.graph
         for w in dict.fromkeys(frame.found.root[w] for w in graph.outputs):
             if w < len(graph.dom) or frame.free[w]:
@@ -491,7 +491,7 @@ class Watched(Walk):
 
 
 def _most(one: Sequence[Held], other: Sequence[Held], place: str) -> bool:
-    """Whether one is at least the other, at a place."""
+    """Whether one set of allocations dominates the other, at a place."""
     return _total(one, place).dominates(_total(other, place))
 
 
@@ -500,7 +500,7 @@ def _total(held: Sequence[Held], place: str) -> Amount:
 
 
 def _root(graph: Graph, wire: int) -> int:
-    """The wire that this one is another form of."""
+    """The wire of which this one is a view."""
     first: list[Node | None] = [None] * len(graph.dom)
     for node in graph.nodes:
         first += [node] * len(node.box.cod)

@@ -1,4 +1,4 @@
-"""Which axes a box is weaved over: those whose wires pass around it, as against those that it uses up or makes."""
+"""The axes over which a box is weaved: their wires pass around it; the other axes it consumes or makes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from catdiag.diagram import Diagram
 
 
 class Weaved:
-    """Answers for the boxes of one picture; a named diagram is read once."""
+    """Answers for the boxes of one picture; a named diagram is analyzed once."""
 
     def __init__(self) -> None:
         self._touched: dict[int, tuple[Diagram, frozenset[str]]] = {}
 
     def axes(self, box: Box) -> frozenset[str]:
-        """The names of the axes of the outputs that the box only maps over.
+        """The names of the axes of the outputs over which the box only maps.
 
         >>> from catdiag.boxes import reduce_box
         >>> from catdiag.types import ArrayType, Axis
@@ -25,7 +25,7 @@ class Weaved:
         return (taken & made) - self._used(box)
 
     def _used(self, box: Box) -> frozenset[str]:
-        """The names of axes that the box uses up, makes, or cannot be shown to map over."""
+        """The names of axes that the box consumes, makes, or cannot be shown to map over."""
         op = box.op
         if isinstance(op, (Map, Einsum)):
             return frozenset()
@@ -56,10 +56,10 @@ class Weaved:
             for node in item.graph.nodes:
                 op = node.box.op
                 found |= self._touched[id(op.body)][1] if isinstance(op, Call) else self._used(node.box)
-                # An axis that an array lacks on the way out has been used up, one that is new has been made.
+                # An axis that an output lacks has been consumed, and a new one has been made.
                 before = {n for ty in node.box.dom for n in ty.names}
                 after = {n for ty in node.box.cod for n in ty.names}
                 found |= before ^ after
-            # The diagram is held, so that its id stays its own.
+            # The reference to the diagram keeps its id from being reused.
             self._touched[id(item)] = (item, frozenset(found))
         return self._touched[id(diagram)][1]

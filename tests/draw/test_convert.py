@@ -28,7 +28,7 @@ def test_scales_that_cannot_be_are_refused():
             png(text, scale)
     with pytest.raises(CatdiagError, match="expected a scale of at most 21"):
         png(text, 1000)
-    with pytest.raises(CatdiagError, match="no SVG"):
+    with pytest.raises(CatdiagError, match="not an SVG"):
         png("<p>", 1)
 
 

@@ -41,7 +41,7 @@ def test_a_derivation_is_drawn_as_what_it_came_to():
     assert derivation.svg(theme="light") == derivation.diagram.svg(theme="light")
     assert {"gq", "sx"} <= set(texts(derivation.svg())) and "catdiag-level1" in derivation.tikz()
     assert derivation._repr_svg_() == derivation.svg()
-    assert "how much of q in each group" in texts(derivation.svg(legend=True))
+    assert "size of q in each group" in texts(derivation.svg(legend=True))
 
 
 def test_a_notebook_shows_what_is_small_and_folds_what_is_not():

@@ -25,16 +25,16 @@ def test_nothing_is_said_of_nothing():
     ("item", "text"),
     [
         (Shape("call", 0, 0, 9, 9), "named diagram"),
-        (Shape("map", 0, 0, 9, 9), "function of each element"),
-        (Shape("contract", 0, 0, 9, 9), "sum of products"),
-        (Shape("ring", 0, 0, 4, 4), "axis made by repeating"),
+        (Shape("map", 0, 0, 9, 9), "elementwise function"),
+        (Shape("contract", 0, 0, 9, 9), "contraction (sum of products)"),
+        (Shape("ring", 0, 0, 4, 4), "broadcast axis begins"),
         (Frame("fold", 0, 0, 9, 9), "loop"),
-        (Frame("group", 0, 0, 9, 9), "runs in groups, side by side"),
+        (Frame("group", 0, 0, 9, 9), "runs in groups, in parallel"),
         (Rule(0, 0, 9, 0), "between arrays"),
-        (Label(0, 0, "g_q"), "how much of q in each group"),
-        (Label(0, 0, "s_{kv}"), "how much of kv in each block of a loop"),
+        (Label(0, 0, "g_q"), "size of q in each group"),
+        (Label(0, 0, "s_{kv}"), "size of kv in each block of a loop"),
         (level_wire(0, 9, 0, level=2), "array in registers"),
-        (level_wire(0, 9, 0, kind="state"), "carried to the next turn"),
+        (level_wire(0, 9, 0, kind="state"), "carried to the next iteration"),
     ],
 )
 def test_what_occurs_is_said_and_nothing_else(item, text):
@@ -44,9 +44,9 @@ def test_what_occurs_is_said_and_nothing_else(item, text):
 @pytest.mark.parametrize(
     ("body", "texts"),
     [
-        ("exp(b − a)", ["what a box reads, from the top"]),
-        ("a/√d", ["what a box reads, from the top"]),
-        ("where(i_{x} ≤ i_q, a, −∞)", ["what a box reads, from the top", "position along x, q"]),
+        ("exp(b − a)", ["inputs of a box, from the top"]),
+        ("a/√d", ["inputs of a box, from the top"]),
+        ("where(i_{x} ≤ i_q, a, −∞)", ["inputs of a box, from the top", "position along x, q"]),
         ("max", []),
         ("exp", []),
         ("a", []),
@@ -56,7 +56,7 @@ def test_what_occurs_is_said_and_nothing_else(item, text):
 def test_what_stands_for_what_in_formulas_is_said(body, texts):
     # A letter that is an axis is its size.
     scene = Scene(300, 20, (Shape("map", 0, 0, 9, 9), Label(9, 9, body, "body"), Label(9, 9, "d")))
-    assert said(scene) == ["function of each element", *texts]
+    assert said(scene) == ["elementwise function", *texts]
 
 
 def test_what_says_nothing_is_left_out():

@@ -49,7 +49,7 @@ def test_parts_are_the_diagram_and_each_has_few_boxes(kind, number, most):
 def test_what_is_small_stays_as_it_is():
     diagram = cd.library.get("attention")
     assert folded(diagram) is diagram
-    with pytest.raises(ValueError, match="at most 3 boxes: expected 4 or more"):
+    with pytest.raises(ValueError, match="most is 3: expected parts of 4 or more"):
         folded(diagram, 3)
 
 

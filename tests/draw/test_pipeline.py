@@ -91,9 +91,9 @@ def test_widths_are_the_clocks_of_the_configuration(configuration: Any) -> None:
 
 def test_what_binds_is_said_and_marked(plan: Any, configuration: Any) -> None:
     scene = pipeline_picture(configuration)
-    assert "Least waits: matrix units." in scene.description
+    assert "Fewest stalls: matrix units." in scene.description
     assert [i.text for i in scene.items if isinstance(i, Label) and "binds" in i.text] == ["busy 100%, binds"]
-    assert "ALUs 434 clocks a turn" in scene.description
+    assert "ALUs 434 clocks" in scene.description
     idle = pipeline_picture(plan)
     share = 100 * (1 - plan.schedule.slack[plan.schedule.busiest])
     assert f"{share:.0f}%, busiest" in " ".join(i.text for i in idle.items if isinstance(i, Label))
@@ -105,7 +105,7 @@ def test_loads_that_take_longer_than_a_turn_bind(plan: Any) -> None:
     edges = tuple(replace(e, bytes_per_s=1e12) if e.lower == "SMEM" else e for e in plan.edges)
     scene = pipeline_picture(replace(plan, hardware="slow", edges=edges), chip=slow)
     said = [i.text for i in scene.items if isinstance(i, Label) and "binds" in i.text]
-    assert len(said) == 1 and re.fullmatch(r"takes \d\.\d\d turns, binds", said[0])
+    assert len(said) == 1 and re.fullmatch(r"takes \d\.\d\d periods, binds", said[0])
     assert not list(clashes(scene))
 
 
@@ -125,12 +125,12 @@ def test_no_text_is_over_another_or_leaves_its_bar(plan: Any, configuration: Any
 
 
 def test_what_is_refused(plan: Any) -> None:
-    with pytest.raises(CatdiagError, match="no schedule of turns"):
+    with pytest.raises(CatdiagError, match="no schedule of iterations"):
         pipeline_picture(replace(plan, schedule=None))
     with pytest.raises(CatdiagError, match="the plan is for 'H100', and chip is 'A100'"):
         pipeline_picture(plan, chip="A100")
     for turns in (0, True, 1.5):
-        with pytest.raises(CatdiagError, match="expected how many periods"):
+        with pytest.raises(CatdiagError, match="expected the number of periods"):
             pipeline_picture(plan, turns=turns)  # type: ignore[arg-type]
-    with pytest.raises(CatdiagError, match="expected at most 1000; draw fewer turns"):
+    with pytest.raises(CatdiagError, match="expected at most 1000; draw fewer periods"):
         pipeline_picture(plan, turns=500)

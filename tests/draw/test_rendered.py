@@ -70,7 +70,7 @@ def test_texts_are_as_wide_as_they_are_taken_to_be(tmp_path):
         "∑ √d ≤ −∞ · ′",
         "where(a, b, -∞)",
         "index(x) ≤ index(q)",
-        "how much of q in each group",
+        "size of q in each group",
     ]
     labels = [
         Label(5, 20 * n + 20, text, role)
