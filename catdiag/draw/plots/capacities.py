@@ -314,6 +314,7 @@ def transfers(
 
 
 def _draw(ax: Axes, shown: Capacities) -> None:
+    """Draws the bands, the optimum, the bound, the floor, the integer tiles and a chip's marks, in log-log axes."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     data = shown.unit == "bytes"

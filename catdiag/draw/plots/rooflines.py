@@ -269,6 +269,7 @@ def roofline(
 
 
 def _draw(ax: Axes, shown: Roofline) -> None:
+    """Draws the roofs, the ceilings and the rows of points in log-log axes, with their labels and the legend."""
     short = "FLOP/s" if shown.unit == "FLOP" else "op/s"
     peak = max(c.rate for c in shown.ceilings if c.kind == "chip")
     fastest = max(roof.bytes_per_s for roof in shown.roofs)
