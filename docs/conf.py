@@ -34,6 +34,7 @@ html_theme = "furo"
 html_title = f"catdiag {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(HERE / "static" / "scorer.js")
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}

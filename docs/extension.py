@@ -107,7 +107,7 @@ def write_api(app: Sphinx) -> None:
 
 def automodule(name: str, heading: str) -> str:
     """A module's part of a page. What a package has from its modules is documented with them."""
-    options = ":members:", ":ignore-module-all:", ":show-inheritance:"
+    options = ":members:", ":ignore-module-all:"
     lines = ["```{eval-rst}", f".. automodule:: {name}", *(f"   {option}" for option in options), "```"]
     return "\n".join([heading, "", *lines, "", ""])
 
@@ -167,7 +167,7 @@ class Schema(SphinxDirective):
         for title, items in (("Fields", fields(schema)), ("Definitions", schema["$defs"].items())):
             section = nodes.section(ids=[title.lower()], names=[title.lower()])
             section += nodes.title("", title)
-            rows = [f"| `{name}` | {form(it)} | {it.get('description', '')} |" for name, it in items]
+            rows = [f"| `{name}` | {form(it)} | {as_markdown([it.get('description', '')])[0]} |" for name, it in items]
             section += markdown(self, "\n".join(["| name | form | |", "|---|---|---|", *rows]))
             found.append(section)
         return found

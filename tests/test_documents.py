@@ -69,7 +69,8 @@ def test_every_page_is_reached_from_the_index():
         assert page.exists(), f"a table of contents names {named(page)}, which is not there"
         reached.add(page)
         for tree in blocks(page, "{toctree}"):
-            names = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            # A page's name, or `Title <name>`.
+            names = [line.split("<")[-1].rstrip(">") for line in tree.splitlines() if line and not line.startswith(":")]
             ahead += [(page.parent / f"{name}.md").resolve() for name in names]
     assert reached == set(PAGES)
 
