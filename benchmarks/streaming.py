@@ -10,9 +10,9 @@ import resource
 import sys
 from collections.abc import Sequence
 
+import catdiag as cd
 from catdiag import library
 from catdiag.errors import CatdiagError, NotStreamable
-from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import groupable
 from catdiag.rewrite.strategy import reduced_axes
 from catdiag.solvers.z3 import Z3
@@ -28,7 +28,7 @@ def derived(name: str, axis: str) -> str:
     """How the derivation of an operator ends."""
     with Z3() as ask:
         try:
-            streamed = Derivation.start(library.get(name), ask).stream(axis)
+            streamed = cd.Program(library.get(name), ask).stream(axis)
         except NotStreamable:
             return "refused"
         try:

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from catdiag import cost as cost
-    from catdiag import library as library
     from catdiag import testing as testing
     from catdiag.build import (
-        algorithm,
         all,
         any,
         argmax,
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
         sum,
     )
     from catdiag.cost import hardware
-    from catdiag.diagram import Diagram, box, copy, discard, id, swap
+    from catdiag.diagram import Diagram
     from catdiag.errors import (
         AxisError,
         CatdiagError,
@@ -47,10 +45,10 @@ if TYPE_CHECKING:
         EqualityUndecided,
         MatchUndecided,
         NoMatch,
-        NotExpandable,
+        NotDistributable,
         NotFusable,
         NotGroupable,
-        NotStabilisable,
+        NotStabilizable,
         NotStreamable,
         SignatureError,
         SizeError,
@@ -58,6 +56,8 @@ if TYPE_CHECKING:
     )
     from catdiag.functions import elu, inf, log_softmax, logsumexp, relu, silu, var
     from catdiag.indexing import gather, reindex, reverse, shift, slice, stride, window
+    from catdiag.makers import algorithm, box, copy, discard, id, library, swap
+    from catdiag.program import Program
     from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
     from catdiag.rewrite.claim import Claim, theorem
     from catdiag.rewrite.given import Fold
@@ -81,11 +81,13 @@ if TYPE_CHECKING:
     from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
-    "catdiag.build": "algorithm all any argmax argmin einsum index max mean min prod size softmax sum",
-    "catdiag.diagram": "Diagram box copy discard id swap",
+    "catdiag.build": "all any argmax argmin einsum index max mean min prod size softmax sum",
+    "catdiag.diagram": "Diagram",
+    "catdiag.makers": "algorithm box copy discard id swap",
+    "catdiag.program": "Program",
     "catdiag.errors": (
-        "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotExpandable NotFusable "
-        "NotGroupable NotStabilisable NotStreamable SignatureError SizeError TypeMismatch"
+        "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotDistributable NotFusable "
+        "NotGroupable NotStabilizable NotStreamable SignatureError SizeError TypeMismatch"
     ),
     "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
     "catdiag.rewrite.claim": "Claim theorem",
@@ -101,14 +103,13 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 _MODULES = {
     "cost": "catdiag.cost",
     "hardware": "catdiag.cost.hardware",
-    "library": "catdiag.library",
     "testing": "catdiag.testing",
 }
 
 __all__ = [  # noqa: RUF022
     "AxisError", "ArrayType", "Axis", "CatdiagError", "Claim", "Diagram", "DoesNotFit", "EqualityUndecided", "Fold",
-    "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotExpandable", "NotFusable", "NotGroupable",
-    "NotStabilisable", "NotStreamable", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty",
+    "Interrupted", "MatchUndecided", "NoMatch", "NotAProof", "NotDistributable", "NotFusable", "NotGroupable",
+    "NotStabilizable", "NotStreamable", "Program", "Refuted", "Rule", "SignatureError", "SizeError", "Theorem", "Ty",
     "TypeMismatch", "Undecided", "abs", "algorithm", "all", "any", "apply", "argmax", "argmin", "box", "broadcast",
     "cast", "clip", "concat", "copy", "cost", "discard", "einsum", "elu", "equal", "equivalent", "exp", "gather",
     "hardware", "id", "index", "inf", "library", "log", "log_softmax", "logsumexp", "max", "maximum", "mean", "min",
@@ -136,6 +137,7 @@ def __dir__() -> list[str]:
 set_hooks(
     html=lambda shown: import_module("catdiag.draw.report.notebook").html(shown),
     svg=lambda shown: import_module("catdiag.draw.api").shown(shown),
+    lines=lambda shown: import_module("catdiag.emit.pseudocode").shown(shown),
 )
 
 
@@ -151,6 +153,15 @@ class _Package(ModuleType):
 
     @prove.setter
     def prove(self, module: ModuleType) -> None:
+        """Binding the subpackage is left without effect: `sys.modules` has it."""
+
+    @property
+    def library(self) -> Any:
+        """The library's operators as programs; the subpackage of this name has the diagrams."""
+        return import_module("catdiag.makers").library
+
+    @library.setter
+    def library(self, module: ModuleType) -> None:
         """Binding the subpackage is left without effect: `sys.modules` has it."""
 
 

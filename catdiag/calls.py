@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from catdiag.diagram import Diagram
 from catdiag.errors import AxisError, TypeMismatch
@@ -40,3 +41,14 @@ def call_diagram(diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[T
         merge_axes((array.type, ty))
     results = trace.call(name, diagram, arranged)
     return results[0] if len(results) == 1 else results
+
+
+def apply(function: Callable[..., Any] | Diagram, *arrays: object) -> Any:
+    """A diagram, or a function, on arrays inside an algorithm.
+
+    >>> from catdiag.build import algorithm
+    >>> twice = algorithm("x", name="twice")(lambda a: a + a)
+    >>> [box.name for box in algorithm("x")(lambda a: apply(twice, a)).boxes]
+    ['twice']
+    """
+    return call_diagram(function, arrays) if isinstance(function, Diagram) else function(*arrays)

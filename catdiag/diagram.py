@@ -23,27 +23,16 @@ live range of arrays does.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from catdiag.boxes import Box, Call, Generic, Group, bodies, check_box
+from catdiag.display import AsProgram
 from catdiag.errors import AxisError, TypeMismatch, require
 from catdiag.graph import Graph as Graph
 from catdiag.graph import Node as Node
 from catdiag.graph import of_arrays
 from catdiag.types import ArrayType, Axis, Ty
-
-if TYPE_CHECKING:
-    from catdiag.cost.bounds import LowerBound
-    from catdiag.cost.hardware import Hardware
-    from catdiag.cost.hierarchy import Hierarchy
-    from catdiag.cost.io import IO
-    from catdiag.cost.levelled import LevelsIO
-    from catdiag.rewrite.derivation import Derivation
-    from catdiag.rewrite.fusions import Fusions
-    from catdiag.rewrite.given import Fold
-    from catdiag.rewrite.several import Plans
-
 
 BOX, WIRING, SEQ, PAR, GRAPH = range(5)
 """How a diagram was made: a box, wiring only, by `>>`, by `@`, or flat already."""
@@ -52,8 +41,8 @@ BOX, WIRING, SEQ, PAR, GRAPH = range(5)
 _REPR_BOXES, _REPR_WIRES, _REPR_NESTING = 500, 500, 20
 
 
-class Diagram:
-    """A morphism `dom → cod`. Make one with `@cd.algorithm`, `cd.box`, `id`, `swap`, `copy`, `discard`, `>>` and `@`.
+class Diagram(AsProgram):
+    """A morphism `dom → cod`. Make one with `box`, `id`, `swap`, `copy`, `discard`, `>>` and `@`, or `catdiag.build`.
 
     `repr` is an expression that rebuilds the diagram under the names of `catdiag.types`, `catdiag.boxes` and
     `catdiag.diagram`; past 500 boxes or wires, those in bodies included, it is a description in `<…>` instead.
@@ -122,7 +111,7 @@ class Diagram:
 
     def __rshift__(self, other: Diagram) -> Diagram:
         """First this, then `other`. Raises TypeMismatch, naming both types and the wire."""
-        if not isinstance(other, Diagram):
+        if not issubclass(type(other), Diagram):
             return NotImplemented
         given, taken = self.cod, other.dom
         if given is not taken:
@@ -136,7 +125,7 @@ class Diagram:
 
     def __matmul__(self, other: Diagram) -> Diagram:
         """This beside `other`."""
-        if not isinstance(other, Diagram):
+        if not issubclass(type(other), Diagram):
             return NotImplemented
         return Diagram(PAR, self, other, None, None)  # its objects are put together when asked for
 
@@ -207,7 +196,7 @@ class Diagram:
     def __str__(self) -> str:
         return f"{self.title + ': ' if self.title else ''}{_short(self.dom)} → {_short(self.cod)}"
 
-    # -- readings, thin: each imports its room when called --------------------------------------
+    # -- mapping over an axis ----------------------------------------------------------------------
 
     def weave(self, axis: Axis | str, inputs: Iterable[int | str] | str | None = None) -> Diagram:
         """The diagram mapped over one more axis, put in front on all outputs and the given inputs (all, if None).
@@ -217,159 +206,6 @@ class Diagram:
         from catdiag.interpret import weave
 
         return weave(self, Axis(axis) if isinstance(axis, str) else axis, inputs)
-
-    def __call__(self, *arrays: Any) -> Any:
-        """Runs the diagram on NumPy arrays, in the order of its inputs; one output comes back bare, several as a tuple.
-
-        Raises SizeError where shapes disagree with the types or with each other.
-        """
-        from catdiag.run.numpy import run
-
-        return run(self, arrays)
-
-    def run(self, *arrays: Any, tiles: Mapping[str, int] | None = None, sizes: Mapping[str, int] | None = None) -> Any:
-        """As a call, with the lengths of blocks and tiles by symbol (`{"s_x": 64}`), and sizes that no input shows.
-
-        An input over `(b g)` shows the product of two sizes: `sizes={"b": 2}` says which.
-        """
-        from catdiag.run.numpy import run
-
-        return run(self, arrays, tiles, sizes=sizes)
-
-    def stream(self, axis: str, by: Fold | None = None, passes: int = 1) -> Derivation:
-        """The diagram with `axis` streamed through a loop, as a `Derivation` with its theorem.
-
-        By a fold that is found, or by the one that is given; in at most `passes` loops, one after the other. Raises
-        NotStreamable, and as `Derivation.stream` does.
-        """
-        from catdiag.rewrite.derivation import Derivation
-
-        return Derivation.start(self).stream(axis, by, passes)
-
-    def split(self, axis: str, parts: str | None = None) -> Derivation:
-        """The diagram with `axis` streamed in several parts at once, as a `Derivation` with its theorem.
-
-        The states of the parts are merged. Raises NotStreamable, and as `Derivation.split` does.
-        """
-        from catdiag.rewrite.derivation import Derivation
-
-        return Derivation.start(self).split(axis, parts)
-
-    def stabilise(self) -> Derivation:
-        """The diagram with maxima subtracted in exponentials that have none, proved. Raises NotStabilisable."""
-        from catdiag.rewrite.derivation import Derivation
-
-        return Derivation.start(self).stabilise()
-
-    def expand(self, axes: str | Sequence[str] | None = None) -> Derivation:
-        """The diagram with sums multiplied out, `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, as a `Derivation`: see its
-        `expand`, and what it says of cancellation. Raises NotExpandable, and AxisError for an unknown axis."""
-        from catdiag.rewrite.derivation import Derivation
-
-        return Derivation.start(self).expand(axes)
-
-    def group(self, axes: str | Sequence[str]) -> Derivation:
-        """The diagram run in groups of the named axes, as a `Derivation` with its theorem. Raises NotGroupable."""
-        from catdiag.rewrite.derivation import Derivation
-
-        return Derivation.start(self).group(axes)
-
-    def fuse(self, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()) -> Derivation:
-        """The diagram in kernels, as a `Derivation`: see its `fuse`. Raises NotFusable."""
-        from catdiag.rewrite.derivation import Derivation
-
-        return Derivation.start(self).fuse(on_chip, saved=saved)
-
-    def fusions(self, **options: Any) -> Fusions:
-        """The ways to cut the diagram into kernels, what each moves, and where one begins to win.
-
-        The options are those of `catdiag.rewrite.fusions.fusions`.
-        """
-        from catdiag.rewrite.fusions import fusions
-
-        return fusions(self, **options)
-
-    def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plans:
-        """The kernels of least predicted time on a chip: where to cut, and each one's loops, groups and tiles, proved.
-
-        The options are those of `catdiag.rewrite.cuts.plan`: `dtype`, `stages`, `cuts` at most, `several`. Raises
-        DoesNotFit, SizeError, and as that does.
-        """
-        from catdiag.rewrite.cuts import plan
-
-        return plan(self, hardware, sizes, **options)
-
-    @overload
-    def io(self, *, levels: None = None, **options: Any) -> IO: ...
-
-    @overload
-    def io(self, *, levels: Sequence[str] | Hierarchy, **options: Any) -> LevelsIO: ...
-
-    def io(self, *, levels: Sequence[str] | Hierarchy | None = None, **options: Any) -> IO | LevelsIO:
-        """Transfers and memory of the diagram run whole, between two levels or a chain of `levels`, slowest first.
-
-        The options are those of `catdiag.cost.io.io`, and with levels those of `catdiag.cost.levels.levels_io`.
-        """
-        if levels is not None:
-            from catdiag.cost.levels import levels_io
-
-            return levels_io(self, levels, **options)
-        from catdiag.cost.io import io
-
-        return io(self, **options)
-
-    def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
-        """What any schedule of the diagram's own scalar operations moves at least; see `catdiag.cost.bounds`."""
-        from catdiag.cost.bounds import lower_bound
-
-        return lower_bound(self, capacity, **options)
-
-    def pseudocode(self) -> str:
-        """What the diagram loads, computes and saves, as formulas; its loops and groups as loops."""
-        from catdiag.emit.pseudocode import pseudocode
-
-        return pseudocode(self)
-
-    def numpy(self) -> str:
-        """The diagram as the source of a function of plain NumPy (see `catdiag.emit.numpy`)."""
-        from catdiag.emit.numpy import source
-
-        return source(self)
-
-    def svg(self, **options: Any) -> str:
-        """The picture of the diagram as SVG. Options: `open`, which named diagrams are drawn as their insides; `levels`
-        of memory, slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts;
-        `colour`; `theme`, "auto", "light" or "dark"; `legend` (see `catdiag.draw.api`).
-
-        >>> import catdiag as cd
-        >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
-        >>> total.svg(theme="dark").count("<text")
-        5
-        """
-        from catdiag.draw.api import svg_of
-
-        return svg_of(self, **options)
-
-    def tikz(self, **options: Any) -> str:
-        """The picture of the diagram as LaTeX: the options of `svg`, and `standalone`, a document or only a picture."""
-        from catdiag.draw.api import tikz_of
-
-        return tikz_of(self, **options)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """How Hypothesis prints an example and a terminal's IPython a result: as the program, line by line."""
-        from catdiag.emit.pseudocode import shown
-
-        for k, line in enumerate(shown(self)):
-            if k:
-                printer.break_()
-            printer.text(line)
-
-    def _repr_svg_(self) -> str:
-        """How a notebook shows the diagram."""
-        from catdiag.draw.api import shown
-
-        return shown(self)
 
 
 def _mismatch(cod: Ty, dom: Ty) -> None:
@@ -457,6 +293,25 @@ def _extent(diagram: Diagram) -> tuple[int, int, int]:
                 wires += len(b.dom) + len(b.cod)
                 stack += [(body, depth + 1) for body in bodies(b.op)]
     return boxes, wires, nesting
+
+
+class HasDiagram(Protocol):
+    """What stands for a diagram: a derivation, a user's program, a plan."""
+
+    @property
+    def diagram(self) -> Diagram: ...
+
+
+def diagram_of(subject: Diagram | HasDiagram, what: str = "the diagram") -> Diagram:
+    """A diagram itself, or that of what stands for one. Raises TypeMismatch for anything else.
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> diagram_of(id(X)) == id(X)
+    True
+    """
+    found = subject if isinstance(subject, type) else getattr(subject, "diagram", subject)
+    require(isinstance(found, Diagram), what, subject, "a program or a diagram, as @cd.algorithm makes one")
+    return found  # type: ignore[return-value]
 
 
 # -- makers ---------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_HOOKS: dict[str, Callable[[Any], str]] = {}
+_HOOKS: dict[str, Callable[[Any], Any]] = {}
 
 
-def set_hooks(*, html: Callable[[Any], str], svg: Callable[[Any], str]) -> None:
-    """Sets what shows an object: as a piece of HTML, and as a picture in SVG."""
-    _HOOKS.update(html=html, svg=svg)
+def set_hooks(*, html: Callable[[Any], str], svg: Callable[[Any], str], lines: Callable[[Any], list[str]]) -> None:
+    """Sets what shows an object: as a piece of HTML, as a picture in SVG, and as lines of text."""
+    _HOOKS.update(html=html, svg=svg, lines=lines)
 
 
 class AsHTML:
@@ -27,8 +27,9 @@ class AsHTML:
 
     __slots__ = ()
 
-    def _repr_html_(self) -> str:
-        return _HOOKS["html"](self)
+    def _repr_html_(self) -> str | None:
+        shown: str | None = _HOOKS["html"](self)
+        return shown
 
 
 class AsSVG:
@@ -37,4 +38,18 @@ class AsSVG:
     __slots__ = ()
 
     def _repr_svg_(self) -> str:
-        return _HOOKS["svg"](self)
+        shown: str = _HOOKS["svg"](self)
+        return shown
+
+
+class AsProgram(AsSVG):
+    """What notebooks show as a picture, and terminals as lines of text."""
+
+    __slots__ = ()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """How Hypothesis prints an example, and IPython a result."""
+        for k, line in enumerate(_HOOKS["lines"](self)):
+            if k:
+                printer.break_()
+            printer.text(line)

@@ -102,12 +102,12 @@ class NotGroupable(CatdiagError):
     """A diagram that is not weaved over an axis, so that it cannot run in groups of it."""
 
 
-class NotStabilisable(CatdiagError):
+class NotStabilizable(CatdiagError):
     """A diagram with an exponential from whose exponent no maximum can be subtracted, and why."""
 
 
-class NotExpandable(CatdiagError):
-    """A diagram without a sum that could be multiplied out, with the box and the reason."""
+class NotDistributable(CatdiagError):
+    """A diagram without a sum over which a product could be distributed, with the box and the reason."""
 
 
 class NotFusable(CatdiagError):

@@ -204,22 +204,18 @@ def _chip(given: Hardware | str) -> Hardware:
 
 def _subject(operator: Operator) -> _Subject:
     """An operator streamed and grouped, unless it is a derivation already."""
-    from catdiag.diagram import Diagram
-    from catdiag.rewrite.derivation import Derivation
+    from catdiag.diagram import diagram_of
+    from catdiag.rewrite.derivation import derivation_of
     from catdiag.types import size_symbols
 
     if isinstance(operator, str):
-        from catdiag import library
+        from catdiag.library import get
 
-        name, whole = operator, library.get(operator)
+        name, whole = operator, get(operator)
         made = _derived(operator)
-    elif isinstance(operator, Derivation):
-        whole, made = operator.diagram, operator.diagram
-        name = operator.names[0] if isinstance(operator.names, list) and operator.names else whole.title
-    elif isinstance(operator, Diagram):
-        name, whole, made = operator.title, operator, _blocked(operator)
     else:
-        raise CatdiagError(f"{operator!r} is no operator: expected a name of the library, a diagram or a derivation")
+        whole = diagram_of(operator, "the operator")
+        name, made = whole.title, whole if derivation_of(operator).steps else _blocked(whole)
     symbols: dict[str, None] = {}
     for ty in (*whole.dom, *whole.cod):
         for axis in ty.axes:
@@ -237,9 +233,9 @@ def _subject(operator: Operator) -> _Subject:
 
 @cache
 def _derived(name: str) -> Diagram:
-    from catdiag import library
+    from catdiag.library import get
 
-    return _blocked(library.get(name))
+    return _blocked(get(name))
 
 
 def _blocked(diagram: Diagram) -> Diagram:

@@ -465,7 +465,7 @@ def main() -> None:
         print(table(section()))
         print()
     print("Step 1: the derived loop.")
-    print(derived().pseudocode())
+    print(derived().code("pseudocode"))
     print()
     print("Step 2: what of a turn may run in pieces.")
     found = on_hopper()

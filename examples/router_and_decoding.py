@@ -50,7 +50,7 @@ def main() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
     served = decode.stream("x").skip("x").split("x")
-    print("\n" + served.pseudocode())
+    print("\n" + served.code("pseudocode"))
     Q, K, V = generator.normal(size=(4, 16)), generator.normal(size=(100, 16)), generator.normal(size=(100, 8))
     arrays = Q, K, V, np.array(70), np.array(33)
     found = served.run(*arrays, tiles={"s_x": 8, "p_x": 3})

@@ -48,14 +48,16 @@ ROWS: tuple[dict[str, str], ...] = (
     {"draw": ""},
     {"library": "", "testing": ""},
     {"gpu": ""},
-    {"sweeps": ""},
+    {"sweeps": "", "program": ""},
+    {"transition": ""},
+    {"makers": ""},
     {"cli": ""},
 )
 ROW = {room: number for number, row in enumerate(ROWS) for room in row}
 # Beside: a diagram's own methods, thin, which import what they call when they are called.
 THIN = {
     "trace": "calls",
-    "diagram": "flatten isomorphism substitute interpret run rewrite cost emit draw",
+    "diagram": "flatten isomorphism substitute interpret",
     "rewrite": "emit draw gpu",
     "prove": "draw",
     "cost": "draw gpu",

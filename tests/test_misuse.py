@@ -19,7 +19,6 @@ SIZES = {"q": 8, "x": 8}
 WRONG: dict[str, Callable[[], Any]] = {
     "no diagram to prove": lambda: cd.prove(3, F),  # type: ignore[arg-type]
     "a text to prove": lambda: cd.prove("f", F),  # type: ignore[arg-type]
-    "a derivation to prove": lambda: cd.prove(F.group("q"), F),  # type: ignore[arg-type]
     "nothing to compare with": lambda: cd.equivalent(F, None),  # type: ignore[arg-type]
     "an assumption alone": lambda: cd.prove(F, F, assume="q >= 2"),
     "no assumptions": lambda: cd.prove(F, F, assume=None),  # type: ignore[arg-type]
@@ -69,9 +68,9 @@ WRONG: dict[str, Callable[[], Any]] = {
     "a plan at an array": lambda: F.group("q").fit("H100", np.ones(2)),  # type: ignore[arg-type]
     "a plan on a number": lambda: F.group("q").fit(3, SIZES),  # type: ignore[arg-type]
     "the best way in no memory": lambda: F.fusions().best(SIZES, None),  # type: ignore[arg-type]
-    "spread over text": lambda: F.group("q").spread("q"),  # type: ignore[arg-type]
-    "spread over nothing": lambda: F.group("q").spread(None),  # type: ignore[arg-type]
-    "spread over a list": lambda: F.group("q").spread({"q": [2]}),  # type: ignore[dict-item]
+    "spread over text": lambda: F.group("q").sharding("q"),  # type: ignore[arg-type]
+    "spread over nothing": lambda: F.group("q").sharding(None),  # type: ignore[arg-type]
+    "spread over a list": lambda: F.group("q").sharding({"q": [2]}),  # type: ignore[dict-item]
     "a library of lists": lambda: cd.library.get([]),  # type: ignore[arg-type]
     "a chip of nothing": lambda: cd.hardware.load(None),  # type: ignore[arg-type]
     "a chip of bytes": lambda: cd.hardware.loads(b"x"),  # type: ignore[arg-type]

@@ -21,8 +21,8 @@ _MOST = 2**62
 def sizes_of(diagram: Diagram) -> tuple[str, ...]:
     """The size symbols of a diagram, in order of appearance.
 
-    >>> from catdiag import library
-    >>> sizes_of(library.get("attention"))
+    >>> from catdiag.library import get
+    >>> sizes_of(get("attention"))
     ('q', 'd', 'x')
     """
     found: dict[str, None] = {}

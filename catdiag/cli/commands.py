@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from catdiag.cli.programs import Files
     from catdiag.cost.io import IO
     from catdiag.cost.levelled import LevelsIO
-    from catdiag.diagram import Diagram
     from catdiag.prove.api import Theorem
-    from catdiag.rewrite.derivation import Derivation
 
 
 # Buffers of a block beyond which no chip's memory goes, and numbers leave 64-bit integers.
@@ -190,6 +188,7 @@ def run_io(
     """
     from catdiag.cli.costs import Costs, best_of, chain_of, placement_of
     from catdiag.cost.io import io
+    from catdiag.cost.levels import levels_io
 
     _check_stages(stages)
     chosen = on_chip is not None or saved is not None
@@ -213,32 +212,40 @@ def run_io(
         _known_dtype(element)
     diagram = operator(op)
     subject, steps = diagram, tuple[str, ...]()
-    bounded: Diagram | Derivation = diagram
+    bounded = diagram
     if derived or (chain is not None and not unfused):
         from catdiag.solvers.z3 import Z3
 
         with Z3() as ask, _working("deriving"):
             if derived:
                 from catdiag.rewrite.derivation import Derivation
+                from catdiag.rewrite.fuse import fuse
+                from catdiag.rewrite.group import group as grouped
+                from catdiag.rewrite.skip import skip as skipped
+                from catdiag.rewrite.streaming import stream as streamed
 
                 derivation = Derivation.start(diagram, ask)
                 if stream is not None:
-                    derivation = derivation.stream(stream)
+                    derivation = streamed(derivation, stream)
                 if group is not None:
-                    derivation = derivation.group(group)
+                    derivation = grouped(derivation, group)
                 for axis in skip:
-                    derivation = derivation.skip(axis)
+                    derivation = skipped(derivation, axis)
                 if chosen:
-                    derivation = derivation.fuse(on_chip, saved=saved or ())
+                    derivation = fuse(derivation, on_chip, saved=saved or ())
             else:
                 derivation = best_of(diagram, ask)
-            subject, steps, bounded = derivation.diagram, tuple(step.name for step in derivation.steps), derivation
+            subject, steps, bounded = (
+                derivation.diagram,
+                tuple(step.name for step in derivation.steps),
+                derivation.operations,
+            )
     counted: IO | LevelsIO
     if chain is None:
         counted = io(subject, dtype=element, stages=stages, fused=not unfused, density=density)
     else:
-        counted = subject.io(
-            levels=chain, dtype=element, stages=stages, fused=not unfused, placement=placement_of(place), wave=wave
+        counted = levels_io(
+            subject, chain, dtype=element, stages=stages, fused=not unfused, placement=placement_of(place), wave=wave
         )
     print(Costs(diagram, bounded, steps, counted, element).text(latex, as_json))
 

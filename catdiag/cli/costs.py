@@ -35,7 +35,7 @@ class Costs:
     """What `catdiag io` says: the operator, its form that is bounded from below, the steps to what is counted, both."""
 
     operator: Diagram
-    bounded: Diagram | Derivation
+    bounded: Diagram
     steps: tuple[str, ...]
     counted: IO | LevelsIO
     dtype: str | None = None
@@ -51,12 +51,14 @@ class Costs:
 
     def bounds(self) -> Iterator[tuple[str, LowerBound]]:
         """What the operator's own scalar operations need at least, by level: for a memory that holds all below it."""
+        from catdiag.cost.bounds import lower_bound
+
         if isinstance(self.counted, IO):
-            yield "memory", self.bounded.lower_bound(self.counted.capacity, dtype=self.dtype)
+            yield "memory", lower_bound(self.bounded, self.counted.capacity, dtype=self.dtype)
             return
         for level in self.counted.groups:
             if self.counted.bounded(level):
-                yield level, self.bounded.lower_bound(self.counted.reach(level), dtype=self.dtype)
+                yield level, lower_bound(self.bounded, self.counted.reach(level), dtype=self.dtype)
 
     def ratio(self, level: str, bound: LowerBound, optimum: Optimum | str | None) -> Any:
         """The least transfers over the bound, where both are for one memory; None where they are not."""

@@ -65,6 +65,8 @@ def run_counters(asked: Asked, json_file: Path | None) -> int:
 def _point(asked: Asked) -> tuple[Derivation, Point]:
     from catdiag.cli.derive import Target, derive
     from catdiag.cost import hardware
+    from catdiag.cost.io import io
+    from catdiag.cost.plan import fit
     from catdiag.errors import CatdiagError
     from catdiag.gpu.counted import point_of
     from catdiag.gpu.planned import tiles_of
@@ -91,8 +93,8 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
     derivation = report.derivation
     if not derivation.steps:
         raise NothingDerived("no axis can be streamed or grouped, so there is no kernel")
-    io = derivation.io()
-    wanted = {str(s) for s in (*io.groups, *io.streams)}
+    counted = io(derivation)
+    wanted = {str(s) for s in (*counted.groups, *counted.streams)}
     unknown = [name for name in given if name not in wanted | {"p_" + a for a in asked.split}]
     if unknown:
         raise UsageError(f"there is no tile {unknown[0]!r}: expected some of {', '.join(sorted(wanted))}")
@@ -102,7 +104,7 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
             first = propose(derivation, chip, {**lengths, **scalars}, asked.dtype, most=1)[0]
             tiles, stages, warps, specialized = dict(first.tiles), first.stages, first.warps, first.specialized
     if not wanted <= set(tiles) or stages is None or warps is None:
-        plan = derivation.fit(chip, {**lengths, **scalars}, dtype=asked.dtype, stages=stages, tiles=given or None)
+        plan = fit(derivation, chip, {**lengths, **scalars}, dtype=asked.dtype, stages=stages, tiles=given or None)
         tiles = {**tiles_of(plan), **given}
         stages, warps = stages or plan.stages, warps or max(1, plan.threads // plan.warp)
     try:

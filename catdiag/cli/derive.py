@@ -75,23 +75,30 @@ def derive(
     an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
     the error that says so.
 
-    >>> from catdiag import library
+    >>> from catdiag.library import get
     >>> from catdiag.solvers.z3 import Z3
     >>> with Z3() as ask:
-    ...     report = derive(library.get("sum_of_squares"), ask)
+    ...     report = derive(get("sum_of_squares"), ask)
     >>> [step.name for step in report.derivation.steps]
     ['stream x', 'group q']
     """
+    from catdiag.cost.bounds import lower_bound
+    from catdiag.cost.io import io as count
+    from catdiag.rewrite.advice import stability_of
+    from catdiag.rewrite.corollaries import verdicts
     from catdiag.rewrite.cuts import NEAR
     from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.expand import distribute
+    from catdiag.rewrite.skip import skip as skip_axis
     from catdiag.rewrite.strategy import PAYS, Attempt, Refused, attempts, best, memory
+    from catdiag.rewrite.streaming import split as split_axis
 
     def planned(derivation: Derivation) -> Planned:
         return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
 
     start = time.perf_counter()
     begun = Derivation.start(diagram, ask)
-    begun = begun if expand is None else begun.expand(expand or None)
+    begun = begun if expand is None else distribute(begun, expand or None)
     search: Cuts | None = None
     found: Plans | None = None
     if target is not None and stream is None and group is None and not split and not skip and passes == 1:
@@ -120,29 +127,29 @@ def derive(
     chosen = best(tried)
     derivation = chosen.derivation
     for axis in split:
-        derivation = derivation.split(axis)
+        derivation = split_axis(derivation, axis)
     for axis in skip:
-        derivation = derivation.skip(axis)
+        derivation = skip_axis(derivation, axis)
     counted, worth = derivation, chosen.worth
     try:
-        io = derivation.io()
+        io = count(derivation.diagram)
         if target is not None and derivation is not chosen.derivation:
             worth = planned_for(derivation, replace(target, sizes={**target.sizes, **target.scalars}))
     except CatdiagError:  # parts of what leaves blocks out, in loops of several kernels
-        counted, io = chosen.derivation, chosen.derivation.io()
+        counted, io = chosen.derivation, count(chosen.derivation.diagram)
     return Report(
         source=diagram,
         chosen=chosen,
         derivation=derivation,
-        stability=derivation.stability(_PATIENCE),
-        verdicts=derivation.verdicts() if theorems else {},
+        stability=stability_of(derivation, _PATIENCE),
+        verdicts=verdicts(derivation.diagram, derivation.claims()) if theorems else {},
         others=tuple(attempt for attempt in tried if attempt is not chosen),
         refused=tuple(refused),
         io=io,
         counted=counted,
         worth=worth,
         optimum=_optimum(io),
-        bound=counted.lower_bound(io.capacity),
+        bound=lower_bound(counted.operations, io.capacity),
         seconds=time.perf_counter() - start,
         whole=whole,
         instead=instead,
@@ -181,7 +188,7 @@ def _plans(search: Cuts, begun: Derivation) -> Plans | None:
 
 def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[str, ...]:
     """What takes much less time by prediction, and is not done unasked, since rounding sees it."""
-    from catdiag.errors import NotExpandable
+    from catdiag.errors import NotDistributable
     from catdiag.rewrite import timed
     from catdiag.rewrite.expand import CANCELS, expanded
     from catdiag.rewrite.strategy import PAYS
@@ -192,7 +199,7 @@ def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[st
         found = expanded(diagram)
         model = timed.Target(target.hardware, {**target.sizes, **target.scalars}, target.dtype, target.stages)
         seconds = timed.timed(found.diagram, model)[0].seconds
-    except (NotExpandable, CatdiagError):
+    except (NotDistributable, CatdiagError):
         return ()
     if seconds >= PAYS * worth.measure:
         return ()
@@ -211,9 +218,10 @@ def _optimum(io: IO) -> Optimum | str:
 
 def planned_for(derivation: Derivation, target: Target) -> Planned:
     """The plan, or the reason why there is none."""
-    options = {} if target.stages is None else {"stages": target.stages}
+    from catdiag.cost.plan import fit
+
     try:
-        plan = derivation.fit(target.hardware, target.sizes, dtype=target.dtype, **options)
+        plan = fit(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages)
     except DoesNotFit as error:
         return Planned(misfit=error)
     except CatdiagError as error:

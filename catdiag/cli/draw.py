@@ -103,6 +103,8 @@ def _derived(
 ) -> Diagram:
     """The diagram that `catdiag derive` comes to with these options, and without a chip."""
     from catdiag.cli.costs import best_of
+    from catdiag.rewrite.skip import skip as skip_axis
+    from catdiag.rewrite.streaming import split as split_axis
     from catdiag.solvers.z3 import Z3
 
     if passes < 1:
@@ -110,9 +112,9 @@ def _derived(
     with Z3() as ask:
         derivation = best_of(diagram, ask, stream, None if group is None else axis_names(group), passes)
         for axis in split:
-            derivation = derivation.split(axis)
+            derivation = split_axis(derivation, axis)
         for axis in skip:
-            derivation = derivation.skip(axis)
+            derivation = skip_axis(derivation, axis)
     if not derivation.steps:
         raise NothingDerived(
             "no axis can be streamed or grouped: leave out --derived to draw the operator as it stands"

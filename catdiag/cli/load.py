@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from catdiag.cli.outcome import UsageError
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.errors import CatdiagError
 from catdiag.files import read_whole
 
@@ -43,19 +43,19 @@ def function(name: str) -> Callable[..., Any]:
     value = _run(Path(path)).get(inside)
     if value is None:
         raise UsageError(f"{path} defines nothing called {inside!r}")
-    if isinstance(value, Diagram) or not callable(value):
+    if _is_diagram(value) or not callable(value):
         raise UsageError(f"{inside!r} of {path} is no function: expected one that takes the operator's inputs in order")
     found: Callable[..., Any] = value
     return found
 
 
 def _from_library(name: str) -> Diagram:
-    from catdiag import library
+    from catdiag.library import get
 
     if name.endswith(".py") or "/" in name:
         raise UsageError(f"{name!r} does not say which operator of the file is meant: expected {name}:name")
     try:
-        return library.get(name)
+        return get(name)
     except CatdiagError as error:
         raise UsageError(f"{error.message}; an operator of a file is path.py:name") from error
 
@@ -66,11 +66,8 @@ def _from_file(path: Path, name: str) -> Diagram:
         found = ", ".join(_diagrams(namespace)) or "none"
         raise UsageError(f"{path} defines nothing called {name!r}: the operators that it has are {found}")
     value = namespace[name]
-    if isinstance(value, Diagram):
-        return value
-    derived = getattr(value, "diagram", None)
-    if isinstance(derived, Diagram):
-        return derived
+    if _is_diagram(value):
+        return diagram_of(value)
     what = "a function without @cd.algorithm" if callable(value) else f"{type(value).__name__}"
     raise UsageError(
         f'{name!r} of {path} is no diagram but {what}: put @cd.algorithm("…") above a function to make it one'
@@ -78,7 +75,11 @@ def _from_file(path: Path, name: str) -> Diagram:
 
 
 def _diagrams(namespace: dict[str, Any]) -> list[str]:
-    return [name for name, value in namespace.items() if isinstance(value, Diagram)]
+    return [name for name, value in namespace.items() if _is_diagram(value)]
+
+
+def _is_diagram(value: Any) -> bool:
+    return not isinstance(value, type) and isinstance(getattr(value, "diagram", value), Diagram)
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -107,7 +107,9 @@ def _derived(diagram: Diagram, ask: Z3, asked: Asked, target: Target | None) -> 
     """The derivation that `catdiag derive` takes, and its plan."""
     from catdiag.cli.derive import planned_for
     from catdiag.cli.report import Planned
+    from catdiag.rewrite.skip import skip
     from catdiag.rewrite.strategy import PAYS, attempts, best, memory
+    from catdiag.rewrite.streaming import split
 
     def worth(derivation: Derivation) -> Planned:
         return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
@@ -117,9 +119,9 @@ def _derived(diagram: Diagram, ask: Z3, asked: Asked, target: Target | None) -> 
     chosen = best(attempts(diagram, ask, worth, stream=asked.stream, group=group, pays=pays)[0])
     derivation, found = chosen.derivation, chosen.worth
     for axis in asked.split:
-        derivation = derivation.split(axis)
+        derivation = split(derivation, axis)
     for axis in asked.skip:
-        derivation = derivation.skip(axis)
+        derivation = skip(derivation, axis)
     if target is not None and derivation is not chosen.derivation:
         from dataclasses import replace
 

@@ -38,7 +38,9 @@ def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
     if files.triton is not None and plan is not None:
         found.append((files.triton, plan.triton()))
     if files.numpy is not None:
-        found.append((files.numpy, report.derivation.numpy()))
+        from catdiag.emit.numpy import source
+
+        found.append((files.numpy, source(report.derivation.diagram)))
     return found
 
 
@@ -70,4 +72,6 @@ def pseudocode_of(report: Report) -> str:
         dtype = plan.dtype
         return expanded(report.derivation, sizes=sizes_of(plan), tiles=plan.tiles, dtype=dtype, stages=own.stages)
     except CatdiagError as error:
-        return f"{report.derivation.pseudocode()}\n\nthe sizes of variables are not counted: {error.message}"
+        from catdiag.emit.pseudocode import pseudocode
+
+        return f"{pseudocode(report.derivation.diagram)}\n\nthe sizes of variables are not counted: {error.message}"

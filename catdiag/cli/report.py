@@ -90,7 +90,16 @@ class Report:
     @cached_property
     def formulas(self) -> StateFormulas:
         """What its loops carry."""
-        return self.derivation.formulas()
+        from catdiag.emit.state import formulas
+
+        return formulas(self.derivation.diagram)
+
+    @cached_property
+    def pseudocode(self) -> str:
+        """Its loops and groups."""
+        from catdiag.emit.pseudocode import pseudocode
+
+        return pseudocode(self.derivation.diagram)
 
     # -- text ------------------------------------------------------------------------------------
 
@@ -155,10 +164,10 @@ class Report:
         yield from str(self.stability).splitlines()
         for e in self.stability.unbounded:
             if e.line:
-                yield f"advice: exp({e.argument}) is not bounded: .stabilise() subtracts the maximum"
+                yield f"advice: exp({e.argument}) is not bounded: .stabilize() subtracts the maximum"
 
     def _loops(self) -> Iterator[str]:
-        lines = self.derivation.pseudocode().splitlines()
+        lines = self.pseudocode.splitlines()
         if self.whole or len(lines) <= _LINES:
             yield from lines
             return
@@ -237,7 +246,7 @@ class Report:
             },
             "steps": [_step(step) for step in self.derivation.steps],
             "formulas": self.formulas.as_dict(),
-            "pseudocode": self.derivation.pseudocode(),
+            "pseudocode": self.pseudocode,
             "theorems": {name: v.verdict for name, v in self.verdicts.items()},
             "stability": {
                 "proved": self.stability.proved,
@@ -267,8 +276,8 @@ class Report:
 def type_of(diagram: Diagram) -> str:
     """The type of a diagram with the names of its inputs.
 
-    >>> from catdiag import library
-    >>> type_of(library.get("matmul"))
+    >>> from catdiag.library import get
+    >>> type_of(get("matmul"))
     'matmul: A[a b], B[b c] → [a c]'
     >>> import catdiag as cd
     >>> type_of(cd.algorithm("x, bool[x]", name="kept")(lambda A, keep: cd.where(keep, A, 0)))

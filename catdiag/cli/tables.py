@@ -40,13 +40,13 @@ def run_library(alone: bool = True) -> None:
 
     Raises UsageError where options were given, which are for an operator.
     """
-    from catdiag import library
     from catdiag.cli.outcome import UsageError
+    from catdiag.library import describe, names
 
     if not alone:
         raise UsageError("which operator is meant? expected a name of the library, or path.py:name, before the options")
-    names = library.names()
-    width = max(map(len, names))
-    for name in names:
-        print(f"{name:<{width}}  {library.describe(name).splitlines()[0]}")
+    listed = names()
+    width = max(map(len, listed))
+    for name in listed:
+        print(f"{name:<{width}}  {describe(name).splitlines()[0]}")
     print("catdiag derive NAME derives one of them; catdiag derive path.py:name one of a file")

@@ -25,8 +25,10 @@ def run_fusions(
     if memory is not None and memory < 1:
         raise UsageError(f"the memory is {memory}: expected a positive number of {'bytes' if dtype else 'values'}")
     count_of("the memory", memory)
+    from catdiag.rewrite.fusions import fusions
+
     diagram = operator(op)
-    choice = diagram.fusions(**({} if dtype is None else {"dtype": dtype}))
+    choice = fusions(diagram, dtype=dtype)
     verdict = None if memory is None else choice.best(parse_sizes(size), memory)
     if as_json:
         print(json.dumps(_fusions(choice, verdict, cases), indent=1))
@@ -85,7 +87,10 @@ def run_spread(
     as_json: bool,
 ) -> None:  # fmt: skip
     """`catdiag spread`: an operator, streamed and grouped, over several devices."""
+    from catdiag.cost.devices import spread
     from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.group import group as grouped
+    from catdiag.rewrite.streaming import stream as streamed
     from catdiag.solvers.z3 import Z3
 
     counts: dict[str, int | str] = {}
@@ -105,9 +110,9 @@ def run_spread(
     diagram = operator(op)
     with Z3() as ask:
         made = Derivation.start(diagram, ask)
-        made = made if stream is None else made.stream(stream)
-        made = made if group is None else made.group(group)
-        found = made.spread(counts, held=places, dtype=dtype)
+        made = made if stream is None else streamed(made, stream)
+        made = made if group is None else grouped(made, group)
+        found = spread(made, counts, held=places, dtype=dtype)
     if as_json:
         print(json.dumps(_spread(found), indent=1))
         return

@@ -27,13 +27,13 @@ from catdiag.cost.lower.lifetimes import Lifetime, check_lifetime, lifetimes, li
 from catdiag.cost.lower.needed import Needed, needed
 from catdiag.cost.lower.segments import BoundError, Case, Claim, Monomial, approximate, check, derive, evaluate
 from catdiag.cost.lower.sources import Candidate, Reader, vertices
-from catdiag.diagram import inline
+from catdiag.diagram import diagram_of, inline
 from catdiag.display import AsHTML
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.types import Size, size_symbols, size_value
 
 if TYPE_CHECKING:
-    from catdiag.diagram import Diagram
+    from catdiag.diagram import Diagram, HasDiagram
 
 Expr = Any
 
@@ -223,7 +223,7 @@ def assumptions(recompute: bool, masks: bool = False, left_out: bool = False) ->
 
 
 def lower_bound(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     capacity: Expr | None = None,
     *,
     recompute: bool = True,
@@ -248,7 +248,7 @@ def lower_bound(
     """
     import sympy
 
-    given.diagram(diagram, derived=False)
+    diagram = diagram_of(diagram)
     given.dtypes(dtype)
     if sizes is not None:
         given.numbers(sizes)

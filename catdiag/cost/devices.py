@@ -47,7 +47,8 @@ from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.kernels import Account, Dtype, measure, output_names, widths_of
 from catdiag.cost.count.live import is_view
 from catdiag.cost.given import formula
-from catdiag.diagram import Diagram, Graph, inline
+from catdiag.cost.io import io
+from catdiag.diagram import Diagram, Graph, HasDiagram, diagram_of, inline
 from catdiag.errors import AxisError, CatdiagError, require
 from catdiag.types import ArrayType
 
@@ -212,7 +213,9 @@ class OnDevices:
     hides: bool | None
 
 
-def spread(diagram: Diagram, over: Mapping[str, int | str], *, held: Held | None = None, dtype: Dtype = None) -> Spread:
+def spread(
+    diagram: Diagram | HasDiagram, over: Mapping[str, int | str], *, held: Held | None = None, dtype: Dtype = None
+) -> Spread:
     """A derived diagram on several devices, of one kernel, whose axes `over` are each spread over so many of them.
 
     `over` gives a number, or the symbol of one (`"P"`), for axes that the diagram is grouped over, and for one that it
@@ -224,7 +227,7 @@ def spread(diagram: Diagram, over: Mapping[str, int | str], *, held: Held | None
     """
     import sympy
 
-    given.diagram(diagram, derived=False)
+    diagram = diagram_of(diagram)
     given.dtypes(dtype)
     require(isinstance(over, Mapping), "over", over, "a number of devices for each axis, such as {'q': 8}")
     counts: dict[str, Expr] = {}
@@ -236,7 +239,7 @@ def spread(diagram: Diagram, over: Mapping[str, int | str], *, held: Held | None
         raise CatdiagError("no axis to spread: give one with a number of devices, such as {'q': 8}")
     layout = _Layout(diagram, counts, dict(held or {}), dtype)
     shares = [*layout.inputs(), *layout.results()]
-    account = diagram.io(dtype=dtype)
+    account = io(diagram, dtype=dtype)
     tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in layout.tiles.items()}
     blocks = {s: axis / counts[str(axis)] if str(axis) in counts else axis for s, axis in account.streams.items()}
     flops = account.work["tensor"].subs({**tiles, **blocks}, simultaneous=True) / sympy.Mul(*counts.values())

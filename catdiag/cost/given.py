@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.diagram import Diagram
 from catdiag.errors import SizeError, TypeMismatch, require
 
 if TYPE_CHECKING:
@@ -105,10 +104,3 @@ def dtypes(value: Any) -> None:
     named = isinstance(value, Mapping) and all(isinstance(v, str) for pair in value.items() for v in pair)
     expected = "the name of an element type, such as 'bf16', or one for each array by its name"
     require(value is None or isinstance(value, str) or named, "dtype", value, expected)
-
-
-def diagram(value: Any, derived: bool = True) -> None:
-    """Raises TypeMismatch unless it is a diagram, or, with `derived`, a derivation of one."""
-    found = getattr(value, "diagram", value) if derived and not isinstance(value, type) else value
-    expected = "a diagram or a derivation" if derived else "a diagram (.diagram of a derivation is one)"
-    require(isinstance(found, Diagram), "the diagram", value, expected)

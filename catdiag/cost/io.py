@@ -63,6 +63,7 @@ from catdiag.cost.count.amounts import ZERO, Amount, symbol
 from catdiag.cost.count.kernels import Account, Dtype, measure
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Loop, Moment
 from catdiag.cost.count.nested import summed
+from catdiag.diagram import diagram_of
 from catdiag.display import AsHTML
 from catdiag.errors import CatdiagError, SizeError, require
 
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from catdiag.cost.count.density import Density, Shares
     from catdiag.cost.optima.whole import Whole
     from catdiag.cost.optimum import Optimum
-    from catdiag.diagram import Diagram
+    from catdiag.diagram import Diagram, HasDiagram
 
 Expr = Any
 
@@ -218,7 +219,7 @@ class IO(AsHTML):
 
 
 def io(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     *,
     dtype: Dtype = None,
     stages: int = 1,
@@ -246,7 +247,7 @@ def io(
     >>> whole.transfers, whole.memory, whole.work["tensor"]
     (a*b + a*c + b*c, a*b + a*c + b*c, 2*a*b*c)
     """
-    given.diagram(diagram, derived=False)
+    diagram = diagram_of(diagram)
     given.dtypes(dtype)
     if accumulators not in (LEVEL, REGISTERS):
         raise CatdiagError(f"accumulators is {accumulators!r}: expected 'level' or 'registers'")

@@ -57,6 +57,7 @@ from catdiag.cost.count.places import Places, check_stages
 from catdiag.cost.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.io import Resident, frontier, order_of, peak_of, told_of
 from catdiag.cost.levelled import EdgeIO, LevelsIO
+from catdiag.diagram import HasDiagram, diagram_of
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ ROLES = ("operand", "streamed", "state", "temporary", "output")
 
 
 def levels_io(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     levels: Sequence[str] | Hierarchy,
     *,
     placement: Mapping[str, Names] | None = None,
@@ -95,7 +96,7 @@ def levels_io(
     >>> whole.edges["HBM", "SMEM"].transfers, whole.memory["SMEM"]
     (a*b + a*c + b*c, a*b + a*c + b*c)
     """
-    given.diagram(diagram, derived=False)
+    diagram = diagram_of(diagram)
     given.dtypes(dtype)
     chain = chain_of(levels)
     caches = [level for level in chain if level.kind == CACHE]

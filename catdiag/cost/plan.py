@@ -36,6 +36,7 @@ from catdiag.cost.count.kernels import Account, measure, width, worked_in
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Moment
 from catdiag.cost.count.places import check_stages, two
 from catdiag.cost.hardware import Hardware
+from catdiag.diagram import diagram_of
 from catdiag.errors import CatdiagError, SizeError, require
 from catdiag.partial import joined
 
@@ -92,7 +93,7 @@ def fit(
     >>> plan.smem_bytes, plan.bound
     (1024, 'latency: loads, barriers and steps that wait for each other')
     """
-    given.diagram(diagram)
+    whole = diagram_of(diagram)
     plan = searching(
         diagram,
         hardware,
@@ -110,7 +111,6 @@ def fit(
         passed=passed,
         density=density,
     ).plan()
-    whole = getattr(diagram, "diagram", diagram)
     return replace(
         plan, dtype=spelled(dtype), diagram=whole, source=getattr(diagram, "source", None), given=dict(tiles or {})
     )
@@ -135,9 +135,8 @@ def searching(
     density: Mapping[str, float] | float = 1.0,
 ) -> Search:
     """All candidates of a call of `fit`, which takes the same, before one is taken. Raises as `fit` does."""
-    given.diagram(diagram)
+    whole = diagram_of(diagram)
     given.dtypes(dtype)
-    whole = getattr(diagram, "diagram", diagram)
     chip, worked = chips.get(hardware), worked_in(whole, dtype)
     if stages is not None:
         check_stages(stages)

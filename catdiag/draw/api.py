@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from catdiag.boxes import Call, bodies
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.draw.layout import layout
 from catdiag.draw.parts import folded
 from catdiag.draw.scene import Scene
@@ -95,9 +95,9 @@ def tikz_of(
     return tikz(scene, colour=colour, standalone=standalone, legend=legend, theme=theme)
 
 
-def shown(diagram: Diagram) -> str:
-    """The SVG that a notebook shows for a diagram."""
-    return svg(scene_of(diagram))
+def shown(subject: Diagram | HasDiagram) -> str:
+    """The SVG by which a diagram, or what stands for one, shows itself in a notebook."""
+    return svg(scene_of(diagram_of(subject)))
 
 
 def _named(diagram: Diagram) -> list[str]:

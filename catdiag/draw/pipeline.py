@@ -77,7 +77,7 @@ def pipeline_picture(of: Plan | Configuration, *, turns: int = 2, chip: Hardware
     (no loop, several loops, or a split loop), for a chip that is not that of the plan, and for fewer than one period.
 
     >>> import catdiag as cd
-    >>> plan = cd.library.get("matmul").stream("b").group("a c").fit("H100", {"a": 4096, "b": 4096, "c": 4096})
+    >>> plan = cd.library.get("matmul").stream("b").group("a c").plan("H100", {"a": 4096, "b": 4096, "c": 4096})
     >>> scene = pipeline_picture(plan)
     >>> [item.text for item in scene.items if getattr(item, "role", "") == "title"]
     ['matrix units', 'L2 to SMEM']

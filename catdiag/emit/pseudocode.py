@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catdiag.boxes import Box, Rename, SizeOf
-from catdiag.diagram import Diagram, is_large
+from catdiag.diagram import Diagram, HasDiagram, diagram_of, is_large
 from catdiag.emit.nest import (
     Carry,
     Cut,
@@ -52,13 +52,14 @@ def pseudocode(diagram: Diagram) -> str:
     return "\n".join(_Pseudocode(lower(diagram)).text_of())
 
 
-def shown(diagram: Diagram) -> list[str]:
+def shown(subject: Diagram | HasDiagram) -> list[str]:
     """The lines by which a diagram is told from others where a test fails: its program, or its type if that is long.
 
     >>> import catdiag as cd
     >>> shown(cd.algorithm("x -> x")(lambda A: A + A))
     ['lambda: A[x] → out[x]', 'load A[x]', 'save out[x] = A + A']
     """
+    diagram = diagram_of(subject)
     try:
         lines = [] if is_large(diagram) else pseudocode(diagram).splitlines()
     except CatdiagError:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from catdiag.diagram import Diagram
+from catdiag.cost.io import io
+from catdiag.diagram import Diagram, HasDiagram
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.textbook import textbook
 from catdiag.rewrite.pairs import in_pairs
@@ -200,7 +201,7 @@ def _flops(diagram: Diagram, derivation: Derivation | None, sizes: Mapping[str, 
     return whole if derivation is None else min(whole, flops_of(derivation, sizes, diagram))
 
 
-def flops_of(diagram: Diagram | Derivation, sizes: Mapping[str, int], source: Diagram | None = None) -> float:
+def flops_of(diagram: Diagram | HasDiagram, sizes: Mapping[str, int], source: Diagram | None = None) -> float:
     """The operations of the contractions of a diagram, an addition and a multiplication being two.
 
     Where loops leave blocks out, with tiles and blocks of one index, so that what is counted is what no tiling can
@@ -212,13 +213,13 @@ def flops_of(diagram: Diagram | Derivation, sizes: Mapping[str, int], source: Di
     3200.0
     """
     try:
-        io: Any = diagram.io(density=1)
+        found: Any = io(diagram, density=1)
     except CatdiagError:
         if source is None:
             raise
-        io = source.io(density=1)
-    ones = {str(s): 1 for s in (*io.groups, *io.streams)}
-    return evaluated(io.work.get("tensor", 0), {**sizes, **ones})
+        found = io(source, density=1)
+    ones = {str(s): 1 for s in (*found.groups, *found.streams)}
+    return evaluated(found.work.get("tensor", 0), {**sizes, **ones})
 
 
 def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:

@@ -27,11 +27,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.io import io
+from catdiag.diagram import diagram_of
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.case import Array, Number, case_of, evaluated
 from catdiag.gpu.dry import dry_launches
 from catdiag.gpu.ncu import SECTOR
 from catdiag.gpu.shared import shared_of_launch, trace_of_launch
+from catdiag.rewrite.derivation import source_of
 from catdiag.types import BYTES
 
 if TYPE_CHECKING:
@@ -135,15 +138,15 @@ def point_of(
     from catdiag.cost import hardware
     from catdiag.emit.triton import module
 
-    diagram = getattr(made, "diagram", made)
-    source = getattr(made, "source", None)
+    diagram = diagram_of(made)
+    source = source_of(made)
     code = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
     known = {**sizes, **{n: v for n, v in (scalars or {}).items() if isinstance(v, int)}}
-    case = case_of(diagram if source is None else source, sizes, dtype, scalars=scalars, draws=draws)
+    case = case_of(source, sizes, dtype, scalars=scalars, draws=draws)
     inputs = _typed(case.inputs, code)
-    io = made.io(dtype=_dtypes(code), stages=stages, density=1)
+    counted = io(diagram, dtype=_dtypes(code), stages=stages, density=1)
     values = {**known, **tiles}
-    by_kernel = _by_kernel(io, values, inputs)
+    by_kernel = _by_kernel(counted, values, inputs)
     options = {**{t: tiles[t] for t in code.tiles}, "num_warps": warps, "num_stages": stages}
     kernels, launched = _kernels(code, by_kernel, inputs, known, options, case.scalars, compile_too)
     machine = hardware.get(chip)

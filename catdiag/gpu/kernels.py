@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Fold, Group, bodies
+from catdiag.cost.io import io
+from catdiag.cost.plan import fit
 from catdiag.errors import CatdiagError
 from catdiag.gpu.case import Kernel, evaluated
+from catdiag.rewrite.cuts import planned_from
+from catdiag.rewrite.derivation import derivation_of
+from catdiag.rewrite.skip import skip
+from catdiag.rewrite.streaming import split
 from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
@@ -65,10 +71,11 @@ def planned(
     >>> [step.name for step in found[0].derivation.steps]
     ['stream b', 'group a c']
     """
-    source: Diagram = getattr(diagram, "source", None) or diagram  # type: ignore[assignment]
+    begun = derivation_of(diagram)
+    source = begun.source
     axes = {a for ty in (*source.dom, *source.cod) for axis in ty.axes for a in size_symbols(axis.size)}
     lengths = {n: k for n, k in sizes.items() if n in axes or n not in source.input_names}
-    plans = diagram.plan(hardware, lengths, dtype=dtype, several=several)
+    plans = planned_from(begun, hardware, lengths, dtype=dtype, several=several)
     stages = max(k.plan.stages for k in plans.kernels)
     warps = max(1, max(k.plan.threads for k in plans.kernels) // _WARP)
     found = [
@@ -77,21 +84,15 @@ def planned(
     single: Derivation | None = plans.derivation
     if len(plans.kernels) > 1:
         try:
-            plans = diagram.plan(hardware, lengths, dtype=dtype, cuts=0)
+            plans = planned_from(begun, hardware, lengths, dtype=dtype, cuts=0)
         except CatdiagError:
             single = None
         else:
             single = plans.derivation
             one = plans.kernels[0].plan
             found.append(Planned(single, one.tiles, one.stages, max(1, one.threads // _WARP), one.time_s))
-    for step, axis in _steps(single):
-        try:
-            made: Derivation = getattr(single, step)(axis)
-            fitted = made.fit(hardware, sizes if step == "skip" else lengths, dtype=dtype)
-        except CatdiagError:  # no mask, or nothing that could run in parts
-            continue
-        threads = max(1, fitted.threads // _WARP)
-        found.append(Planned(made, fitted.tiles, fitted.stages, threads, fitted.time_s))
+    if single is not None:
+        found += _further(single, hardware, sizes, lengths, dtype)
     found = [*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s)]
     if all(p.plans is None and not _proposals(p.derivation, hardware, sizes, dtype) for p in found):
         # Triton fills lengths up and keeps arrays elsewhere than the chip's own plan: another loop may still fit.
@@ -101,6 +102,19 @@ def planned(
                 others = list(planned(diagram, hardware, sizes, dtype, several=True))[:1]
         found = [*others, *found]
     return tuple(found)
+
+
+def _further(
+    single: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], lengths: Mapping[str, int], dtype: str
+) -> Iterator[Planned]:
+    """One kernel with its loops in parts, and without the blocks that a mask empties, where that can be."""
+    for step, axis in _steps(single):
+        try:
+            made = step(single, axis)
+            fitted = fit(made, hardware, sizes if step is skip else lengths, dtype=dtype)
+        except CatdiagError:  # no mask, or nothing that could run in parts
+            continue
+        yield Planned(made, fitted.tiles, fitted.stages, max(1, fitted.threads // _WARP), fitted.time_s)
 
 
 def _proposals(
@@ -134,10 +148,8 @@ def _streamed(
     return sorted(found, key=lambda p: p.time_s)
 
 
-def _steps(single: Derivation | None) -> list[tuple[str, str]]:
+def _steps(single: Derivation) -> list[tuple[Callable[[Derivation, str], Derivation], str]]:
     """What may still be done to the loops of one kernel."""
-    if single is None:
-        return []
     axes: dict[str, None] = {}
     todo = [single.diagram]
     while todo:
@@ -146,7 +158,7 @@ def _steps(single: Derivation | None) -> list[tuple[str, str]]:
                 axes[box.op.axis] = None
             elif isinstance(box.op, Group):
                 todo.append(box.op.body)
-    return [(step, axis) for axis in axes for step in ("skip", "split")]
+    return [(step, axis) for axis in axes for step in (skip, split)]
 
 
 def kernels_of(
@@ -189,7 +201,7 @@ def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]
     lengths = {n: k for n, k in sizes.items() if n not in inputs}
     if len(lengths) == len(sizes):
         return lengths
-    turns = {str(s) for s in derivation.io().load.free_symbols}
+    turns = {str(s) for s in io(derivation.diagram).load.free_symbols}
     return {n: k for n, k in sizes.items() if n in lengths or n in turns}
 
 
@@ -246,7 +258,7 @@ def _choices(
     except CatdiagError as error:
         # Proposals leave room for what Triton adds; what the model fits may run even so, and is tried.
         try:
-            plan = made.fit(hardware, sizes, dtype=dtype)
+            plan = fit(made, hardware, sizes, dtype=dtype)
         except CatdiagError:
             raise error from None
         return [Chosen(tiles_of(plan), plan.stages, max(1, plan.threads // _WARP))]
@@ -294,6 +306,6 @@ def loads_of(made: Any, tiles: Mapping[str, int], sizes: Mapping[str, int], dtyp
     >>> loads_of(product, {"g_a": 64, "g_c": 64, "s_b": 32}, {"a": 256, "b": 256, "c": 256}, "bf16")
     {'load': 1048576.0, 'save': 131072.0}
     """
-    io = made.io(dtype=dtype, density=1)
+    counted = io(made, dtype=dtype, density=1)
     known = {**sizes, **tiles}
-    return {"load": evaluated(io.load, known), "save": evaluated(io.save, known)}
+    return {"load": evaluated(counted.load, known), "save": evaluated(counted.save, known)}

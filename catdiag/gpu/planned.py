@@ -168,7 +168,7 @@ def tiles_of(plan: Plan | Plans) -> dict[str, int]:
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
-    >>> plan = total.fit("H100", {"q": 4096, "x": 100}, tiles={"g_q": 48, "s_x": 100})
+    >>> plan = total.plan("H100", {"q": 4096, "x": 100}, tiles={"g_q": 48, "s_x": 100})
     >>> tiles_of(plan)
     {'g_q': 32, 's_x': 128}
     """
@@ -188,7 +188,7 @@ def warps_of(plan: Plan) -> int:
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").group("q")
-    >>> warps_of(total.fit("H100", {"q": 4096, "x": 100}, threads=384))
+    >>> warps_of(total.plan("H100", {"q": 4096, "x": 100}, threads=384))
     16
     """
     return 1 << (max(1, plan.threads // plan.warp) - 1).bit_length()

@@ -7,6 +7,7 @@ layer_norm_linear: [t d] @ [d] @ [d] @ [] @ [d o] → [t o]
 from __future__ import annotations
 
 from catdiag import build
+from catdiag.calls import apply
 from catdiag.functions import var
 from catdiag.library.entry import Entries
 from catdiag.scalars import sqrt
@@ -43,13 +44,13 @@ def layer_norm(X: Traced, g: Traced, b: Traced, eps: Traced) -> Traced:
 @_entries.algorithm("t d, d, , d o -> t o")
 def rms_norm_linear(X: Traced, g: Traced, eps: Traced, W: Traced) -> Traced:
     """`rms_norm`, then a linear layer: Y[t,o] = Σ_d rms_norm(X)[t,d] · W[d,o]."""
-    return linear(rms_norm(X, g, eps), W)
+    return linear(apply(rms_norm, X, g, eps), W)
 
 
 @_entries.algorithm("t d, d, d, , d o -> t o")
 def layer_norm_linear(X: Traced, g: Traced, b: Traced, eps: Traced, W: Traced) -> Traced:
     """`layer_norm`, then a linear layer: Y[t,o] = Σ_d layer_norm(X)[t,d] · W[d,o]."""
-    return linear(layer_norm(X, g, b, eps), W)
+    return linear(apply(layer_norm, X, g, b, eps), W)
 
 
 @_entries.algorithm("t d, d o -> t o")
@@ -65,7 +66,7 @@ def rms_norm_gate_and_up(X: Traced, g: Traced, eps: Traced, G: Traced, U: Traced
     Y[t,f] = Σ_d rms_norm(X)[t,d] · G[d,f]
     Z[t,f] = Σ_d rms_norm(X)[t,d] · U[d,f]
     """
-    normal = rms_norm(X, g, eps)
+    normal = apply(rms_norm, X, g, eps)
     return build.einsum("t d, d f -> t f", normal, G), build.einsum("t d, d f -> t f", normal, U)
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import SizeError, require
 from catdiag.prove.alike import require_one_type
 from catdiag.prove.identifiers import identifier, name_of
@@ -22,11 +23,12 @@ from catdiag.prove.outcomes import Interrupted, Refuted, Theorem, Undecided
 from catdiag.prove.vacuity import AssumptionError
 
 if TYPE_CHECKING:
-    from catdiag.diagram import Diagram
     from catdiag.kernel.context import Ask
     from catdiag.prove.replay import Counterexample
 
 R = TypeVar("R")
+Subject = Diagram | HasDiagram
+"""What an equation may have as a side: a diagram, or what stands for one."""
 
 
 _LONGEST = 1000
@@ -165,7 +167,7 @@ def certify_equation(
     return replace(certify(ask, statement_of(cut.left, cut.right, assume)), taken=cut.taken)
 
 
-def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
+def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
     """The theorem that two diagrams of one type mean the same, for all sizes and all arrays.
 
     Every axis is taken to have at least one index; `assume` adds conditions on sizes, such as `"n >= 2"`. The search
@@ -188,11 +190,11 @@ def prove(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | Non
         return prove_with(ask, f, g, assume, limit)
 
 
-def prove_with(ask: Ask, f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
+def prove_with(ask: Ask, f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
     """`prove` with a solver that is running already."""
     from catdiag.prove.cut import has_generators
 
-    check_given(f, g, assume)
+    f, g = given_sides(f, g, assume)
     title = title_of(f, g)
     if not has_generators(f) and not has_generators(g):
         return in_time(limit, title, lambda: _replaying(f, g, lambda: decide(ask, statement_of(f, g, assume), title)))
@@ -241,14 +243,11 @@ def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
         raise
 
 
-def check_given(f: object, g: object, assume: object) -> None:
-    """Raises TypeMismatch unless two diagrams and a list of assumptions are given."""
-    from catdiag.diagram import Diagram
-
-    for side, diagram in (("the left side", f), ("the right side", g)):
-        require(isinstance(diagram, Diagram), side, diagram, "a diagram; of a derivation, its .diagram")
+def given_sides(f: Subject, g: Subject, assume: object) -> tuple[Diagram, Diagram]:
+    """The two diagrams of an equation. Raises TypeMismatch for what has none, and unless assumptions are a list."""
     listed = isinstance(assume, (list, tuple)) and all(isinstance(a, str) for a in assume)
     require(listed, "assume", assume, "a list of conditions on sizes, such as ['n >= 2']")
+    return diagram_of(f, "the left side"), diagram_of(g, "the right side")
 
 
 def title_of(f: Diagram, g: Diagram) -> str:
@@ -327,7 +326,7 @@ def how_false(title: str, found: Counterexample) -> str:
     return f"{title} does not hold wherever its left side is defined" if found.undefined else f"{title} is false"
 
 
-def equivalent(f: Diagram, g: Diagram, assume: Sequence[str] = (), limit: float | None = None) -> bool | None:
+def equivalent(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> bool | None:
     """True where `f = g` is proved without new conditions, False where it is refuted, None for neither.
 
     A theorem about nothing (`Theorem.vacuous`) is no proof: None.

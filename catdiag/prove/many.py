@@ -16,8 +16,9 @@ from catdiag.errors import require
 from catdiag.kernel.check import Checker
 from catdiag.kernel.terms import KernelError
 from catdiag.prove.api import (
-    check_given,
+    Subject,
     decide,
+    given_sides,
     how_false,
     in_time,
     prove_with,
@@ -34,11 +35,10 @@ from catdiag.tasks import Failed, Progress, each
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from catdiag.diagram import Diagram
     from catdiag.kernel.context import Ask
 
 Outcome: TypeAlias = "Theorem | Refuted | Undecided | Interrupted"
-Pair: TypeAlias = "tuple[Diagram, Diagram] | tuple[Diagram, Diagram, Sequence[str]]"
+Pair: TypeAlias = "tuple[Subject, Subject] | tuple[Subject, Subject, Sequence[str]]"
 
 
 def prove_all(
@@ -88,8 +88,8 @@ def prove_all(
 class _Goal:
     """An equation to be proved: its statement, made here, and its title."""
 
-    def __init__(self, f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> None:
-        check_given(f, g, assume)
+    def __init__(self, f: Subject, g: Subject, assume: Sequence[str] = ()) -> None:
+        f, g = given_sides(f, g, assume)
         self.f, self.g, self.assume, self.title = f, g, assume, title_of(f, g)
         # Where uninterpreted boxes are cut is found while the proof is: there is no statement before.
         self.cut = has_generators(f) or has_generators(g)

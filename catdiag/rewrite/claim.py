@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.diagram import Diagram
 from catdiag.errors import SignatureError
-from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.derivation import Derivation, derivation_of, source_of
 
 if TYPE_CHECKING:
     from catdiag.prove.api import Theorem
@@ -48,9 +48,11 @@ class Claim:
             return (self._side(algorithm(self.signature, name=f"left of {self.name}"), 0),
                     self._side(algorithm(self.signature, name=f"right of {self.name}"), 1))  # fmt: skip
         said = self.function()
-        if isinstance(said, Derivation):
-            return said.source, said
-        left, right = self._pair(said)
+        if not isinstance(said, (tuple, list)) and isinstance(getattr(said, "diagram", None), Diagram):
+            return source_of(said), derivation_of(said)
+        left, right = (getattr(side, "derivation", side) for side in self._pair(said))
+        left = left.diagram if isinstance(left, Derivation) else left
+        right = right.diagram if isinstance(right, Derivation) and not right.steps else right
         if not isinstance(left, Diagram) or not isinstance(right, (Diagram, Derivation)):
             raise SignatureError(
                 f"{self.name} gives {_kind(left)} and {_kind(right)}: expected two diagrams, or a diagram and a "

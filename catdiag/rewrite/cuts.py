@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from catdiag.boxes import Fold, Group, bodies
 from catdiag.cost import hardware as chips
@@ -26,12 +27,16 @@ from catdiag.cost.plan import fit
 from catdiag.diagram import Diagram, inline, of_graph
 from catdiag.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
 from catdiag.rewrite.derivation import Derivation, Step
+from catdiag.rewrite.group import group
 from catdiag.rewrite.lists import resized
 from catdiag.rewrite.pairs import in_pairs
+from catdiag.rewrite.parts import runs_in_kernels
 from catdiag.rewrite.schedules import REFUSED, proved
 from catdiag.rewrite.segments import Row
-from catdiag.rewrite.several import LAUNCH_S, PlannedKernel, Plans, Rival, bytes_of
+from catdiag.rewrite.several import LAUNCH_S, PlannedKernel, Plans, Rival, bytes_of, continued
+from catdiag.rewrite.steps import Action, Contract, Cut, RenameTiles
 from catdiag.rewrite.stream import sizes_in
+from catdiag.rewrite.streaming import split, stream
 from catdiag.rewrite.timed import Target, Timed, at_least, timed
 from catdiag.solvers.z3 import Z3
 from catdiag.types import size_symbols
@@ -39,7 +44,6 @@ from catdiag.types import size_symbols
 NEAR = 1.15
 """One kernel is taken where several are not quicker by more than this factor: predicted times are no better than that,
 and it needs no memory for what would be saved."""
-IN_PAIRS = "products of two arrays at a time"
 MOST = 12
 """Stages of a kernel at most, but for one kernel of everything."""
 
@@ -77,6 +81,11 @@ def plan(
     return replace(made, seconds=time.perf_counter() - start)
 
 
+def planned_from(derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plans:
+    """`plan` of what was derived so far, which runs in no loops or groups yet, as a plan of the source."""
+    return continued(derivation, plan(derivation.diagram, hardware, sizes, ask=derivation.ask, **options))
+
+
 def searching(
     diagram: Diagram,
     hardware: Hardware | str,
@@ -89,7 +98,7 @@ def searching(
     ask: Z3 | None = None,
 ) -> Cuts:
     """The search of a call of `plan`, which takes the same, before anything is proved. Raises as `plan` does."""
-    if any(isinstance(box.op, (Fold, Group)) for box in inline(diagram).boxes):
+    if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
     _check(diagram, sizes, cuts)
     if several and (cuts == 0 or not isinstance(several, bool)):
@@ -286,9 +295,7 @@ class Cuts:
                 if theorem is None:
                     self._drop(span, NotFusable(f"{piece.title} was not proved under other names of its tiles"))
                     return None
-                words = ", ".join(f"{old} is {new}" for old, new in fresh.items())
-                step = Step(f"tiles renamed: {words}", renamed, theorem)
-                made = replace(made, diagram=renamed, ungrouped=None, steps=(*made.steps, step))
+                made = made.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
                 diagram = renamed
             taken |= sizes_in(diagram)
             found.append((chosen, made, diagram))
@@ -304,10 +311,10 @@ class Cuts:
             return None
         made = Derivation.start(piece, self.ask)
         for axis, passes in way.streams:
-            made = made.stream(axis, passes=passes)
+            made = stream(made, axis, passes=passes)
         if way.split:
-            made = made.split(way.streams[0][0])
-        return made.group(way.groups) if way.groups else made
+            made = split(made, way.streams[0][0])
+        return group(made, way.groups) if way.groups else made
 
     def _planned(self, way: tuple[Span, ...], kernels: list[tuple[Timed, Derivation | None, Diagram]]) -> Plans:
         row = self.row
@@ -323,8 +330,7 @@ class Cuts:
             theorem = proved(self.ask, source, whole, True)
             if theorem is None:
                 raise NotFusable(f"the {len(way)} kernels were not proved to mean {row.diagram.title or 'it'} together")
-            step = Step(f"cut: save {', '.join(names)}" if names else "cut: one kernel", whole, theorem)
-            derivation = self._started(source, (step,))
+            derivation = self._started(source, (Step(Cut(tuple(names)), whole, theorem),))
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[PlannedKernel] = []
         saved: list[tuple[str, int]] = []
@@ -355,11 +361,12 @@ class Cuts:
     def _about(self, source: Diagram, made: Derivation) -> Derivation:
         """One kernel of another form of a diagram, as one of the diagram itself. Raises NotFusable."""
         steps = []
-        for name, diagram in ((IN_PAIRS, self.row.diagram), *((step.name, step.diagram) for step in made.steps)):
+        paired: tuple[Action, Diagram] = Contract(), self.row.diagram
+        for action, diagram in (paired, *((step.action, step.diagram) for step in made.steps)):
             theorem = proved(self.ask, source, diagram, True)
             if theorem is None:
-                raise NotFusable(f"{source.title or 'it'} was not proved to be what came of it by {name!r}")
-            steps.append(Step(name, diagram, theorem))
+                raise NotFusable(f"{source.title or 'it'} was not proved to be what came of it by {str(action)!r}")
+            steps.append(Step(action, diagram, theorem))
         return self._started(source, tuple(steps))
 
     def rivals(self, way: tuple[Span, ...]) -> Iterator[Rival]:

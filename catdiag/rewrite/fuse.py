@@ -18,6 +18,8 @@ from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf, array_name
 from catdiag.cost.count.live import is_view
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import NotFusable
+from catdiag.rewrite.derivation import Derivation, NotProved, titled
+from catdiag.rewrite.steps import Fuse
 from catdiag.types import ArrayType, Axis, Ty
 
 Tiles = tuple[tuple[str, str], ...]
@@ -140,6 +142,29 @@ class Opened:
         return dict(sorted(found.items()))
 
 
+def fuse(
+    derivation: Derivation, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()
+) -> Derivation:
+    """With the boxes put into kernels so that intermediate arrays stay on chip: all that can, or just those named.
+
+    Those in `saved` go through slow memory, as do those that are not named in `on_chip` where it is given. Arrays
+    are called as costs call them, "exp [q x]", or by the variable that a line of the source gives the value to;
+    several names are a list, or a text with commas. What a loop makes in its turns stays on chip anyway. Costs, the
+    counting machine, running and pseudocode go kernel by kernel. To be called last.
+
+    Raises NotFusable for a name that is none, and where what was asked for cannot be: kernels that would wait for
+    each other, or an array that other tiles read than those that make it.
+    """
+    fused, said = asked(derivation.diagram, on_chip, saved, derivation.source)
+    same = derivation.steps and fused is derivation.diagram
+    fused = titled(fused, f"{derivation.diagram.title or 'it'}.fuse({said})")
+    try:
+        theorem = derivation.theorem if same else derivation.prove(fused)
+    except NotProved as error:
+        raise NotFusable(f"the kernels were not proved to mean the same: {error.reason}") from error
+    return derivation.then(Fuse(), fused, theorem, stayed=None)
+
+
 def assigned(nodes: Sequence[Node]) -> dict[str, tuple[str, Box]]:
     """The lines that give a variable its value, each with the variable and the box that makes it."""
     found: dict[str, tuple[str, Box]] = {}
@@ -198,7 +223,7 @@ def arrange(
 def asked(
     diagram: Diagram, on_chip: str | Sequence[str] | None, saved: str | Sequence[str], source: Diagram
 ) -> tuple[Diagram, str]:
-    """The diagram arranged as `Derivation.fuse` is asked to, itself if that changes nothing; and the request in words.
+    """The diagram arranged as `fuse` is asked to, itself if that changes nothing; and the request in words.
 
     Names are given as a list, or as a text with commas. Raises as `arrange` does.
     """

@@ -18,11 +18,13 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
-from catdiag.diagram import Diagram, inline, of_graph
+from catdiag.diagram import Diagram, HasDiagram, diagram_of, of_graph
 from catdiag.errors import CatdiagError, NotFusable, require
-from catdiag.rewrite.derivation import Derivation, Step
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.parts import runs_in_kernels
 from catdiag.rewrite.schedules import REFUSED, Kernel, Schedule, at_large, counted, proved
 from catdiag.rewrite.segments import Row, spans
+from catdiag.rewrite.steps import Cut
 from catdiag.solvers.z3 import Z3
 from catdiag.tasks import Failed, each
 from catdiag.types import size_symbols
@@ -211,8 +213,7 @@ class Fusions:
         theorem = proved(self._ask, self.diagram, whole, True)
         if theorem is None:
             raise NotFusable(f"the kernels that save {said or 'nothing'} were not proved to mean the same together")
-        step = Step(f"cut {said}".strip(), whole, theorem)
-        return replace(Derivation.start(self.diagram, self._ask), diagram=whole, ungrouped=None, steps=(step,))
+        return Derivation.start(self.diagram, self._ask).then(Cut(way.saved), whole, theorem, ungrouped=None)
 
     def crossover(self, first: Way | None = None, second: Way | None = None, long: bool = True) -> Crossover:
         """Where the first way (by default the fused one) begins to move less than the second (by default the one of two
@@ -395,7 +396,7 @@ class Fusions:
         return "\n".join(lines)
 
 
-def fusions(diagram: Diagram, *, opened: bool = False, most: int = 10, **options: Any) -> Fusions:
+def fusions(diagram: Diagram | HasDiagram, *, opened: bool = False, most: int = 10, **options: Any) -> Fusions:
     """The ways to cut a diagram into kernels; `opened` takes named boxes apart; kernels have `most` stages at most.
 
     The options are those of `catdiag.cost.io.io` (`dtype`, `stages`). Raises CatdiagError for a diagram that is derived
@@ -404,14 +405,14 @@ def fusions(diagram: Diagram, *, opened: bool = False, most: int = 10, **options
     >>> import catdiag as cd
     >>> f = cd.algorithm("t d, d f, f o -> t o", name="two")(
     ...     lambda X, U, W: cd.einsum("t f, f o -> t o", cd.einsum("t d, d f -> t f", X, U), W))
-    >>> choice = f.fusions()
+    >>> choice = fusions(f)
     >>> [way.saved for way in choice.ways()]
     [(), ('einsum [t f]',)]
     >>> choice.best({"t": 512, "d": 16, "f": 64, "o": 16}, 2048).way.saved
     ()
     """
-    flat = inline(diagram)
-    if any(box.op.__class__.__name__ in ("Fold", "Group") for box in flat.boxes):
+    diagram = diagram_of(diagram)
+    if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its fusions before it is derived")
     if options.get("accumulators", "level") != "level":
         raise CatdiagError("fusions compares ways under one capacity: expected accumulators='level'")

@@ -52,8 +52,8 @@ class Fold:
     - `state`: what each component is of a list: a function of the inputs, on a list of which `cd.size(axis)` is the
       length, that gives all components; or a tuple of one for each, None where it is to be found. Left out, all are.
 
-    A `Diagram` may stand for any of the functions. A state may have further axes (it is kept for each of their
-    indices), but not the streamed one.
+    A program or a diagram may stand for any of the functions. A state may have further axes (it is kept for each
+    of their indices), but not the streamed one.
 
     >>> import catdiag as cd
     >>> mean = cd.algorithm("x ->", name="mean")(lambda X: cd.mean(X, "x"))
@@ -81,16 +81,23 @@ class Fold:
             object.__setattr__(self, "line", user_line())
         for name in ("element", "merge", "finish"):
             part = getattr(self, name)
-            if not callable(part) and not (part is None and name == "finish"):
+            object.__setattr__(self, name, getattr(part, "diagram", part))
+            if not _is_part(part) and not (part is None and name == "finish"):
                 raise TypeMismatch(f"{name} of a fold is {part!r}: expected a function or a diagram", self.line)
-        parts = self.state if isinstance(self.state, (tuple, list)) else (self.state,)
+        several = isinstance(self.state, (tuple, list))
+        parts = tuple(getattr(part, "diagram", part) for part in (self.state if several else (self.state,)))
+        object.__setattr__(self, "state", parts if several else parts[0])
         for k, part in enumerate(parts):
-            if part is not None and not callable(part):
+            if part is not None and not _is_part(part):
                 raise TypeMismatch(
                     f"state of a fold has {part!r} as component {k}: expected a function or a diagram of the list, "
                     "or None where it is to be found",
                     self.line,
                 )
+
+
+def _is_part(part: Any) -> bool:
+    return callable(part) or isinstance(getattr(part, "diagram", part), Diagram)
 
 
 @dataclass(frozen=True)

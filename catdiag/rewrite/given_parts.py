@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from catdiag.build import program
+from catdiag.calls import apply
 from catdiag.diagram import Diagram, Graph, live, of_graph
 from catdiag.errors import AxisError, CatdiagError, NotStreamable, SignatureError, TypeMismatch
 from catdiag.rewrite.emitter import localised
@@ -115,7 +116,7 @@ class Parts:
 
         def function(*arrays: Traced) -> Any:
             running().memo(("index", axis), lambda: arrays[-1])
-            return part(*arrays[:-1])
+            return apply(part, *arrays[:-1])
 
         self._arity("element", part, [len(inputs)], "the inputs " + ", ".join(self.source.input_names))
         return self._traced("element", [*inputs, ArrayType((), "int")], function)
@@ -149,8 +150,8 @@ class Parts:
 
         def function(*arrays: Traced) -> Any:
             if flat or k == 1:
-                return part(*arrays)
-            return part(tuple(arrays[:k]), tuple(arrays[k:]))
+                return apply(part, *arrays)
+            return apply(part, tuple(arrays[:k]), tuple(arrays[k:]))
 
         return self._traced("merge", [*states, *states], function)
 
@@ -178,7 +179,9 @@ class Parts:
 
         def function(*arrays: Traced) -> Any:
             state, further = arrays[:k], arrays[k:]
-            given: Any = state if part is None else part(*([state] if packed else state), *(further if rest else ()))
+            given: Any = (
+                state if part is None else apply(part, *([state] if packed else state), *(further if rest else ()))
+            )
             results = list(given) if isinstance(given, (tuple, list)) else [given]
             return self._arranged([running().lift(v, infinite=True) for v in results], cod)
 
@@ -212,7 +215,7 @@ class Parts:
             takes = self._arity(what, part, [n, 0], "the inputs " + ", ".join(self.source.input_names))
 
             def function(*arrays: Traced) -> Any:
-                return part(*arrays[: n if takes else 0])
+                return apply(part, *arrays[: n if takes else 0])
 
             made = program_of(what, function)
             return with_positions(made, self.axis.name)

@@ -29,11 +29,37 @@ from catdiag.boxes import (
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotGroupable, require
 from catdiag.lookups import is_spot
+from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.renamed import renamed
+from catdiag.rewrite.steps import Group as GroupStep
 from catdiag.rewrite.stream import local_size, sizes_in
 from catdiag.rewrite.windows import placed
+from catdiag.signature import axis_names
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.views import leaves
+
+
+def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
+    """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.
+
+    Raises NotGroupable, naming the box, where the diagram is not weaved over an axis; AxisError for an unknown one.
+
+    >>> from catdiag import build
+    >>> double = build.algorithm("q x")(lambda A: A + A)
+    >>> group(Derivation.start(double), "q x").theorem.conditional
+    False
+    """
+    if not isinstance(axes, Iterable):
+        raise AxisError(f"the axes to group are {axes!r}: expected their names, such as 'q'")
+    names = axis_names(axes) if isinstance(axes, str) else list(axes)
+    found = find(derivation.diagram, names)
+    said = " ".join(names)
+    grouped = titled(found, f"{derivation.diagram.title or 'it'}.group({said!r})")
+    try:
+        theorem = derivation.prove(grouped)
+    except NotProved as error:
+        raise NotGroupable(f"grouping {said!r} was not proved: {error.reason}") from error
+    return derivation.then(GroupStep(tuple(names)), grouped, theorem, groups=(*derivation.groups, *names))
 
 
 def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from catdiag.boxes import Group
+from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.group import group
 
 if TYPE_CHECKING:
     from catdiag.cost.hierarchy import Hierarchy
-    from catdiag.diagram import Diagram
-    from catdiag.rewrite.derivation import Derivation
 
 Within = Mapping[str, str | Sequence[str]]
 
@@ -34,4 +35,4 @@ def cut(
     if not more:
         return derivation.diagram, within
     names = list(levels) if isinstance(levels, Sequence) else [level.name for level in levels.levels]
-    return derivation.group(more).diagram, {**{name: tuple(had) for name in names[1:]}, **within}
+    return group(derivation, more).diagram, {**{name: tuple(had) for name in names[1:]}, **within}

@@ -5,16 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from catdiag.boxes import Box, Fold, Group, bodies, with_bodies
-from catdiag.diagram import Diagram, Graph, Node, of_graph
+from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable, SignatureError
 from catdiag.rewrite.stream import local_size, sizes_in
+
+
+def runs_in_kernels(diagram: Diagram) -> bool:
+    """Whether a diagram runs in loops or groups, in named boxes too.
+
+    >>> import catdiag as cd
+    >>> runs_in_kernels(cd.id(cd.Ty()).diagram)
+    False
+    """
+    return any(isinstance(box.op, (Fold, Group)) for box in inline(diagram).boxes)
 
 
 def is_streamed(diagram: Diagram, axis: str) -> bool:
     """Whether a loop of the diagram, in its groups too, runs over an axis.
 
     >>> import catdiag as cd
-    >>> is_streamed(cd.id(cd.Ty()), "x")
+    >>> is_streamed(cd.id(cd.Ty()).diagram, "x")
     False
     """
     todo = [diagram]

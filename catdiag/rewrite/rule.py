@@ -9,20 +9,18 @@ the kernel that says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from catdiag.boxes import Generic, Map
-from catdiag.diagram import Diagram, check, inline, of_graph
+from catdiag.diagram import Diagram, HasDiagram, check, diagram_of, inline
 from catdiag.errors import CatdiagError, MatchUndecided, NoMatch, SignatureError
+from catdiag.prove.api import Theorem, Undecided, in_time, prove
 from catdiag.rewrite.attempt import Attempt, Match, disjoint, names_of
-from catdiag.rewrite.derivation import Derivation, Step
+from catdiag.rewrite.derivation import Derivation, derivation_of, titled
 from catdiag.rewrite.search import Wiring
+from catdiag.rewrite.steps import Rule as RuleStep
 from catdiag.rewrite.whole import proved
-
-if TYPE_CHECKING:
-    from catdiag.prove.api import Theorem
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Rule:
 
     # -- matching --------------------------------------------------------------------------------
 
-    def matches(self, diagram: Diagram | Derivation, assume: Sequence[str] = ()) -> list[Match]:
+    def matches(self, diagram: Diagram | HasDiagram, assume: Sequence[str] = ()) -> list[Match]:
         """Where the rule matches, in the stored order of the boxes; matches may overlap.
 
         `assume` are assumptions about the diagram's sizes, which the rule's own are to follow from.
@@ -67,10 +65,10 @@ class Rule:
 
         Raises MatchUndecided where the search takes too much work.
         """
-        with Attempt(self, _diagram(diagram), assume) as attempt:
+        with Attempt(self, diagram_of(diagram), assume) as attempt:
             return attempt.matches()
 
-    def explain(self, diagram: Diagram | Derivation, assume: Sequence[str] = ()) -> str:
+    def explain(self, diagram: Diagram | HasDiagram, assume: Sequence[str] = ()) -> str:
         """Where the rule matches, or why it does not: the box without a partner, or what failed at the nearest place.
 
         >>> import catdiag as cd
@@ -78,7 +76,7 @@ class Rule:
         >>> print(twice.explain(cd.algorithm("x", name="f")(lambda A: A * A)))
         twice does not match f: no box of the diagram is add (...) of the rule
         """
-        with Attempt(self, _diagram(diagram), assume) as attempt:
+        with Attempt(self, diagram_of(diagram), assume) as attempt:
             found = attempt.matches()
             if not found:
                 return attempt.reason()
@@ -90,7 +88,7 @@ class Rule:
 
     def apply(
         self,
-        diagram: Diagram | Derivation,
+        diagram: Diagram | HasDiagram,
         at: int | None = None,
         everywhere: bool = False,
         assume: Sequence[str] = (),
@@ -115,11 +113,9 @@ class Rule:
         Interrupted if its proof takes longer than `limit`, MatchUndecided where a search takes too much work or the
         rewriting comes to no end.
         """
-        from catdiag.prove.api import in_time
-
         if everywhere and at is not None:
             raise CatdiagError("give `at` for one match or `everywhere` for all of them, not both")
-        start = diagram if isinstance(diagram, Derivation) else Derivation.start(_diagram(diagram))
+        start = derivation_of(diagram)
         assume = (*start.assume, *(a for a in assume if a not in start.assume))
         now, rewrites = start.diagram, 0
         # Of what a loop or group was made of, nothing is known to be in the source.
@@ -149,26 +145,24 @@ class Rule:
             rewrites += count
             if not everywhere:
                 break
-        titled = of_graph(now.graph, now.cod, now.names, f"{start.diagram.title or 'it'}, {self.title}")
-        check(titled)
+        made = titled(now, f"{start.diagram.title or 'it'}, {self.title}")
+        check(made)
         stayed = origins if traced else None
-        work = partial(proved, start.ask, start.source, titled, assume, stayed, self.title)
-        theorem = in_time(limit, f"the proof that {titled.title or 'it'} means what it meant", work)
-        step = Step(f"rule {self.title}", titled, theorem)
-        plain = not start.groups
-        return replace(
-            start,
-            diagram=titled,
-            steps=(*start.steps, step),
-            ungrouped=titled if plain else start.ungrouped,
+        work = partial(proved, start.ask, start.source, made, assume, stayed, self.title)
+        theorem = in_time(limit, f"the proof that {made.title or 'it'} means what it meant", work)
+        return start.then(
+            RuleStep(self.title),
+            made,
+            theorem,
+            ungrouped=start.ungrouped if start.groups else made,
             assume=assume,
-            stayed=None if stayed is None else (titled, stayed),
+            stayed=None if stayed is None else (made, stayed),
         )
 
 
 def rule(
-    lhs: Diagram | Derivation,
-    rhs: Diagram | Derivation,
+    lhs: Diagram | HasDiagram,
+    rhs: Diagram | HasDiagram,
     assume: Sequence[str] = (),
     name: str = "",
     variables: Sequence[str] = (),
@@ -197,9 +191,7 @@ def rule(
     it is about nothing (`Theorem.vacuous`);
     SignatureError for a left side in which nothing can be found, or variables that it does not have.
     """
-    from catdiag.prove.api import Undecided, prove
-
-    left, right = _diagram(lhs), _diagram(rhs)
+    left, right = diagram_of(lhs, "the left side"), diagram_of(rhs, "the right side")
     if isinstance(variables, str) or isinstance(assume, str):
         raise SignatureError('variables and assumptions are lists of texts: variables=["f"], assume=["n >= 2"]')
     theorem = prove(left, right, assume, limit)
@@ -215,11 +207,3 @@ def rule(
             known = ", ".join(sorted(functions | boxes)) or "none"
             raise SignatureError(f"{variable!r} is no cd.apply function and no cd.box of the left side: it has {known}")
     return made
-
-
-def _diagram(given: Diagram | Derivation) -> Diagram:
-    if isinstance(given, Derivation):
-        return given.diagram
-    if not isinstance(given, Diagram):
-        raise SignatureError(f"expected a diagram, as @cd.algorithm makes one, not {given!r}")
-    return given

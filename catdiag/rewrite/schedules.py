@@ -20,9 +20,11 @@ from catdiag.cost.optima.least import Least, least
 from catdiag.cost.optima.powerform import power_form
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import AxisError, CatdiagError, NotGroupable, NotStreamable
-from catdiag.rewrite.derivation import Derivation, Step
-from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.group import find, group, groupable
 from catdiag.rewrite.passes import in_blocks
+from catdiag.rewrite.steps import Group, Scheduled, Stream
+from catdiag.rewrite.streaming import stream
 from catdiag.solvers.z3 import Z3
 
 if TYPE_CHECKING:
@@ -59,10 +61,9 @@ class Schedule:
         made = Derivation.start(self.piece, self.ask)
         theorem = self._theorem()
         if theorem is not None:
-            step = Step(str(self), self.draft, theorem)
-            return replace(made, diagram=self.draft, ungrouped=self.streamed, groups=self.groups, steps=(step,))
-        made = made if self.axis is None else made.stream(self.axis, passes=self.passes)
-        return made.group(self.groups) if self.groups else made
+            return made.then(self._action, self.draft, theorem, ungrouped=self.streamed, groups=self.groups)
+        made = made if self.axis is None else stream(made, self.axis, passes=self.passes)
+        return group(made, self.groups) if self.groups else made
 
     def _theorem(self) -> Theorem | None:
         """That the schedule as it is tried first means the same, by normal forms alone; None where these do not do."""
@@ -79,9 +80,13 @@ class Schedule:
         """Transfers and memory of the schedule as it is tried first; no proof is asked for."""
         return io(self.draft, **self.options)
 
+    @property
+    def _action(self) -> Scheduled:
+        loop = None if self.axis is None else Stream(self.axis, self.passes)
+        return Scheduled(loop, Group(self.groups) if self.groups else None)
+
     def __str__(self) -> str:
-        said = [f"stream {self.axis}" + (f" in {self.passes} passes" if self.passes > 1 else "")] if self.axis else []
-        return ", ".join([*said, *([f"group {' '.join(self.groups)}"] if self.groups else [])]) or "as written"
+        return str(self._action) or "as written"
 
 
 @dataclass

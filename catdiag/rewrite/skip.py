@@ -16,6 +16,11 @@ from catdiag.boxes import Box, Fold, Group, Index, Rename, check_box, const_box
 from catdiag.build import program
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import AxisError, NotStreamable, SignatureError, TypeMismatch
+from catdiag.prove.api import Refuted
+from catdiag.rewrite.derivation import Derivation, NotProved, titled
+from catdiag.rewrite.given_false import MANY
+from catdiag.rewrite.skip_false import false_skip
+from catdiag.rewrite.steps import Skip
 from catdiag.rewrite.support import Support, body
 from catdiag.rewrite.terms import Terms
 
@@ -24,6 +29,37 @@ _NEGATED = {"lt": "le", "le": "lt"}
 
 Guide = Diagram | Callable[..., object]
 """What a user gives: a diagram of the loop's inputs, or a function of some of them, by name."""
+
+
+def skip(derivation: Derivation, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Derivation:
+    """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
+
+    The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
+    along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
+
+    `extent`, a function of some of the loop's inputs by name to integers lo and hi (or arrays of them, of which all
+    count), says itself where what matters lies; `live`, one to truth values, what matters. They are proved, or
+    refuted with a list, its blocks and what leaving them out changes.
+
+    Raises NotStreamable where a state takes elements of every block, naming it, or where leaving them out was not
+    proved; AxisError where no loop runs over the axis; Refuted; SignatureError and TypeMismatch for functions that
+    do not fit the loop.
+    """
+    prefix = derivation.diagram.title or "it"
+    skipped = titled(find(derivation.diagram, axis, extent, live), f"{prefix}.skip({axis!r})")
+    ungrouped = find(derivation.base, axis, extent, live)
+    try:
+        theorem = derivation.prove(skipped)
+    except NotProved as error:
+        if extent is not None or live is not None:
+            found = false_skip(derivation.source, ungrouped, axis, MANY, derivation.assume)
+            if found is not None:
+                changed = derivation.source.title or "the diagram"
+                raise Refuted(f"leaving out blocks of {axis!r} changes {changed}", found) from None
+        raise NotStreamable(
+            f"leaving out blocks of {axis!r} that the mask empties was not proved: {error.reason}"
+        ) from error
+    return derivation.then(Skip(axis), skipped, theorem, ungrouped=ungrouped)
 
 
 def find(diagram: Diagram, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Diagram:
@@ -35,7 +71,7 @@ def find(diagram: Diagram, axis: str, extent: Guide | None = None, live: Guide |
     >>> [box.op.extent is not None for box in skipped.boxes if box.name == "fold[x]"]
     [True]
 
-    `extent` and `live`, where given, stand in place of what is found; see `Derivation.skip`. Raises AxisError where no
+    `extent` and `live`, where given, stand in place of what is found; see `skip`. Raises AxisError where no
     loop runs over the axis, NotStreamable where some state takes elements of every block, SignatureError or
     TypeMismatch for guides that do not fit the loop.
     """
@@ -93,7 +129,7 @@ def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | 
 def _guide(name: str, guide: Guide, fold: Fold, positions: Sequence[str | None]) -> Diagram:
     """What a user gave as a diagram of the loop's inputs; positions along axes are those that the loop is given."""
     names, dom = fold.state.input_names, fold.state.dom
-    made = guide
+    made = getattr(guide, "diagram", guide)
     if not isinstance(made, Diagram):
         if not callable(made):
             raise TypeMismatch(f"{name} of the loop over {fold.axis!r} is {made!r}: expected a function or a diagram")

@@ -1,4 +1,4 @@
-"""Offering the stabilised form: a maximum subtracted in exponentials that a program runs without one.
+"""Offering the stabilized form: a maximum subtracted in exponentials that a program runs without one.
 
 `exp(s) = exp(s - m)·exp(m)` for any m that is real. Here m is the greatest s over the axes along which the exponentials
 are added up, and the factor `exp(m)` is carried through the program beside each array, as its *degree* in m: products
@@ -12,19 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from catdiag.boxes import Box, Einsum, Map, Reduce, Reindex, Rename, View, reindex_box
 from catdiag.diagram import Diagram, Node
-from catdiag.errors import NotStabilisable
+from catdiag.errors import CatdiagError, NotStabilizable
+from catdiag.rewrite.claims import Claims
+from catdiag.rewrite.derivation import Derivation, NotProved, titled
+from catdiag.rewrite.group import group
 from catdiag.rewrite.lists import opened
 from catdiag.rewrite.stability import wires_above
+from catdiag.rewrite.steps import Group, Stabilize, Stream
+from catdiag.rewrite.streaming import stream
 from catdiag.rewrite.terms import Terms
 from catdiag.rewrite.tidy import masks_inside, of_terms
 from catdiag.types import ArrayType, Ty
-
-if TYPE_CHECKING:
-    from catdiag.rewrite.claims import Claims
 
 Degree = tuple[tuple[int, Fraction], ...]
 """Wires m with rational k: an array stands for itself times the exponential of the sum of all k·m."""
@@ -44,7 +45,39 @@ class _Again(Exception):
     """The families were changed: what was made with them is made again."""
 
 
-def stabilised(diagram: Diagram, claims: Claims) -> Diagram | None:
+def stabilize(derivation: Derivation, limit: float | None = None) -> Derivation:
+    """With a maximum subtracted in the exponentials that the source runs without one, streamed and grouped as it
+    was; itself where the argument of every exponential is proved to be at most 0. `limit` is the time in seconds
+    for each exponential.
+
+    `exp(s)` becomes `exp(s - max s)` where the result is a quotient of sums of exponentials, or a logarithm of one;
+    each sum that another divides has a maximum with it.
+
+    Raises NotStabilizable with the reason, where the maximum does not cancel, or it was not proved that it does.
+    """
+    source = derivation.source
+    other = next((s for s in derivation.steps if not isinstance(s.action, (Stream, Group, Stabilize))), None)
+    if other is not None:
+        raise CatdiagError(f"stabilize before {other.name!r}: a derivation is stabilized at its beginning")
+    made = stabilized(source, derivation.claims(limit))
+    if made is None:
+        return derivation
+    made = titled(made, f"{source.title or 'it'}.stabilize()")
+    found = Derivation(source, source, ungrouped=source, assume=derivation.assume, ask=derivation.ask)
+    try:
+        theorem = found.prove(made)
+    except NotProved as error:
+        raise NotStabilizable(f"that a maximum may be subtracted was not proved: {error.reason}") from error
+    found = found.then(Stabilize(), made, theorem, ungrouped=made)
+    for step in derivation.steps:
+        if isinstance(step.action, Stream):
+            found = stream(found, step.action.axis, passes=step.action.passes)
+        elif isinstance(step.action, Group):
+            found = group(found, step.action.axes)
+    return found
+
+
+def stabilized(diagram: Diagram, claims: Claims) -> Diagram | None:
     """The diagram with maxima subtracted from the exponents that may be above 0; None where there are none.
 
     >>> import catdiag as cd
@@ -52,11 +85,11 @@ def stabilised(diagram: Diagram, claims: Claims) -> Diagram | None:
     >>> from catdiag.solvers.z3 import Z3
     >>> f = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x")))
     >>> with Z3() as ask:
-    ...     made = stabilised(f, Claims(ask))
+    ...     made = stabilized(f, Claims(ask))
     >>> [box.name for box in made.boxes]
     ['max[x]', 'sub', 'exp', 'sum[x]', 'log', 'add']
 
-    Raises NotStabilisable with the reason, where the factor does not cancel.
+    Raises NotStabilizable with the reason, where the factor does not cancel.
     """
     flat = opened(diagram)
     above = wires_above(flat, claims)
@@ -83,11 +116,11 @@ class _Reading:
         self.of: dict[int, _Family] = {}
 
     def output(self, wire: int, ty: ArrayType) -> int:
-        """An output. Raises NotStabilisable where a factor is left on it."""
+        """An output. Raises NotStabilizable where a factor is left on it."""
         made, degree = self.read(wire)
         if degree and any(k > 0 or not self.of[m].floor for m, k in degree):
             lines = self._lines(degree)
-            raise NotStabilisable(
+            raise NotStabilizable(
                 f"no maximum can be subtracted in {lines}: the result is not divided by such exponentials, so that "
                 "with exp(s - m) for exp(s) it would be another one; expected a quotient of sums of them, or the "
                 "logarithm of such a sum",
@@ -113,7 +146,7 @@ class _Reading:
                 stack.pop()
                 self._box(w, node)
             elif w in open_:
-                raise NotStabilisable(
+                raise NotStabilizable(
                     f"no maximum can be subtracted in {_at(node.box)}: its exponent is made of an exponential that it "
                     "is added to",
                     node.box.line,
@@ -290,7 +323,7 @@ class _Reading:
                 raise _Again
             opposite = tuple((m, -k) for m, k in wanted)
             return [w if d else self._times(w, opposite) for w, d in given], wanted
-        raise NotStabilisable(
+        raise NotStabilizable(
             f"no maximum can be subtracted in {self._lines(_sum(one, other, 1))}: {_at(box)} adds up or compares "
             "products of different numbers of such exponentials",
             box.line,
@@ -304,10 +337,10 @@ class _Reading:
         raise _Again
 
     def _plain(self, wire: int, degree: Degree, box: Box) -> int:
-        """A wire that a factor would change what is made of. Raises NotStabilisable if there is one."""
+        """A wire that a factor would change what is made of. Raises NotStabilizable if there is one."""
         if not degree:
             return wire
-        raise NotStabilisable(
+        raise NotStabilizable(
             f"no maximum can be subtracted in {self._lines(degree)}: {_at(box)} is not linear in such exponentials, "
             "and nothing that they are divided by comes before it",
             box.line,

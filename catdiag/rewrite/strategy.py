@@ -13,10 +13,12 @@ from typing import Generic, SupportsFloat, TypeVar
 
 from catdiag.boxes import Einsum, Reduce
 from catdiag.cost.io import io
-from catdiag.diagram import Diagram, inline
+from catdiag.diagram import Diagram, HasDiagram, inline
 from catdiag.errors import AxisError, NotGroupable, NotStreamable
-from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.group import group as grouped_by
+from catdiag.rewrite.streaming import stream as streamed_over
 from catdiag.solvers.z3 import Z3
 
 PAYS = 0.75
@@ -74,14 +76,14 @@ def reduced_axes(diagram: Diagram, kept: bool = False) -> list[str]:
 
 def memory(derivation: Derivation) -> float:
     """A measure for when there is no chip: the values that long axes (4,096) hold in blocks and tiles of 64."""
-    counted = derivation.io()
+    counted = io(derivation.diagram)
     tiles = {str(symbol) for symbol in (*counted.groups, *counted.streams)}
     values = {s: _TILE if str(s) in tiles else _LONG for s in counted.memory.free_symbols}
     return float(counted.memory.subs(values))
 
 
 def attempts(
-    diagram: Diagram | Derivation,
+    diagram: Diagram | HasDiagram,
     ask: Z3,
     measure: Callable[[Derivation], Worth],
     *,
@@ -105,10 +107,10 @@ def attempts(
     >>> [attempt.name for attempt in tried], refused
     (['stream q', 'stream x'], [])
     """
-    start = diagram if isinstance(diagram, Derivation) else Derivation.start(diagram, ask)
+    start = derivation_of(diagram, ask)
     diagram = start.diagram
     if stream is not None:
-        return [_grouped(stream, start.stream(stream, passes=passes), measure, group, pays)], []
+        return [_grouped(stream, streamed_over(start, stream, passes=passes), measure, group, pays)], []
     tried: list[Attempt[Worth]] = []
     refused: list[Refused] = []
     kept = reduced_axes(diagram, kept=True)
@@ -116,7 +118,7 @@ def attempts(
         if tried and axis in kept:
             continue
         try:
-            streamed = start.stream(axis, passes=passes)
+            streamed = streamed_over(start, axis, passes=passes)
         except NotStreamable as error:
             refused.append(Refused(axis, error.message))
             continue
@@ -141,21 +143,21 @@ def _grouped(
     pays: float,
 ) -> Attempt[Worth]:
     if group is not None:
-        derivation = streamed.group(group) if group else streamed
+        derivation = grouped_by(streamed, group) if group else streamed
         return Attempt(axis, derivation, measure(derivation))
     axes = groupable(streamed.diagram)
     if not axes:
         return Attempt(axis, streamed, measure(streamed), "no axis of the results can be grouped")
     once = [a for a in axes if not _repeats(streamed.diagram, a)] if len(axes) > 1 else axes
     try:
-        derivation = streamed.group(once or axes)
+        derivation = grouped_by(streamed, once or axes)
     except (NotGroupable, AxisError) as error:
         return Attempt(axis, streamed, measure(streamed), error.message)
     attempt = Attempt(axis, derivation, measure(derivation))
     if not pays or not once or once == axes:
         return attempt
     try:
-        derivation = streamed.group(axes)
+        derivation = grouped_by(streamed, axes)
     except (NotGroupable, AxisError):  # not all together: those that were grouped stand
         return attempt
     more = Attempt(axis, derivation, measure(derivation))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from catdiag.boxes import Generic
 from catdiag.diagram import Diagram, inline
+from catdiag.kernel.check import condition
+from catdiag.kernel.terms import FALSE, KernelError
+from catdiag.prove.api import AssumptionError, Theorem, Undecided, certify_equation, parse_assumption
+from catdiag.prove.find import Open
 from catdiag.rewrite.attempt import Origins
 from catdiag.rewrite.search import Wiring
 from catdiag.rewrite.splice import opened
+from catdiag.solvers.z3 import Z3
 from catdiag.types import ArrayType
 
-if TYPE_CHECKING:
-    from catdiag.prove.api import Theorem
-    from catdiag.solvers.z3 import Z3
+Pairs = list[tuple[int, int]]
+"""Arrays of two diagrams that are equal, by their wires."""
 
 WHOLE = 1000
 """How large the terms of a diagram may be, in boxes, each counted as often as it is used, to be proved whole first."""
@@ -35,19 +38,25 @@ def proved(
     `origins` say what of the one is in the other, where that is known. Raises Undecided where no proof is found,
     AssumptionError for assumptions that no sizes meet.
     """
-    from catdiag.kernel.check import condition
-    from catdiag.kernel.terms import FALSE, KernelError
-    from catdiag.prove.api import AssumptionError, Undecided, certify_equation, parse_assumption
-    from catdiag.prove.find import Open
-
     if assume and ask([condition(parse_assumption(a)) for a in assume], FALSE):
         raise AssumptionError(f"no sizes meet the assumptions {', '.join(assume)}")
-    small = max(_weight(source), _weight(after)) <= WHOLE
+    small = is_small(source, after)
     cuts = [] if origins is None else _staying(source, after, origins)
+    ways: Sequence[Pairs] = ([], cuts) if small else (cuts, [])
+    said = f"{title} holds, and {source.title or 'the diagram'} was rewritten by it"
+    return proved_through(ask, source, after, assume, ways if cuts else ([],), said)
+
+
+def proved_through(
+    ask: Z3, source: Diagram, after: Diagram, assume: Sequence[str], ways: Sequence[Pairs], said: str
+) -> Theorem:
+    """The theorem that two diagrams mean the same, cut through arrays of both, by their wires in the inlined forms: in
+    the first of several ways in which it is proved, without new conditions if there is one.
+
+    `said` is what is known, in words. Raises Undecided where no proof is found.
+    """
     goal, conditional = "", None
-    for through in ([], cuts) if small else (cuts, []):
-        if through is cuts and not cuts:
-            continue
+    for through in ways:
         try:
             theorem = certify_equation(ask, source, after, assume, through)
         except (Open, KernelError) as error:
@@ -58,11 +67,12 @@ def proved(
         conditional = conditional or theorem
     if conditional is not None:
         return conditional
-    raise Undecided(
-        f"{title} holds, and {source.title or 'the diagram'} was rewritten by it; that the whole diagram means "
-        "what it meant was not proved",
-        goal,
-    )
+    raise Undecided(f"{said}; that the whole diagram means what it meant was not proved", goal)
+
+
+def is_small(*diagrams: Diagram) -> bool:
+    """Whether diagrams are small enough to be proved equal whole first."""
+    return max(map(_weight, diagrams)) <= WHOLE
 
 
 def _weight(diagram: Diagram) -> int:
@@ -74,7 +84,7 @@ def _weight(diagram: Diagram) -> int:
     return sum(weight[w] for w in graph.outputs)
 
 
-def _staying(source: Diagram, after: Diagram, origins: Origins) -> list[tuple[int, int]]:
+def _staying(source: Diagram, after: Diagram, origins: Origins) -> Pairs:
     """Arrays that both diagrams compute, by their wires: all that go into what was put in and come out of it, and as
     many others as keep the terms between them small.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import CatdiagError
 from catdiag.run.machine import Dtype, ran
 from catdiag.run.memories import Chain
@@ -80,7 +80,7 @@ class LevelCounts:
 
 
 def count_levels(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     sizes: Mapping[str, int],
     levels: Sequence[str] | Several,
     tiles: Mapping[str, Mapping[str, int]] | None = None,
@@ -104,7 +104,7 @@ def count_levels(
     Raises as `count` does, and CatdiagError for unknown levels or roles, a cache without `wave`, or a cache with a
     capacity and no dtype.
     """
-    every = _names(levels)
+    diagram, every = diagram_of(diagram), _names(levels)
     caches = {} if isinstance(levels, Sequence) else {v.name: v.capacity for v in levels.levels if v.kind == "cache"}
     if caches and (isinstance(wave, bool) or not isinstance(wave, int) or wave < 1):
         raise CatdiagError(f"wave is {wave!r}: expected how many groups run at a time under {', '.join(caches)}")

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from catdiag.boxes import Box, Group, Map, array_name
-from catdiag.diagram import Diagram, Graph, Node, inline
+from catdiag.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
 from catdiag.errors import SizeError
 from catdiag.in_place import in_place, picked
 from catdiag.lookups import looked_up
@@ -60,7 +60,7 @@ class Counts:
 
 
 def count(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     sizes: Mapping[str, int],
     tiles: Mapping[str, int] | None = None,
     stages: int = 1,
@@ -79,6 +79,7 @@ def count(
     for a tile that is none of the diagram's. Raises CatdiagError for unknown dtypes, and ArithmeticError where the
     result in blocks differs from a direct run's, which no rewrite of this library should do.
     """
+    diagram = diagram_of(diagram)
     chain = Chain(("slow", "fast"), (1,), (1,), (), 1, 1, (tile_lengths(diagram, tiles or {}),), (stages,), nested=True)
     chip, outputs = ran(diagram, sizes, chain, Widths(diagram, dtype), fused, arrays, functions)
     loads, saves = chip.loads[0, 1], chip.saves[0, 1]

@@ -34,7 +34,7 @@ from catdiag.boxes import (
     View,
     clamped,
 )
-from catdiag.diagram import Diagram, inline, nested_beyond
+from catdiag.diagram import Diagram, HasDiagram, diagram_of, inline, nested_beyond
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.interpret import interpret
 from catdiag.run.named import Named, contract
@@ -50,7 +50,7 @@ _DEEPEST = 50
 
 
 def run(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     arrays: Sequence[Any],
     tiles: Mapping[str, int] | None = None,
     dtype: DTypeLike | None = None,
@@ -75,6 +75,7 @@ def run(
     Raises SizeError where shapes disagree with the types or with each other, or a tile is unknown or not positive.
     Raises TypeMismatch for a wrong number of arrays, wrong element types, or a function that is not given.
     """
+    diagram = diagram_of(diagram)
     for array in arrays:
         if hasattr(array, "_call_diagram"):  # arrays of an algorithm being built: no values, one more box
             return array._call_diagram(diagram, arrays)

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.testing.concise import concise
 
 if TYPE_CHECKING:
-    from catdiag.diagram import Diagram
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.derivation import Derivation
 
 
 @concise
 def assert_equivalent(
-    f: Diagram, g: Diagram, assume: Sequence[str] = (), *, limit: float | None = None, conditional: bool = False
+    f: Diagram | HasDiagram,
+    g: Diagram | HasDiagram,
+    assume: Sequence[str] = (),
+    *,
+    limit: float | None = None,
+    conditional: bool = False,
 ) -> Theorem:
     """Proves that two diagrams are equal, for all sizes and arrays, and returns the theorem.
 
@@ -39,6 +44,7 @@ def assert_equivalent(
     from catdiag.prove.api import how_false
     from catdiag.testing.paste import counterexample
 
+    f, g = diagram_of(f), diagram_of(g)
     title = f"{f.title or 'left'} = {g.title or 'right'}"
     try:
         theorem = prove(f, g, assume, limit)
@@ -58,7 +64,7 @@ def assert_equivalent(
 
 
 @concise
-def assert_streams(diagram: Diagram, axis: str, *, passes: int = 1) -> Derivation:
+def assert_streams(diagram: Diagram | HasDiagram, axis: str, *, passes: int = 1) -> Derivation:
     """Proves that a diagram can run as a loop over blocks of an axis, and returns the derivation.
 
     It runs in one loop, or in up to `passes` consecutive loops. Raises AssertionError, naming the reduction that has no
@@ -75,9 +81,12 @@ def assert_streams(diagram: Diagram, axis: str, *, passes: int = 1) -> Derivatio
     AssertionError: cubes does not stream along 'x': ...
     """
     from catdiag.errors import NotStreamable
+    from catdiag.rewrite.derivation import derivation_of
+    from catdiag.rewrite.streaming import stream
 
+    diagram = diagram_of(diagram)
     try:
-        derived = diagram.stream(axis, passes=passes)
+        derived = stream(derivation_of(diagram), axis, passes=passes)
     except NotStreamable as error:
         reason = error.message + (f"\n  at {error.line}" if error.line else "")
         raise AssertionError(f"{diagram.title or 'the diagram'} does not stream along {axis!r}: {reason}") from None

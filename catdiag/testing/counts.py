@@ -7,15 +7,14 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.emit.pseudocode import shown
-from catdiag.errors import CatdiagError, SizeError, require
+from catdiag.errors import CatdiagError, SizeError
 from catdiag.testing.concise import concise
 from catdiag.types import size_symbols, size_value
 
 if TYPE_CHECKING:
     from catdiag.cost.hierarchy import Hierarchy
-    from catdiag.rewrite.derivation import Derivation
 
 _ATTEMPTS = 20
 """The most draws of sizes per trial, until every read is in range."""
@@ -25,7 +24,7 @@ Found = dict[str, int]
 
 @concise
 def assert_counts_match(
-    form: Diagram | Derivation,
+    form: Diagram | HasDiagram,
     trials: int = 10,
     *,
     levels: Sequence[str] | Hierarchy | None = None,
@@ -57,9 +56,7 @@ def assert_counts_match(
     >>> cd.testing.assert_counts_match(total, dtype="bf16")
     >>> cd.testing.assert_counts_match(total, levels=("HBM", "SMEM", "registers"), placement={"operand": "SMEM"})
     """
-    made = form if isinstance(form, Diagram) else getattr(form, "diagram", None)
-    require(isinstance(made, Diagram), "what is counted", form, "a diagram, or a derivation")
-    diagram: Diagram = made  # type: ignore[assignment]
+    diagram = diagram_of(form, "what is counted")
     _known(diagram, sizes or {}, tiles or {})
     random = Random(seed)
     refused: SizeError | None = None

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from catdiag.diagram import diagram_of
 from catdiag.testing.type_strategies import strategies_of
 
 if TYPE_CHECKING:
     import numpy as np
     from hypothesis.strategies import SearchStrategy
 
-    from catdiag.diagram import Diagram
+    from catdiag.diagram import Diagram, HasDiagram
 
 _SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17)
 
 
-def hard_sizes_for(diagram: Diagram, blocks: Mapping[str, int] | None = None) -> SearchStrategy[dict[str, int]]:
+def hard_sizes_for(
+    diagram: Diagram | HasDiagram, blocks: Mapping[str, int] | None = None
+) -> SearchStrategy[dict[str, int]]:
     """Sizes for a diagram's inputs: 1, primes, and with `blocks` one more and one less than a block and its multiples.
 
     Shrinks to 1. Raises SizeError for a block of a size that no input has.
@@ -24,14 +27,14 @@ def hard_sizes_for(diagram: Diagram, blocks: Mapping[str, int] | None = None) ->
     from catdiag.testing.draws import checked_sizes, near_blocks, symbols_of
 
     st = strategies_of()
-    symbols = symbols_of(diagram)
+    symbols = symbols_of(diagram_of(diagram))
     lengths = {s: found[0] for s, found in checked_sizes(symbols, "blocks", blocks or {}).items()}
     pools = {s: sorted(near_blocks(lengths[s])) if s in lengths else list(_SMALL) for s in symbols}
     return st.fixed_dictionaries({s: st.sampled_from(pool) for s, pool in pools.items()})  # type: ignore[no-any-return]
 
 
 def hard_arrays_for(
-    diagram: Diagram, sizes: Mapping[str, int] | None = None, dtype: Any = "float64"
+    diagram: Diagram | HasDiagram, sizes: Mapping[str, int] | None = None, dtype: Any = "float64"
 ) -> SearchStrategy[tuple[np.ndarray, ...]]:
     """Arrays of a floating type for the inputs of a diagram, of the kinds of `catdiag.testing.draws.KINDS`.
 
@@ -50,7 +53,7 @@ def hard_arrays_for(
     from catdiag.testing.draws import KINDS, array, index_ends
     from catdiag.testing.formats import format_of
 
-    st = strategies_of()
+    st, diagram = strategies_of(), diagram_of(diagram)
     form = format_of(dtype)
     if sizes is None:
         return hard_sizes_for(diagram).flatmap(lambda n: hard_arrays_for(diagram, n, dtype))

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
+from catdiag.rewrite.derivation import source_of
 from catdiag.testing.concise import concise
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from catdiag.rewrite.derivation import Derivation
     from catdiag.testing.kernels import Failure, Judgement, Kernel
 
 _LATE = 8
@@ -72,7 +72,7 @@ class Tested:
 @concise
 def assert_implements(
     function: Callable[..., Any],
-    diagram: Diagram | Derivation,
+    diagram: Diagram | HasDiagram,
     dtype: Any = "float32",
     *,
     sizes: Mapping[str, int | Sequence[int]] | None = None,
@@ -209,7 +209,7 @@ def assert_implements(
 
 def kernel_of(
     function: Callable[..., Any],
-    diagram: Diagram | Derivation,
+    diagram: Diagram | HasDiagram,
     dtype: Any = "float32",
     *,
     accumulate: Any = None,
@@ -240,15 +240,9 @@ def kernel_of(
     if chain is not None and (isinstance(chain, bool) or not isinstance(chain, int) or chain < 2):
         raise CatdiagError(f"chain is {chain!r}: expected the most terms of one accumulator, 2 or more")
     rounding = Rounding(computed, format_of(operands or taken), reference, between, form, chain or CHAIN)
-    source, forms = (diagram, ()) if isinstance(diagram, Diagram) else _derived(diagram)
+    source, derived = source_of(diagram), diagram_of(diagram)
+    forms = () if derived is source else (derived,)
     return Kernel(function, source, rounding, form, format_of(result or form.name), forms, **options)
-
-
-def _derived(derivation: Any) -> tuple[Diagram, tuple[Diagram, ...]]:
-    source, form = getattr(derivation, "source", None), getattr(derivation, "diagram", None)
-    if not isinstance(source, Diagram) or not isinstance(form, Diagram):
-        raise TypeMismatch(f"expected a diagram, as @cd.algorithm makes one, or a derivation, not {derivation!r}")
-    return source, (form,)
 
 
 def _example(array: Any, element: str, form: Any, held: Any, rounded: Any) -> Any:

@@ -151,7 +151,7 @@ def refutation(claim: Claim, error: Any) -> str:
 def program_of(value: object) -> list[str] | None:
     """The lines of the program of a diagram or derivation; None for anything else."""
     module = sys.modules.get("catdiag.diagram")
-    diagram = value if module is None or isinstance(value, module.Diagram) else getattr(value, "diagram", None)
+    diagram = getattr(value, "diagram", value)
     if module is None or not isinstance(diagram, module.Diagram):
         return None
     from catdiag.emit.pseudocode import shown

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from catdiag import build, indexing, scalars, structure
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import CatdiagError
 from catdiag.run.sizes import tile_bounds
 from catdiag.testing import typed
@@ -252,15 +252,17 @@ def _view(draw: Any, st: Any, trace: Trace, made: _Made) -> _Step:
 _STEPS = (_binary, _unary, _constant, _position, _choice, _reduction, _einsum, _renaming, _structural, _view)
 
 
-def sizes_for(diagram: Diagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:
+def sizes_for(diagram: Diagram | HasDiagram, min_size: int = 1, max_size: int = 4) -> SearchStrategy[dict[str, int]]:
     """A size for every symbol of a diagram's types; block and tile lengths are not among them."""
-    st = strategies_of()
+    st, diagram = strategies_of(), diagram_of(diagram)
     symbols = {s for ty in (*diagram.dom, *diagram.cod) for a in ty.axes for s in size_symbols(a.size)}
     lengths = st.integers(min_size, min(max_size, _LONGEST))
     return st.fixed_dictionaries(dict.fromkeys(sorted(symbols), lengths))  # type: ignore[no-any-return]
 
 
-def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> SearchStrategy[tuple[np.ndarray, ...]]:
+def arrays_for(
+    diagram: Diagram | HasDiagram, sizes: Mapping[str, int] | None = None
+) -> SearchStrategy[tuple[np.ndarray, ...]]:
     """Arrays for the inputs of a diagram: multiples of 1/4 between −4 and 4, with zeros and ties.
 
     Without `sizes`, these are drawn too. Integers and booleans where the input's type says so, and minus infinity as
@@ -268,7 +270,7 @@ def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> Sear
     """
     import numpy as np
 
-    st = strategies_of()
+    st, diagram = strategies_of(), diagram_of(diagram)
     if sizes is None:
         return sizes_for(diagram).flatmap(lambda s: arrays_for(diagram, s))
     quarters = st.integers(-16, 16).map(lambda n: n / 4)
@@ -289,10 +291,10 @@ def arrays_for(diagram: Diagram, sizes: Mapping[str, int] | None = None) -> Sear
     return st.tuples(*map(filled, diagram.dom))  # type: ignore[no-any-return]
 
 
-def tiles_for(diagram: Diagram, sizes: Mapping[str, int]) -> SearchStrategy[dict[str, int]]:
+def tiles_for(diagram: Diagram | HasDiagram, sizes: Mapping[str, int]) -> SearchStrategy[dict[str, int]]:
     """Lengths for the stream blocks and groups of a diagram, from 1 to one more than their axis."""
     st = strategies_of()
-    bounds = tile_bounds(diagram)
+    bounds = tile_bounds(diagram_of(diagram))
     return st.fixed_dictionaries(  # type: ignore[no-any-return]
         {symbol: st.integers(1, 1 + size_value(size, dict(sizes))) for symbol, size in bounds.items()}
     )

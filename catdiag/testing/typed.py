@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from catdiag import build, functions, indexing, scalars, structure
+from catdiag.calls import call_diagram
 from catdiag.diagram import Diagram, box
 from catdiag.errors import CatdiagError
 from catdiag.testing.kinds import checked_kinds
@@ -39,9 +40,9 @@ def with_kind(draw: Any, st: Any, trace: Trace, a: Traced, kind: str) -> Traced:
         "size": lambda: scalars.tanh(a) / build.size(axis),
         "const": lambda: scalars.tanh(a) * draw(st.fractions(1, 4, max_denominator=4)),
         "call": lambda: functions.relu(a),
-        "generic": lambda: box("g", a.type, a.type)(a),
-        "fold": lambda: _streamed(a, axis)(a),
-        "group": lambda: _grouped(a, axis)(a),
+        "generic": lambda: call_diagram(box("g", a.type, a.type), [a]),
+        "fold": lambda: call_diagram(_streamed(a, axis), [a]),
+        "group": lambda: call_diagram(_grouped(a, axis), [a]),
     }
     made: Traced = programs[kind]()
     return made

@@ -35,11 +35,11 @@ def test_what_cancels_is_said(run, path, tmp_path):
     written = "--json", data, "--certificate", certificate, "--triton", tmp_path / "k.py"
     done = run("derive", f"{path}:squares", *CHOSEN, "--expand", "d", *written)
     assert done.status == 0, done.err
-    assert "1. expand d, proved in" in done.out and "2. stream d, proved in" in done.out
+    assert "1. distribute d, proved in" in done.out and "2. stream d, proved in" in done.out
     assert "note: in floating point the terms that were multiplied out cancel" in done.out
     assert "advice: sums multiplied out" not in done.out
     everything = json.loads(data.read_text())
-    assert [step["name"] for step in everything["steps"]] == ["expand d", "stream d", "group q x"]
+    assert [step["name"] for step in everything["steps"]] == ["distribute d", "stream d", "group q x"]
     assert "cancel" in everything["steps"][0]["note"] and not everything["steps"][1]["note"]
     assert (tmp_path / "k.py").read_text().count("tl.dot") >= 1
     assert run("check", certificate).status == 0
@@ -47,7 +47,7 @@ def test_what_cancels_is_said(run, path, tmp_path):
 
 def test_it_is_offered_where_it_pays_and_not_done(run, path):
     done = run("derive", f"{path}:squares", *CHOSEN)
-    assert done.status == 0 and "expand d" not in done.out
+    assert done.status == 0 and "distribute d" not in done.out
     assert "advice: sums multiplied out (--expand any) are predicted to take" in done.out
     assert "times the time; in floating point the terms that were multiplied out cancel" in done.out
     refused = run("derive", f"{path}:product", "--expand", "d")

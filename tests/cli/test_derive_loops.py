@@ -79,7 +79,7 @@ def test_advice_for_an_exponential_without_a_maximum(run, tmp_path):
     )
     done = run("derive", f"{path}:plain")
     assert done.status == 0, done.err
-    assert "advice: exp(S) is not bounded: .stabilise() subtracts the maximum" in done.out
+    assert "advice: exp(S) is not bounded: .stabilize() subtracts the maximum" in done.out
     assert "Theorems of the loops" not in done.out
 
 

@@ -57,7 +57,7 @@ def test_it_is_one_kernel_that_loads_where_it_is_told(grouped: cd.Derivation) ->
     made = module(grouped.diagram, {"g_b": 1, "g_q": 64, "s_x": 64}, "bf16")
     assert len(made.kernels) == 1 and "= tl.cast(at_tile, tl.int64)" in made.text
     assert plan.smem_bytes < 232448
-    text = grouped.pseudocode()
+    text = grouped.code("pseudocode")
     assert "save K" not in text and text.count("save") == 1
 
 
@@ -85,5 +85,5 @@ def test_positions_may_say_where_too() -> None:
 
 
 def test_the_loops_say_what_is_looked_up(grouped: cd.Derivation) -> None:
-    loads = [line.strip() for line in grouped.pseudocode().splitlines() if "load" in line]
+    loads = [line.strip() for line in grouped.code("pseudocode").splitlines() if "load" in line]
     assert loads == ["load Q[b q d]", "load t1[d b x] of K, t2[v b x] of V"]

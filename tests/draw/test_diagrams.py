@@ -26,7 +26,7 @@ def texts(svg: str) -> list[str]:
 
 def test_named_diagrams_open_by_name():
     diagram = library.get("softmax_contraction")
-    closed, opened = texts(diagram.svg()), texts(diagram.svg(open="softmax"))
+    closed, opened = texts(diagram.draw("svg")), texts(diagram.svg(open="softmax"))
     assert "softmax" in closed and "exp" not in closed and {"exp", "a/b", "max"} <= set(opened)
     assert texts(diagram.svg(open=["softmax"])) == texts(diagram.svg(open=True)) == opened
     assert "exp" in diagram.tikz(open="softmax") and "exp" not in diagram.tikz(standalone=False)
@@ -39,14 +39,14 @@ def test_named_diagrams_open_by_name():
 def test_a_derivation_is_drawn_as_what_it_came_to():
     derivation = library.get("sum_of_squares").stream("x").group("q")
     assert derivation.svg(theme="light") == derivation.diagram.svg(theme="light")
-    assert {"gq", "sx"} <= set(texts(derivation.svg())) and "catdiag-level1" in derivation.tikz()
-    assert derivation._repr_svg_() == derivation.svg()
+    assert {"gq", "sx"} <= set(texts(derivation.draw("svg"))) and "catdiag-level1" in derivation.draw("tikz")
+    assert derivation._repr_svg_() == derivation.draw("svg")
     assert "size of q in each group" in texts(derivation.svg(legend=True))
 
 
 def test_a_notebook_shows_what_is_small_and_folds_what_is_not():
     small = library.get("matmul")
-    assert small._repr_svg_() == small.svg()
+    assert small._repr_svg_() == small.draw("svg")
     chain = cd.algorithm("q", name="chain")(lambda a: _times(a, SHOWN + 1))
     assert "part 1" in texts(chain._repr_svg_()) and "exp" not in texts(chain._repr_svg_())
     opened = texts(chain.svg(open="part 1"))
@@ -63,5 +63,5 @@ def _times(a, number):
 
 def test_hostile_names_do_no_harm():
     hostile = cd.box('"><script>&\x01', *(cd.algorithm("q", name="f")(lambda a: a).dom,) * 2)
-    assert "<script>" not in hostile.svg() and texts(hostile.svg())
-    assert "\x01" not in hostile.tikz()
+    assert "<script>" not in hostile.draw("svg") and texts(hostile.draw("svg"))
+    assert "\x01" not in hostile.draw("tikz")

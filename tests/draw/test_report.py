@@ -237,12 +237,12 @@ def test_written_whole_or_not_at_all(mean, tmp_path):
 
 
 def test_nothing_derived_is_an_error_and_shown_in_notebooks():
-    from catdiag.rewrite.derivation import Derivation
 
-    start = Derivation.start(cd.algorithm("x ->", name="none")(lambda A: cd.sum(A, "x")))
+    start = cd.Program(cd.algorithm("x ->", name="none")(lambda A: cd.sum(A, "x")))
     with pytest.raises(cd.CatdiagError, match="nothing was derived"):
-        start.html()
-    assert "There are no steps yet" in start._repr_html_()
+        start.draw("html")
+    assert start._repr_html_() is None and "<svg" in start._repr_svg_()
+    assert "There are no steps yet" in start.derivation._repr_html_()
 
 
 HOSTILE = "</title></style><script>alert(1)</script>\0\ud800\"'&amp;<!--"
@@ -286,12 +286,14 @@ def test_hostile_titles_are_text(mean):
     from dataclasses import replace
 
     from catdiag.diagram import of_graph
+    from catdiag.rewrite.steps import Rule
 
     def hostile(d):
         return of_graph(d.graph, d.cod, d.names, HOSTILE)
 
-    steps = tuple(replace(s, diagram=hostile(s.diagram), name=HOSTILE) for s in mean.steps)
-    bad = replace(mean, source=hostile(mean.source), diagram=hostile(mean.diagram), steps=steps)
+    steps = tuple(replace(s, diagram=hostile(s.diagram), action=Rule(HOSTILE)) for s in mean.steps)
+    named = replace(mean.derivation, source=hostile(mean.source), diagram=hostile(mean.diagram), steps=steps)
+    bad = cd.Program(named)
     for made in (bad.html(), bad._repr_html_()):
         made.encode("utf-8")
         read = Read(made)

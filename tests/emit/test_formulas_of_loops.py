@@ -66,7 +66,7 @@ def test_text_does_not_explode():
         return cd.sum(A, "q")
 
     assert len(str(formulas(deep))) < 10_000
-    assert len(deep.pseudocode()) < 10_000
+    assert len(deep.code("pseudocode")) < 10_000
 
 
 def test_what_was_found_does_not_explode():
@@ -91,4 +91,4 @@ def test_names_in_two_loops_differ():
     names = [c.name for loop in twice.formulas().loops for c in loop.components]
     assert len(set(names)) == len(names)
     for name in names:
-        assert name in twice.pseudocode()
+        assert name in twice.code("pseudocode")

@@ -31,4 +31,4 @@ def test_numpy_of_random_programs(data):
     for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)):
         assert np.shape(g) == np.shape(w), form.numpy()
         np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-9, err_msg=form.numpy())
-    assert form.pseudocode().count("save out") == len(set(form.graph.outputs))
+    assert form.code("pseudocode").count("save out") == len(set(form.graph.outputs))

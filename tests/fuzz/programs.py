@@ -217,4 +217,4 @@ def derive(diagram: Diagram, source: Source) -> None:
         made = diagram.stream(axis) if source.below(2) else diagram.group(axis)
     except CatdiagError:
         return
-    made.theorem, str(made.io()), made.pseudocode()
+    made.theorem, str(made.io()), made.code("pseudocode")

@@ -48,7 +48,7 @@ OPERATORS: dict[str, tuple[str, Callable[..., Any], str | None, str]] = {
 @functools.cache
 def derived(name: str) -> Derivation:
     signature, function, stream, group = OPERATORS[name]
-    made = cd.algorithm(signature, name=name)(function).expand("d")
+    made = cd.algorithm(signature, name=name)(function).distribute("d")
     return (made if stream is None else made.stream(stream)).group(group)
 
 
@@ -80,7 +80,7 @@ def test_products_are_on_matrix_units(name: str) -> None:
 @functools.cache
 def apart() -> Plans:
     operator = cd.library.get("distance_attention")
-    return operator.expand("d").plan("H200", {"q": 8192, "x": 8192, "d": 128}, several=True)
+    return operator.distribute("d").plan("H200", {"q": 8192, "x": 8192, "d": 128}, several=True)
 
 
 def text_of(plans: Plans, size: int) -> Module:
@@ -91,7 +91,7 @@ def text_of(plans: Plans, size: int) -> Module:
 @pytest.mark.usefixtures("compiling")
 def test_what_no_tile_changes_is_a_kernel_of_its_own_in_single_precision() -> None:
     plans = apart()
-    assert [step.name for step in plans.derivation.steps] == ["expand d", "cut: save cast:fp32 [x]"]
+    assert [step.name for step in plans.derivation.steps] == ["distribute d", "cut: save cast:fp32 [x]"]
     assert plans.source == cd.library.get("distance_attention") and not plans.theorem.conditional
     text = text_of(plans, 64)
     first, second = text.text.split("@triton.jit")[-2:]

@@ -25,7 +25,7 @@ class TestRun:
         program = data.draw(st.one_of(cascades(), einsums(), cd.testing.diagrams()))
         form = data.draw(blocked(program))
         # The interpreter cuts numbers off to bfloat16; and of numbers alone it does not know where to run.
-        assume("cast:" not in form.pseudocode() and any(ty.axes for ty in program.dom))
+        assume("cast:" not in form.code("pseudocode") and any(ty.axes for ty in program.dom))
         tiles = {tile: data.draw(st.sampled_from([1, 2, 16])) for tile in tile_bounds(form)}
         try:
             kernel = compiled_of(form, program, tiles, "fp32")

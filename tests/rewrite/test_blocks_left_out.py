@@ -271,4 +271,4 @@ def test_guides_that_do_not_fit(streamed, guides, error, words):
 
 def test_a_size_in_an_extent_is_that_of_the_whole_axis(streamed):
     whole = streamed.skip("x", extent=lambda: (0, cd.size("x") + cd.size("q")))
-    assert "meets the range from 0 to x + q:" in whole.pseudocode()
+    assert "meets the range from 0 to x + q:" in whole.code("pseudocode")

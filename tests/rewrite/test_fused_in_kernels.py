@@ -50,7 +50,7 @@ def test_attention_in_two_or_three_kernels():
     assert str((three.io().transfers - normalised.io().transfers).expand()) == "4*q*x"
     assert len(three.diagram.boxes) == 3
     assert two.theorem.trivial and not two.theorem.conditional
-    assert two.pseudocode().count("in one kernel:") == 2
+    assert two.code("pseudocode").count("in one kernel:") == 2
     assert {t.array for t in two.io().traffic} == {"Q", "K", "V", "einsum [q x]", "out"}
 
 

@@ -159,7 +159,7 @@ class TestArraysUnderTwoNames:
         gram = self.gram()
         form = gram.stream("n").group("i j")
         assert not form.theorem.conditional
-        assert "load X[n i], X[i→j][n j]" in form.pseudocode()
+        assert "load X[n i], X[i→j][n j]" in form.code("pseudocode")
         self.arrays_agree(gram, form, (7, 5))
 
     def test_so_is_a_loop_in_a_loop_and_one_in_parts(self) -> None:

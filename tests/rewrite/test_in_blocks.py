@@ -92,7 +92,7 @@ def test_what_is_on_chip_whole_is_named_in_the_first_line(program: Callable[...,
     loop = streamed(program)
     first = str(loop).splitlines()[0]
     assert f"stream {axis}, but {named}" in first and f"on chip along all of axis {axis!r}" in first
-    assert str(loop.steps[0].held) in loop.advice
+    assert str(loop.steps[0].held) in loop.advice()
     assert held(loop, axis)
 
 
@@ -145,7 +145,7 @@ BLOCKS = {
 def test_blocks_alone_are_on_chip(program: Callable[..., Any]) -> None:
     signature, axis = BLOCKS[program]
     loop = cd.algorithm(signature, name=program.__name__)(program).stream(axis)
-    assert not loop.steps[0].held and not held(loop, axis) and loop.advice == ()
+    assert not loop.steps[0].held and not held(loop, axis) and loop.advice() == ()
 
 
 @pytest.mark.parametrize("name", ["attention", "causal_attention", "linear_cross_entropy", "l2_norm_linear", "conv1d"])

@@ -12,7 +12,6 @@ import pytest
 import catdiag as cd
 from catdiag.diagram import Diagram
 from catdiag.kernel.check import Checker
-from catdiag.rewrite.derivation import Derivation
 from catdiag.run.numpy import run
 from catdiag.solvers.z3 import Z3
 
@@ -139,7 +138,7 @@ SLOW = ("by_hand_with_logarithm",)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in OPERATORS])
 def test_a_masked_diagram_is_streamed_and_grouped(name, ask):
     diagram = OPERATORS[name]
-    flash = Derivation.start(diagram, ask).stream("x").group("q")
+    flash = cd.Program(diagram, ask).stream("x").group("q")
     theorem = flash.theorem
     again = Checker(ask).check(json.loads(theorem.text()))
     assert again == theorem.checked and not again.conditional and "A10" in again.axioms
@@ -153,20 +152,20 @@ def test_a_masked_diagram_is_streamed_and_grouped(name, ask):
 
 
 def test_what_is_stabilised_stays_so_under_a_mask(ask):
-    found = Derivation.start(OPERATORS["any"], ask).stream("x").steps[0].found
+    found = cd.Program(OPERATORS["any"], ask).stream("x").steps[0].found
     assert "exp" in str(found.components[1]) and "max1" in str(found.components[1])
 
 
 def test_a_proof_does_not_take_a_mask_apart(ask):
     one, many = (
-        Derivation.start(OPERATORS[name], ask).stream("x").theorem.checked for name in ("any", "windows or documents")
+        cd.Program(OPERATORS[name], ask).stream("x").theorem.checked for name in ("any", "windows or documents")
     )
     assert many.steps <= one.steps + 5
 
 
 def test_an_emptied_block_is_left_out_by_a_proof_that_decides_what_it_must(ask):
     local = masked(lambda i, j, w: (j <= i) & (i - j < w), ", int[]")
-    skipped = Derivation.start(local, ask).stream("x").skip("x").group("q")
+    skipped = cd.Program(local, ask).stream("x").skip("x").group("q")
     assert not skipped.theorem.conditional
     given = [*inputs(local, False)[:3], np.asarray(2)]
     for block, tile in ((2, 2), (3, 4)):

@@ -1,4 +1,4 @@
-"""The stabilised form: maxima subtracted in exponentials that a user wrote without one, proved, or refused with why."""
+"""The stabilized form: maxima subtracted in exponentials that a user wrote without one, proved, or refused with why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import catdiag as cd
 from catdiag.diagram import Diagram
 from catdiag.kernel.check import Checker
-from catdiag.rewrite.derivation import Derivation
 from catdiag.solvers.z3 import Z3
 
 NONE = -float("inf")
@@ -57,8 +56,8 @@ def written(function: Callable[[Any, Any], Any], signature: str = "q x, q x -> q
 @pytest.mark.parametrize("function", COMPONENTS, ids=lambda f: f.__name__)
 def test_maxima_are_subtracted_and_streamed(ask: Z3, function: Callable[[Any, Any], Any]) -> None:
     diagram = written(function)
-    made = Derivation.start(diagram, ask).stabilise()
-    assert [step.name for step in made.steps] == ["stabilise"] and not made.theorem.conditional
+    made = cd.Program(diagram, ask).stabilize()
+    assert [step.name for step in made.steps] == ["stabilize"] and not made.theorem.conditional
     assert not Checker(ask).check(made.theorem.certificate).conditional
     assert made.stable
     streamed = made.stream("x")
@@ -87,7 +86,7 @@ def test_masked_exponentials_have_the_maximum_of_what_is_seen(ask: Z3, weights: 
         return cd.sum(E * V, "x") / cd.sum(E, "x")
 
     diagram = cd.algorithm("x, bool[x], x ->")(masked)
-    made = Derivation.start(diagram, ask).stabilise().stream("x")
+    made = cd.Program(diagram, ask).stabilize().stream("x")
     assert not made.theorem.conditional
     S = np.array([1e4, -900.0, 2e4, -1000.0, -901.0, 5e4])
     seen, V = np.array([0, 1, 0, 0, 1, 0], bool), np.arange(6.0)
@@ -103,8 +102,8 @@ def test_what_nothing_divides_is_refused_with_the_reason(ask: Z3) -> None:
         lambda S, V: cd.sum(cd.tanh(cd.exp(S)) * V, "x"): "tanh",
         lambda S, V: cd.sum(cd.exp(S) * cd.exp(S) + cd.exp(S), "x") / cd.sum(cd.exp(S), "x"): "different numbers",
     }.items():
-        with pytest.raises(cd.NotStabilisable, match=why):
-            Derivation.start(written(function), ask).stabilise()
+        with pytest.raises(cd.NotStabilizable, match=why):
+            cd.Program(written(function), ask).stabilize()
 
 
 def test_what_is_bounded_is_left_as_it_is(ask: Z3) -> None:
@@ -114,31 +113,31 @@ def test_what_is_bounded_is_left_as_it_is(ask: Z3) -> None:
         lambda S, V: cd.sum(cd.exp(-S * S) * V, "x"),
         lambda S, V: cd.sum(S * V, "x"),
     ):
-        start = Derivation.start(written(function), ask)
-        assert start.stabilise() is start
+        start = cd.Program(written(function), ask)
+        assert start.stabilize() is start
 
 
 def test_an_exponential_of_each_element_is_stabilised_by_itself(ask: Z3) -> None:
     diagram = written(lambda S, V: cd.sum(V / (1 + cd.exp(-S)), "x"))
-    made = Derivation.start(diagram, ask).stabilise()
+    made = cd.Program(diagram, ask).stabilize()
     assert made.stable
     arrays = [np.array([[-1e4, 0.0, 1e4]]), np.ones((1, 3))]
     np.testing.assert_allclose(made.stream("x").run(*arrays, tiles={"s_x": 1}), [1.5])
 
 
 def test_a_derivation_is_stabilised_at_its_beginning_and_derived_again(ask: Z3) -> None:
-    plain = Derivation.start(written(quotient), ask).stream("x").group("q")
+    plain = cd.Program(written(quotient), ask).stream("x").group("q")
     assert [c.name for c in plain.steps[0].found.components] == ["sum1", "sum2"]  # type: ignore[union-attr]
-    (line,) = plain.advice
-    assert line.startswith("exp(S) is not bounded: .stabilise() subtracts the maximum\n  at ")
-    made = plain.stabilise()
-    assert [step.name for step in made.steps] == ["stabilise", "stream x", "group q"]
-    assert made.advice == () and made.stable
+    (line,) = plain.advice()
+    assert line.startswith("exp(S) is not bounded: .stabilize() subtracts the maximum\n  at ")
+    made = plain.stabilize()
+    assert [step.name for step in made.steps] == ["stabilize", "stream x", "group q"]
+    assert made.advice() == () and made.stable
 
 
 def test_axes_are_those_along_which_exponentials_are_added(ask: Z3) -> None:
     diagram = cd.algorithm("q h x -> q h x")(lambda S: cd.exp(S) / cd.sum(cd.sum(cd.exp(S), "x"), "h"))
-    made = Derivation.start(diagram, ask).stabilise()
+    made = cd.Program(diagram, ask).stabilize()
     assert sorted(box.name for box in made.diagram.boxes if box.name.startswith("max")) == ["max[h]", "max[x]"]
 
 
@@ -148,22 +147,22 @@ def test_a_maximum_over_two_axes_of_what_is_free_of_one_in_part(ask: Z3) -> None
         E = cd.exp(A - c * c)
         return cd.sum(cd.sum(E, "m") * V, "x") / cd.sum(cd.sum(E, "m"), "x")
 
-    made = Derivation.start(features, ask).stabilise()
+    made = cd.Program(features, ask).stabilize()
     assert made.stable and made.stream("x").stable
 
 
 def test_advice_offers_only_what_can_be_done():
     plain = cd.algorithm("x, x ->", name="plain")(lambda S, V: cd.sum(cd.exp(S) * V, "x")).stream("x")
-    (line,) = plain.advice
-    assert line.startswith("exp(S) is not bounded: and .stabilise() has no maximum to subtract")
-    with pytest.raises(cd.NotStabilisable):
-        plain.stabilise()
+    (line,) = plain.advice()
+    assert line.startswith("exp(S) is not bounded: and .stabilize() has no maximum to subtract")
+    with pytest.raises(cd.NotStabilizable):
+        plain.stabilize()
 
 
 def test_several_passes_are_taken_again():
     def weights(S):
         return cd.exp(S) / cd.sum(cd.exp(S), "x")
 
-    made = cd.algorithm("x -> x", name="weights")(weights).stream("x", passes=2).stabilise()
-    assert [step.name for step in made.steps] == ["stabilise", "stream x in 2 passes"]
+    made = cd.algorithm("x -> x", name="weights")(weights).stream("x", passes=2).stabilize()
+    assert [step.name for step in made.steps] == ["stabilize", "stream x in 2 passes"]
     np.testing.assert_allclose(made.run([1000.0, 1000.0], tiles={"s_x": 1}), [0.5, 0.5])

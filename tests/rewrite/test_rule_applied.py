@@ -268,7 +268,7 @@ def test_what_is_no_rule() -> None:
         cd.rule(alg("", lambda a: cd.apply("f", a)), alg("", lambda a: cd.apply("f", a)), variables=["g"])
     with pytest.raises(cd.SignatureError, match="lists of texts"):
         cd.rule(alg("", lambda a: a + a), alg("", lambda a: 2 * a), variables="f")
-    with pytest.raises(cd.SignatureError, match="expected a diagram"):
+    with pytest.raises(cd.TypeMismatch, match="expected a program or a diagram"):
         TWICE.apply(lambda a: a)
 
 

@@ -79,7 +79,7 @@ def streamed(program: Program) -> Derivation:
 @pytest.mark.parametrize("program", EXPONENTS, ids=lambda f: f.__name__)
 def test_a_maximum_is_kept_whatever_factor_is_between(program: Program) -> None:
     loop = streamed(program)
-    assert not loop.theorem.conditional and loop.stable and loop.advice == ()
+    assert not loop.theorem.conditional and loop.stable and loop.advice() == ()
     scores = SCORES[:1] if program is absolute else SCORES
     for t in (0.3, 7.0):
         wanted = loop.source(scores, t)
@@ -192,7 +192,7 @@ def test_a_divisor_that_is_lost_is_said() -> None:
 
     loop = spread.stream("x")
     assert not loop.stable and [box.name for box in loop.stability().dropped] == ["div"]
-    (text,) = loop.advice
+    (text,) = loop.advice()
     assert "div of [x] is by a statistic that the loop is not known to keep" in text and "test_stabilisers" in text
     assert text in str(loop.stability())
     assert "is not known to keep" in exponential_rows(loop.stability())
@@ -263,7 +263,7 @@ def to_fp8(a: np.ndarray) -> np.ndarray:
 def test_what_is_cast_keeps_its_scale(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     diagram = cd.algorithm("x, x ->", name=program.__name__)(program)
     loop = diagram.stream("x")
-    assert not loop.theorem.conditional and loop.advice == ()
+    assert not loop.theorem.conditional and loop.advice() == ()
     rng = np.random.default_rng(1)
     X, W = 1e-4 * rng.uniform(0.2, 1, 12), rng.uniform(0.2, 1, 12)
     wanted = diagram(X, W)
@@ -289,7 +289,7 @@ def test_a_cast_of_a_sum_is_left_out_and_said() -> None:
         return cd.sum(cd.cast((X - cd.mean(X, "x")) / cd.max(cd.abs(X), "x"), "fp8") * W, "x")
 
     loop = normalised.stream("x")
-    assert casts_in_loops(loop) == 0 and loop.advice[-1].startswith("cast:fp8 of [x] was left out")
+    assert casts_in_loops(loop) == 0 and loop.advice()[-1].startswith("cast:fp8 of [x] was left out")
 
 
 def test_no_form_casts_what_lacks_its_scale() -> None:

@@ -60,7 +60,7 @@ def composed(functions: list[Map], a: Any) -> Any:
 
 def derives(ask: Z3, diagram: Diagram) -> Derivation:
     """The stream of a diagram, which is one loop, proved and run in blocks."""
-    derived = Derivation.start(diagram, ask).stream("x")
+    derived = cd.Program(diagram, ask).stream("x")
     assert not derived.theorem.conditional
     assert len(loops(derived.diagram)[1]) == 1
     rng = np.random.default_rng(1)

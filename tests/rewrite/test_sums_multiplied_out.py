@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.diagram import Diagram
 from catdiag.kernel.check import Checker
-from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.products import factored
 from catdiag.solvers.z3 import Z3
 
@@ -77,8 +76,8 @@ def test_random_polynomials_mean_the_same_multiplied_out(ask: Z3, one: Any, othe
     signature = ", ".join(LEAVES.values()) + " -> q x"
     diagram = cd.algorithm(signature)(lambda a, b, w, c, m: polynomial(a=a, b=b, w=w, c=c, m=m))
     try:
-        made = Derivation.start(diagram, ask).expand(axis)
-    except cd.NotExpandable:
+        made = cd.Program(diagram, ask).expand(axis)
+    except cd.NotDistributable:
         assume(False)
         return
     assert not made.theorem.conditional
@@ -131,8 +130,8 @@ MADE: dict[str, tuple[str, Function, str, int]] = {
 def test_no_array_is_as_large_as_what_was_summed(ask: Z3, name: str) -> None:
     signature, function, axes, products = MADE[name]
     diagram = cd.algorithm(signature)(function)
-    made = Derivation.start(diagram, ask).expand(axes)
-    assert [step.name for step in made.steps] == [f"expand {axes}"] and not made.theorem.conditional
+    made = cd.Program(diagram, ask).expand(axes)
+    assert [step.name for step in made.steps] == [f"distribute {axes}"] and not made.theorem.conditional
     assert not Checker(ask).check(made.theorem.certificate).conditional
     assert names(made.diagram).count("einsum") == products
     assert any({"q", "x", "d"} <= axes for axes in axes_of(diagram))
@@ -143,18 +142,18 @@ def test_no_array_is_as_large_as_what_was_summed(ask: Z3, name: str) -> None:
 
 def test_what_lacks_the_axis_is_taken_out_where_it_is_named(ask: Z3) -> None:
     spread = cd.algorithm("q d -> q")(lambda a: cd.mean((a - cd.mean(a, "d")) ** 2, "d"))
-    made = Derivation.start(spread, ask).expand("d")
+    made = cd.Program(spread, ask).distribute("d")
     # What is summed does not wait for the mean.
     assert not any(box.name == "sub" and "d" in box.cod[0].names for box in made.diagram.boxes)
     np.testing.assert_allclose(made.diagram(*arrays_of(spread)), spread(*arrays_of(spread)))
-    with pytest.raises(cd.NotExpandable, match="nothing would be saved"):
+    with pytest.raises(cd.NotDistributable, match="nothing would be saved"):
         spread.expand()
 
 
 def test_a_nested_sum_is_not_taken_apart(ask: Z3) -> None:
     # Products of matrices stay in the order in which they were written.
     f = cd.algorithm("q d, x d, x e -> q e")(lambda a, b, v: cd.einsum("q x, x e -> q e", squared(a, b) + 1, v))
-    made = Derivation.start(f, ask).expand("d").diagram
+    made = cd.Program(f, ask).distribute("d").diagram
     assert [ty.names for box in made.boxes if box.name == "einsum" for ty in box.cod] == [("q", "x"), ("q", "e")]
 
 
@@ -163,17 +162,17 @@ def test_a_nested_sum_is_not_taken_apart(ask: Z3) -> None:
 
 def test_a_root_is_taken_of_what_is_not_below_0(ask: Z3) -> None:
     distance = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sqrt(squared(a, b)))
-    made = Derivation.start(distance, ask).expand("d")
+    made = cd.Program(distance, ask).distribute("d")
     points = 1e4 + np.random.default_rng(0).normal(size=(40, 7))
     plain = (points**2).sum(1)[:, None] + (points**2).sum(1) - 2 * points @ points.T
     assert plain.min() < 0  # so that without it the root is no number
     assert np.isfinite(made.diagram(points, points)).all()
 
     weights = cd.algorithm("q d, x d -> q")(lambda a, b: cd.sum(cd.exp(-cd.sqrt(squared(a, b))), "x"))
-    with pytest.raises(cd.NotExpandable, match=r"write cd.sqrt\(cd.maximum"):
-        weights.expand("d")
+    with pytest.raises(cd.NotDistributable, match=r"write cd.sqrt\(cd.maximum"):
+        weights.distribute("d")
     safe = cd.algorithm("q d, x d -> q")(lambda a, b: cd.sum(cd.exp(-cd.sqrt(cd.maximum(squared(a, b), 0))), "x"))
-    assert names(Derivation.start(safe, ask).expand("d").diagram).count("max") == 1
+    assert names(cd.Program(safe, ask).distribute("d").diagram).count("max") == 1
 
 
 # -- streams and groups after it ------------------------------------------------------------------------------
@@ -189,21 +188,21 @@ STREAMED: dict[str, Function] = {
 @pytest.mark.parametrize("name", STREAMED)
 def test_it_is_streamed_and_grouped(ask: Z3, name: str) -> None:
     diagram = cd.algorithm("q d, x d, x d")(STREAMED[name])
-    made = Derivation.start(diagram, ask).expand("d").stream("x").group("q")
-    assert [step.name for step in made.steps] == ["expand d", "stream x", "group q"]
+    made = cd.Program(diagram, ask).distribute("d").stream("x").group("q")
+    assert [step.name for step in made.steps] == ["distribute d", "stream x", "group q"]
     assert made.theorem.statement.startswith(str(diagram.title or "lambda")) and not made.theorem.conditional
     arrays = arrays_of(diagram)
     np.testing.assert_allclose(made.run(*arrays, tiles={"s_x": 3, "g_q": 2}), diagram(*arrays))
     # The squares of rows are summed before the loop or after it, or not at all where they change nothing.
-    said = made.pseudocode().split("for each block of x")
+    said = made.code("pseudocode").split("for each block of x")
     assert "Σ_d a·a" not in said[1].split("save")[0]
-    assert ("Σ_d a·a" in made.pseudocode()) == (name != "a mean")
+    assert ("Σ_d a·a" in made.code("pseudocode")) == (name != "a mean")
 
 
 def test_what_all_entries_share_is_left_out_of_comparisons(ask: Z3) -> None:
     nearest = cd.algorithm("q d, x d -> q")(lambda a, b: cd.argmin(squared(a, b), "x"))
-    made = Derivation.start(nearest, ask).expand("d")
-    assert "Σ_d a·a" not in made.pseudocode() and not Checker(ask).check(made.theorem.certificate).conditional
+    made = cd.Program(nearest, ask).distribute("d")
+    assert "Σ_d a·a" not in made.code("pseudocode") and not Checker(ask).check(made.theorem.certificate).conditional
     a, b = (np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32) for _ in range(2))
     np.testing.assert_array_equal(made.diagram(a, b), nearest(a, b))
 
@@ -233,7 +232,7 @@ SHARED: dict[str, tuple[str, Function]] = {
 def test_what_is_done_with_a_sum_is_done_with_its_terms(ask: Z3, name: str) -> None:
     signature, function = SHARED[name]
     diagram = cd.algorithm(signature)(function)
-    made = Derivation.start(diagram, ask).expand("d")
+    made = cd.Program(diagram, ask).distribute("d")
     assert not made.theorem.conditional and not any({"q", "x", "d"} <= axes for axes in axes_of(made.diagram))
     arrays = arrays_of(diagram)
     arrays = [a > 0 if ty.element == "bool" else a for a, ty in zip(arrays, diagram.dom, strict=True)]
@@ -255,19 +254,19 @@ def test_near_points_cancel_and_moving_them_helps(ask: Z3) -> None:
         assert found.dtype == np.float32
         return float(np.abs(found / exact - 1).max())
 
-    written, expanded = error(plain(a, b)), error(Derivation.start(plain, ask).expand("d").diagram(a, b))
+    written, expanded = error(plain(a, b)), error(cd.Program(plain, ask).distribute("d").diagram(a, b))
     assert written < 1e-6 and expanded > 1e-3
-    assert error(Derivation.start(moved, ask).expand("d").diagram(a, b, middle)) < 1e-5
+    assert error(cd.Program(moved, ask).distribute("d").diagram(a, b, middle)) < 1e-5
 
 
 @pytest.mark.slow
 def test_what_is_saved_between_kernels_is_in_single_precision(ask: Z3) -> None:
     diagram = cd.algorithm("q d, x d -> q")(lambda a, b: cd.min(squared(a, b), "x"))
     sizes = {"q": 4096, "x": 4096, "d": 64}
-    plans = Derivation.start(diagram, ask).expand("d").plan("H200", sizes, several=True)
+    plans = cd.Program(diagram, ask).distribute("d").plan("H200", sizes, several=True)
     assert plans.saved[0] == ("cast:fp32 [x]", 4 * 4096) and len(plans.kernels) > 1
     assert plans.source == diagram and not Checker(ask).check(plans.theorem.certificate).conditional
-    assert plans.derivation.steps[0].name == "expand d"
+    assert plans.derivation.steps[0].name == "distribute d"
     text = plans.triton("plan")
     assert "torch.empty((x,), dtype=torch.float32" in text and text.count("tl.dot") == 1
     with pytest.raises(cd.CatdiagError, match="several is True with cuts=0"):
@@ -275,11 +274,11 @@ def test_what_is_saved_between_kernels_is_in_single_precision(ask: Z3) -> None:
 
 
 def test_the_page_says_that_it_cancels(ask: Z3) -> None:
-    made = Derivation.start(cd.algorithm("q d, x d -> q x")(squared), ask).expand("d")
-    assert "the terms that were multiplied out cancel" in made.advice[0]
+    made = cd.Program(cd.algorithm("q d, x d -> q x")(squared), ask).distribute("d")
+    assert "the terms that were multiplied out cancel" in made.advice()[0]
     assert "In floating point the terms that were multiplied out cancel" in made.html()
-    product = Derivation.start(cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum(a * b, "d")), ask).expand("d")
-    assert not product.advice and not product.steps[0].note
+    product = cd.Program(cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum(a * b, "d")), ask).distribute("d")
+    assert not product.advice() and not product.steps[0].note
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------
@@ -307,22 +306,22 @@ REFUSED: dict[str, tuple[str, Function, str | None, str]] = {
 def test_what_is_not_multiplied_out_says_why(name: str) -> None:
     signature, function, axes, why = REFUSED[name]
     diagram = cd.algorithm(signature)(function)
-    with pytest.raises(cd.NotExpandable, match=why) as caught:
+    with pytest.raises(cd.NotDistributable, match=why) as caught:
         diagram.expand(axes)
     assert "nothing sums" in why or __file__ in str(caught.value)
 
 
 def test_it_comes_before_loops_and_names_axes_that_are_there(ask: Z3) -> None:
     diagram = cd.algorithm("q d, x d -> q")(lambda a, b: cd.sum(squared(a, b), "x"))
-    with pytest.raises(cd.NotExpandable, match="runs in loops or groups already"):
-        Derivation.start(diagram, ask).stream("x").expand("d")
+    with pytest.raises(cd.NotDistributable, match="runs in loops or groups already"):
+        cd.Program(diagram, ask).stream("x").distribute("d")
     with pytest.raises(cd.AxisError, match="no axis 'z' to expand sums over: the diagram has q, d, x"):
-        diagram.expand("z")
+        diagram.distribute("z")
     with pytest.raises(cd.AxisError, match="expected their names"):
         diagram.expand(3)  # type: ignore[arg-type]
 
 
 def test_too_many_terms_are_refused() -> None:
     many = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b + 1) ** 64, "d"))
-    with pytest.raises(cd.NotExpandable, match="terms, more than"):
-        many.expand("d")
+    with pytest.raises(cd.NotDistributable, match="terms, more than"):
+        many.distribute("d")

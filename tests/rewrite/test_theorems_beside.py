@@ -38,7 +38,7 @@ def checked(ask: Z3, verdict: Verdict) -> None:
 
 
 def streamed(ask: Z3, diagram: Diagram) -> Derivation:
-    return Derivation.start(diagram, ask).stream("x")
+    return cd.Program(diagram, ask).stream("x")
 
 
 def shown(found: Stability) -> list[tuple[str, str]]:
@@ -90,7 +90,7 @@ def test_all_that_is_proved_of_a_loop_has_a_name(ask: Z3, derived: Derivation) -
 def test_of_groups_and_of_axes_of_a_fixed_size(ask: Z3, derived: Derivation) -> None:
     whole = derived.group("q")
     assert whole.stable and whole.commutes is not None
-    of_three = Derivation.start(cd.algorithm("3 ->")(lambda S: cd.sum(cd.exp(S - cd.max(S, "3")), "3")), ask)
+    of_three = cd.Program(cd.algorithm("3 ->")(lambda S: cd.sum(cd.exp(S - cd.max(S, "3")), "3")), ask)
     found = of_three.stream("3")
     assert found.stable and found.commutes is not None and "blocks of one" not in found.theorems()
 
@@ -242,12 +242,12 @@ def test_divisors_are_positive_or_hypotheses(ask: Z3) -> None:
 
 
 def test_a_diagram_without_a_loop_commutes_with_nothing(ask: Z3) -> None:
-    assert Derivation.start(weighted, ask).commutes is None
+    assert cd.Program(weighted, ask).commutes is None
 
 
 def test_several_loops_are_told_apart(ask: Z3) -> None:
     f = cd.algorithm("x ->")(lambda S: cd.sum(cd.tanh(cd.exp(S - cd.max(S, "x"))), "x"))
-    found = Derivation.start(f, ask).stream("x", passes=2).verdicts()
+    found = cd.Program(f, ask).stream("x", passes=2).claims()
     assert all(v.proved for v in found.values())
     assert {"merge is associative in loop 1", "merge is associative in loop 2"} < set(found)
     assert "step of loop 2: exp(S - max1) does not overflow" in found

@@ -79,7 +79,7 @@ SUITE.same(
     "q x, q x -> q",
     ("cross entropy", lambda a, t: -cd.sum(t * cd.log(cd.softmax(a, "x")), "x"),
      lambda a, t: cd.sum(t, "x") * cd.log(cd.sum(cd.exp(a), "x")) - cd.sum(t * a, "x")),
-    ("cross entropy, stabilised", lambda a, t: -cd.sum(t * cd.log(cd.softmax(a, "x")), "x"),
+    ("cross entropy, stabilized", lambda a, t: -cd.sum(t * cd.log(cd.softmax(a, "x")), "x"),
      lambda a, t: cd.sum(t * (cd.log(cd.sum(cd.exp(a - cd.max(a, "x")), "x")) + cd.max(a, "x") - a), "x")),
     ("divergence of two softmaxes",
      lambda a, t: cd.sum(cd.softmax(a, "x") * (cd.log(cd.softmax(a, "x")) - cd.log(cd.softmax(t, "x"))), "x"),

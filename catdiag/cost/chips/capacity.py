@@ -34,6 +34,7 @@ from catdiag.cost.count.live import LEVEL, REGISTERS, Moment
 from catdiag.cost.count.places import MATRIX, check_stages
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.plan import kernels_on
+from catdiag.diagram import diagram_of
 from catdiag.errors import CatdiagError, SizeError
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def fits(
     `catdiag.cost.plan.fit`. Raises SizeError for ranges that are missing, unknown or empty, CatdiagError for an unknown
     chip or dtype, and where z3 gives up.
     """
-    given.diagram(diagram)
+    diagram = diagram_of(diagram)
     given.by_name(ranges, "ranges", "the least and the most of each symbol, such as {'s_x': (16, 64)}")
     given.dtypes(dtype)
     chip = chips.get(hardware)
@@ -192,7 +193,7 @@ def possible(
     are not given may be 1. The options are those of `fits`. Raises SizeError for unknown names, and CatdiagError as
     `fits` does.
     """
-    given.diagram(diagram)
+    diagram = diagram_of(diagram)
     given.numbers(at_least, "at_least")
     given.dtypes(dtype)
     chip = chips.get(hardware)
@@ -240,7 +241,7 @@ def _held(
     check_stages(stages)
     if passed not in ("registers", "SMEM"):
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
-    account: Account = kernels_on(getattr(diagram, "diagram", diagram), chip, dtype, stages, passed == "SMEM", ahead)
+    account: Account = kernels_on(diagram, chip, dtype, stages, passed == "SMEM", ahead)
     single = account.parted.single if account.parted else ()
     found: dict[str, list[Moment]] = {}
     for kernel in account.kernels:

@@ -177,7 +177,7 @@ class Plan(AsHTML):
 
         >>> import catdiag as cd
         >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
-        >>> print(total.fit("H100", {"q": 4096, "x": 4096}).triton().splitlines()[0])
+        >>> print(total.plan("H100", {"q": 4096, "x": 4096}).triton().splitlines()[0])
         \"""total.stream('x').group('q'): a[q x] -> [q].
         """
         from catdiag.gpu.planned import module_of

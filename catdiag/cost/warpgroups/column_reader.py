@@ -52,7 +52,7 @@ from catdiag.cost.warpgroups.columns import (
     Work,
     width_of,
 )
-from catdiag.diagram import Diagram, Graph, Node, inline
+from catdiag.diagram import Diagram, Graph, Node, diagram_of, inline
 from catdiag.errors import AxisError, CatdiagError
 from catdiag.types import ArrayType, Axis, union
 
@@ -89,7 +89,7 @@ def read_columns(
     B      s_b^(64) x g_c^(64)   fp16  SMEM       thread block  2       4*g_c*s_b
     sum1   w_a^(128) x g_c^(64)  fp32  registers  warpgroup     1       4*g_c*w_a
     """
-    given.diagram(diagram)
+    diagram = diagram_of(diagram)
     given.dtypes(dtype)
     chip = chips.get(hardware)
     if chip.accumulators != REGISTERS:
@@ -97,7 +97,7 @@ def read_columns(
             f"{chip.name} holds what matrix units make in {chip.accumulators}: these rules are of registers, so take "
             "a chip with accumulators in registers, or .fit() for this one"
         )
-    whole = inline(getattr(diagram, "diagram", diagram))
+    whole = inline(diagram)
     free = spots(whole.graph, [False] * len(whole.dom))
     groups = [
         node

@@ -29,6 +29,7 @@ from catdiag.cost.count.kernels import Dtype
 from catdiag.cost.hardware import Hardware
 from catdiag.cost.warpgroups.column_reader import read_columns
 from catdiag.cost.warpgroups.columns import BLOCK, GROUP, REGISTERS, SMEM, Columns, Work, width_of
+from catdiag.diagram import diagram_of
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
 
 HOW = ("none", "intra", "inter")
@@ -204,7 +205,7 @@ def configure(
     Raises DoesNotFit where not one warpgroup does, with what each array takes; SizeError for missing and unknown sizes;
     CatdiagError for a chip without rates of a type, several loops, and more warpgroups than fit.
     """
-    given.diagram(diagram)
+    diagram = diagram_of(diagram)
     given.dtypes(dtype)
     given.numbers(values, "values")
     chip = chips.get(hardware)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.bounds import lower_bound
+from catdiag.cost.io import IO, io
 from catdiag.draw.plots.numbers import at, name_of
 from catdiag.draw.plots.style import (
     BAND,
@@ -32,6 +34,7 @@ from catdiag.draw.plots.style import (
     written,
 )
 from catdiag.errors import CatdiagError, SizeError
+from catdiag.rewrite.derivation import derivation_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,14 +112,12 @@ def capacities(
     bound: LowerBound | None = None,
 ) -> Capacities:
     """The data of `transfers`, without a figure."""
-    from catdiag.cost.io import IO
-
     if chip is not None and dtype is None and not isinstance(derivation, IO):
         dtype = "bf16"
-    counted: IO = derivation if isinstance(derivation, IO) else derivation.io(dtype=dtype)
+    counted: IO = derivation if isinstance(derivation, IO) else io(derivation, dtype=dtype)
     _checked(counted, sizes)
     if bound is None and derivation is not counted:
-        bound = derivation.lower_bound(counted.capacity, dtype=dtype)
+        bound = lower_bound(derivation_of(derivation).operations, counted.capacity, dtype=dtype)
     if bound is not None and bound.unit != counted.unit:
         raise CatdiagError(f"the bound is in {bound.unit} and the transfers in {counted.unit}: give the same dtype")
     blocks = dict.fromkeys(map(str, counted.streams), 1)
@@ -314,7 +315,6 @@ def transfers(
 
 
 def _draw(ax: Axes, shown: Capacities) -> None:
-    """Draws the bands, the optimum, the bound, the floor, the integer tiles and a chip's marks, in log-log axes."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     data = shown.unit == "bytes"

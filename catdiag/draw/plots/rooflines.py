@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.io import io
 from catdiag.draw.plots.numbers import at, chip_of, dtype_of, name_of, source_of
 from catdiag.draw.plots.style import (
     DASHES,
@@ -141,7 +142,7 @@ def roofline_of(
 
 def _operations(diagram: Any, plan: Plan) -> int:
     """The number of all scalar operations, for programs without contractions."""
-    found = diagram.io(dtype=dtype_of(plan))
+    found = io(diagram, dtype=dtype_of(plan))
     return int(sum(at(formula, {**plan.sizes, **plan.tiles}) for formula in found.work.values()))
 
 
@@ -269,7 +270,6 @@ def roofline(
 
 
 def _draw(ax: Axes, shown: Roofline) -> None:
-    """Draws the roofs, the ceilings and the rows of points in log-log axes, with their labels and the legend."""
     short = "FLOP/s" if shown.unit == "FLOP" else "op/s"
     peak = max(c.rate for c in shown.ceilings if c.kind == "chip")
     fastest = max(roof.bytes_per_s for roof in shown.roofs)

@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.io import io
+from catdiag.cost.levels import levels_io
 from catdiag.draw.plots.numbers import Dtype, at
 from catdiag.errors import CatdiagError
 
@@ -150,7 +152,7 @@ def _stage(
     names = dict(zip(piece.input_names, (labels[w] for w in segment.reads)))
     names.update(zip(output_names(piece), (labels[w] for w in segment.makes)))
     known = {**plan.sizes, **plan.tiles}
-    counted = run.io(dtype=dtype)
+    counted = io(run, dtype=dtype)
     inner = moved(counted.traffic, known, names)
     return Stage(str(schedule), plan, inner, outer(run, plan, chip, dtype, names))
 
@@ -174,7 +176,7 @@ def outer(run: Any, plan: Plan, chip: Hardware, dtype: Dtype, names: Mapping[str
         return None
     wave = plan.resident * chip.sms
     try:
-        found = run.io(levels=chip.hierarchy.chain(top.upper, top.lower, "SMEM"), dtype=dtype, wave=wave)
+        found = levels_io(run, chip.hierarchy.chain(top.upper, top.lower, "SMEM"), dtype=dtype, wave=wave)
         traffic = found.edges[top.upper, top.lower].traffic
         return moved(traffic, {**plan.sizes, **plan.tiles}, names)
     except CatdiagError:

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.bounds import lower_bound
 from catdiag.cost.chips.planned import several
+from catdiag.cost.io import io
+from catdiag.cost.plan import fit
 from catdiag.draw.plots.numbers import Dtype, at, chip_of, name_of, source_of
 from catdiag.draw.plots.style import (
     DASHES,
@@ -126,8 +129,8 @@ def waterfall_of(
         )
     if plan is None and chip is not None:
         dtype = "bf16" if dtype is None else dtype
-        plan = derivation.fit(chip, sizes, dtype=dtype)
-    after = derivation.io(dtype=dtype)
+        plan = fit(derivation, chip, sizes, dtype=dtype)
+    after = io(derivation, dtype=dtype)
     names = [str(s) for s in (*after.groups, *after.streams)]
     chosen = dict(tiles or {}) or (dict(plan.tiles) if plan is not None else {})
     if missing := [name for name in names if name not in chosen]:
@@ -141,7 +144,7 @@ def waterfall_of(
         notes = [_WHOLE]
     else:
         edges, notes = _planned(derivation, source, plan, chip, dtype, fused)
-    floor = int(at(source.lower_bound(dtype=dtype).compulsory, sizes))
+    floor = int(at(lower_bound(source, dtype=dtype).compulsory, sizes))
     said = "values" if dtype is None else dtype if isinstance(dtype, str) else listed(dtype)
     subtitle = f"{listed(sizes)}; {said}; {listed(chosen)}" + (f"; {plan.hardware}" if plan is not None else "")
     title = f"{name_of(derivation)}: {after.unit} moved, unfused and fused"

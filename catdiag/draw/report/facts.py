@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost import given
+from catdiag.cost.bounds import lower_bound
+from catdiag.cost.io import io as count
+from catdiag.cost.levels import levels_io
+from catdiag.cost.plan import fit
 from catdiag.errors import CatdiagError, SizeError, require
+from catdiag.rewrite.advice import stability_of
+from catdiag.rewrite.corollaries import verdicts
 
 if TYPE_CHECKING:
     from catdiag.cost.bounds import LowerBound
@@ -73,7 +79,8 @@ def gathered(
     """
     from catdiag.cost import hardware as chips
 
-    _ = derivation.theorem
+    if not derivation.steps:
+        raise CatdiagError("nothing was derived yet: use .stream(axis) or .group(axes)")
     if sizes is not None:
         given.numbers(sizes)
     given.dtypes(dtype)
@@ -85,7 +92,7 @@ def gathered(
     plan: Plan | str | None = None
     if chip is not None:
         try:
-            plan = derivation.fit(chip, dict(sizes or {}), dtype=dtype)
+            plan = fit(derivation, chip, dict(sizes or {}), dtype=dtype)
         except SizeError:
             raise
         except CatdiagError as error:
@@ -98,8 +105,8 @@ def gathered(
         optimum=optimum_of(io),
         bound=bound_of(counted, io),
         levels=levels_of(counted, chip, dtype),
-        stability=derivation.stability(_PATIENCE),
-        verdicts=derivation.verdicts() if theorems else {},
+        stability=stability_of(derivation, _PATIENCE),
+        verdicts=verdicts(derivation.diagram, derivation.claims()) if theorems else {},
         plan=plan,
         hardware=chip,
         sizes=dict(sizes or {}),
@@ -110,7 +117,7 @@ def gathered(
 def io_of(derivation: Derivation) -> IO | str:
     """The transfers and memory at two levels, or why they are not counted."""
     try:
-        return derivation.io()
+        return count(derivation.diagram)
     except CatdiagError as error:
         return error.message
 
@@ -128,7 +135,7 @@ def optimum_of(io: IO | str) -> Optimum | str:
 def bound_of(derivation: Derivation, io: IO | str) -> LowerBound | str:
     """A lower bound over all schedules of the same operations, or why it is not known."""
     try:
-        return derivation.lower_bound(None if isinstance(io, str) else io.capacity)
+        return lower_bound(derivation.operations, None if isinstance(io, str) else io.capacity)
     except CatdiagError as error:
         return error.message
 
@@ -137,7 +144,7 @@ def levels_of(derivation: Derivation, chip: Hardware | None, dtype: str) -> Leve
     """The costs at every level, of a chip in bytes, else of three levels in values; or why they are not counted."""
     try:
         if chip is None:
-            return derivation.io(levels=LEVELS)
-        return derivation.io(levels=chip.hierarchy, dtype=dtype)
+            return levels_io(derivation.diagram, LEVELS)
+        return levels_io(derivation.diagram, chip.hierarchy, dtype=dtype)
     except CatdiagError as error:
         return error.message

@@ -18,6 +18,8 @@ from catdiag.draw.report.page import type_of
 from catdiag.draw.report.pictures import Pictures
 from catdiag.draw.report.state import state
 from catdiag.draw.report.style import shared
+from catdiag.emit.pseudocode import pseudocode
+from catdiag.emit.state import formulas
 from catdiag.prove.api import Theorem
 from catdiag.rewrite.claims import Verdict
 from catdiag.rewrite.derivation import Derivation
@@ -36,6 +38,9 @@ def card(*parts: str) -> str:
 @singledispatch
 def html(shown: object) -> str:
     """The notebook display of an object, by its class. Raises TypeError for a class without one."""
+    derivation = getattr(shown, "derivation", None)
+    if isinstance(derivation, Derivation):
+        return of_derivation(derivation)
     raise TypeError(f"there is no HTML of {type(shown).__name__}")
 
 
@@ -53,11 +58,11 @@ def of_derivation(derivation: Derivation) -> str:
     io = io_of(derivation)
     if not isinstance(io, str):
         parts += costs.in_short(io, optimum_of(io))
-    formulas = derivation.formulas()
+    found = formulas(derivation.diagram)
     parts.append(folded("the theorem in full", proofs.theorem_rows(derivation.theorem, derivation.diagram)))
-    if formulas.loops:
-        parts.append(folded("the state", state(formulas)))
-    parts.append(folded("the loops", tag("pre", derivation.pseudocode())))
+    if found.loops:
+        parts.append(folded("the state", state(found)))
+    parts.append(folded("the loops", tag("pre", pseudocode(derivation.diagram))))
     return card(*parts)
 
 

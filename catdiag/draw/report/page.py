@@ -7,21 +7,27 @@ chip.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catdiag.draw.report import charts, costs, plans, proofs
+from catdiag.draw.report.facts import gathered
 from catdiag.draw.report.html import Html, escaped, joined, listed, tag
 from catdiag.draw.report.maths import of_expr, plain
 from catdiag.draw.report.pictures import Pictures
 from catdiag.draw.report.state import WORDS, state
 from catdiag.draw.report.steps import before_and_after, step_card
 from catdiag.draw.report.style import of_pages
+from catdiag.emit.pseudocode import pseudocode
+from catdiag.emit.state import formulas
+from catdiag.errors import require
 
 if TYPE_CHECKING:
+    from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
     from catdiag.draw.report.facts import Facts
+    from catdiag.rewrite.derivation import Derivation
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,20 @@ class Section:
     title: str
     sure: str
     body: Html
+
+
+def page_of(
+    derivation: Derivation,
+    *,
+    on: Hardware | str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    dtype: str = "bf16",
+    theorems: bool = False,
+    times: bool = False,
+) -> str:
+    """The page of a derivation: see `gathered` for the options and errors, and `page` for `times`."""
+    require(isinstance(times, bool), "times", times, "True or False")
+    return page(gathered(derivation, on, sizes, dtype, theorems), times)
 
 
 def page(facts: Facts, times: bool = False) -> str:
@@ -145,10 +165,10 @@ def _sections(facts: Facts, times: bool) -> Iterator[Section]:
     )
     sure = derivation.theorem.verdict
     yield Section("theorem", "Theorem", sure, theorem)
-    formulas = derivation.formulas()
-    if formulas.loops:
+    found = formulas(derivation.diagram)
+    if found.loops:
         words = tag("p", "".join(WORDS), class_="soft")
-        yield Section("state", "The state", sure, joined([words, state(formulas)]))
+        yield Section("state", "The state", sure, joined([words, state(found)]))
     yield Section("loops", "Loops", "", _loops(facts, pictures))
     if facts.verdicts:
         yield Section("laws", "Laws of the loops", "", proofs.verdict_rows(facts.verdicts))
@@ -180,7 +200,7 @@ def _derivation(facts: Facts, pictures: Pictures, times: bool) -> Html:
 
 
 def _loops(facts: Facts, pictures: Pictures) -> Html:
-    code = tag("pre", facts.derivation.pseudocode(), class_="scroll")
+    code = tag("pre", pseudocode(facts.derivation.diagram), class_="scroll")
     return joined([code, pictures.program(facts.counted)])
 
 

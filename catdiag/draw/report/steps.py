@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING
 from catdiag.draw.report.html import Html, escaped, folded, joined, tag
 from catdiag.draw.report.maths import math, name
 from catdiag.draw.report.proofs import statement, status, theorem_rows
+from catdiag.rewrite.steps import (
+    Action,
+    Compose,
+    Distribute,
+    Fuse,
+    Group,
+    Skip,
+    Split,
+    Stabilize,
+    Stream,
+    Weave,
+)
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -15,43 +27,46 @@ if TYPE_CHECKING:
 
 
 def before_and_after(derivation: Derivation) -> Iterator[tuple[Step, Diagram]]:
-    """Each step with the diagram that it started from.
+    """Each step with the diagram that it started from: of a part, where it is a step of one.
 
     >>> import catdiag as cd
     >>> twice = cd.algorithm("q", name="twice")(lambda A: A + A).group("q")
-    >>> [(before.title, step.diagram.title) for step, before in before_and_after(twice)]
+    >>> [(before.title, step.diagram.title) for step, before in before_and_after(twice.derivation)]
     [('twice', "twice.group('q')")]
     """
-    before = derivation.source
+    now: dict[int, Diagram] = {}
     for step in derivation.steps:
-        yield step, before
-        before = step.diagram
+        begun = derivation.source if step.part is None else step.part
+        yield step, now.get(id(begun), begun)
+        now[id(begun)] = step.diagram
 
 
-_KINDS = {
-    "stream": "{} is processed in blocks of any size, in a loop that carries a state",
-    "group": "tiles of {}, of any size, run independently",
-    "split": "the loop over {} runs in several parts at once (split-K), whose states are merged in order",
-    "skip": "the blocks of {} that are fully masked are skipped",
-    "fuse": "boxes are fused into kernels, so that arrays between them stay on chip",
-    "expand": "sums over {} are distributed, so that their terms are matrix products and sums of one array",
-    "stabilise": "a maximum is subtracted in exponentials that had none, so that they do not overflow",
+_SAID: dict[type[Action], str] = {
+    Stream: "{} is processed in blocks of any size, in a loop that carries a state",
+    Group: "tiles of {}, of any size, run independently",
+    Split: "the loop over {} runs in several parts at once (split-K), whose states are merged in order",
+    Skip: "the blocks of {} that are fully masked are skipped",
+    Fuse: "boxes are fused into kernels, so that arrays between them stay on chip",
+    Distribute: "sums over {} are distributed, so that their terms are matrix products and sums of one array",
+    Stabilize: "a maximum is subtracted in exponentials that had none, so that they do not overflow",
+    Compose: "what was derived from the parts is composed",
+    Weave: "everything is mapped over {}",
 }
 
 
 def explained(step: Step) -> Html:
     """A step in a sentence; an unknown kind of step has only its name."""
-    kind, _, rest = step.name.partition(" ")
-    said = _KINDS.get(kind)
+    action = step.action
+    said = _SAID.get(type(action))
     if said is None:
         return escaped("")
-    axes, _, passes = rest.partition(" in ")
-    said = said if axes else said.replace(" over {}", "")
-    typeset = joined([math(name(axis)) for axis in axes.split()], " ")
+    axes = action.axes if isinstance(action, (Group, Distribute)) else (getattr(action, "axis", ""),)
+    typeset = joined([math(name(axis)) for axis in axes if axis], " ")
+    said = said if any(axes) else said.replace(" over {}", "")
     head, hole, tail = said.partition("{}")
     parts = [escaped(head[:1].upper() + head[1:]), typeset if hole else "", escaped(tail)]
-    if passes:
-        parts.append(escaped(f", in {passes}"))
+    if isinstance(action, Stream) and action.passes > 1:
+        parts.append(escaped(f", in {action.passes} passes"))
     found = ""
     if step.found is not None:
         how = "given, and was proved" if step.premises else "found, and was proved"

@@ -1,0 +1,621 @@
+"""Programs: what users write, rewrite, cost, plan and run. Each method is one call into a room below.
+
+A program is a derivation: the diagram that was written (`source`), the diagram that it is now (`diagram`), the steps
+between them and the theorem that both mean the same. One that was just written has no steps.
+
+>>> import catdiag as cd
+>>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x"))
+>>> half = cd.algorithm("q -> q", name="half")(lambda a: a / 2)
+>>> fast = total.stream("x").group("q") >> half
+>>> print(fast.source)
+[q x] → [q]
+>>> [step.name for step in fast.steps], fast.theorem.conditional
+(['total: stream x', 'total: group q', 'compose'], False)
+>>> fast.diagram == (total.stream("x").group("q") >> half).diagram, fast == total >> half
+(True, False)
+
+Rooms below know diagrams and derivations, and never this class.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from catdiag.diagram import Diagram, diagram_of
+from catdiag.display import AsProgram
+from catdiag.errors import require
+from catdiag.types import Axis, Ty
+
+if TYPE_CHECKING:
+    from catdiag.cost.bounds import LowerBound
+    from catdiag.cost.devices import Spread
+    from catdiag.cost.hardware import Hardware
+    from catdiag.cost.hierarchy import Hierarchy
+    from catdiag.cost.io import IO
+    from catdiag.cost.levelled import LevelsIO
+    from catdiag.cost.plan import Plan
+    from catdiag.emit.state import StateFormulas
+    from catdiag.gpu.compile import Compiled
+    from catdiag.prove.api import Theorem
+    from catdiag.rewrite.claims import Verdict
+    from catdiag.rewrite.derivation import Derivation, Step
+    from catdiag.rewrite.given import Fold
+    from catdiag.rewrite.rule import Rule
+    from catdiag.rewrite.several import Plans
+    from catdiag.rewrite.skip import Guide
+    from catdiag.rewrite.stability import Stability
+    from catdiag.solvers.z3 import Z3
+
+Dtype = str | Mapping[str, str]
+
+
+class Program(AsProgram):
+    """An array program: what was written, what it is now, and the theorem that both mean the same.
+
+    Made by `@cd.algorithm`, `cd.box`, `cd.id`, `cd.swap`, `cd.copy`, `cd.discard` and `cd.library`, or of a diagram or
+    a derivation. `f >> g` is g after f, `f @ g` both beside each other; `==` compares the diagrams as they are now, up
+    to the laws of the category (equality of meaning is `cd.prove`). With `ask`, a solver that many programs share.
+    """
+
+    def __init__(self, subject: Diagram | Derivation | Program, ask: Z3 | None = None) -> None:
+        found = getattr(subject, "derivation", subject) if isinstance(subject, Program) else subject
+        self._diagram = diagram_of(found, "what a program is made of")
+        if not isinstance(found, Diagram):
+            self.__dict__["derivation"] = found
+        self._ask = ask
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return Diagram  # until nothing takes a program for its diagram: see `catdiag.transition`
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """The record of source, diagram and steps."""
+        from catdiag.rewrite.derivation import Derivation
+
+        return Derivation.start(self._diagram, self._ask)
+
+    @property
+    def diagram(self) -> Diagram:
+        """The diagram as it is now."""
+        return self._diagram
+
+    @property
+    def source(self) -> Diagram:
+        """The diagram that was written."""
+        return self.derivation.source if "derivation" in self.__dict__ else self._diagram
+
+    @property
+    def dom(self) -> Ty:
+        """The object that it takes."""
+        return self._diagram.dom
+
+    @property
+    def cod(self) -> Ty:
+        """The object that it gives."""
+        return self._diagram.cod
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return self.source.input_names
+
+    @property
+    def title(self) -> str:
+        """What it is called: what was written, and what was done with it."""
+        return self._diagram.title
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The rewrites from the source to the diagram."""
+        return self.derivation.steps if "derivation" in self.__dict__ else ()
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem that the source and the diagram mean the same, for all sizes, blocks and tiles."""
+        return self.derivation.theorem
+
+    def __len__(self) -> int:
+        """How many boxes there are."""
+        return len(self._diagram)
+
+    def __bool__(self) -> bool:
+        """True: a program without boxes is one too."""
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Program, Diagram)):
+            return NotImplemented
+        return self._diagram == (other._diagram if isinstance(other, Program) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._diagram)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What travels of a program is its record; certificates are checked again where they arrive."""
+        return Program, (self.derivation if self.steps else self._diagram,)
+
+    def __repr__(self) -> str:
+        return f"<program {self._diagram}>" if self.steps else f"Program({self._diagram!r})"
+
+    def __str__(self) -> str:
+        if not self.steps:
+            return str(self._diagram)
+        return "\n".join([str(self.derivation), *("  " + line for line in str(self.formulas()).splitlines())])
+
+    # -- composition -----------------------------------------------------------------------------
+
+    def __rshift__(self, other: Program | Diagram) -> Program:
+        """First this, then the other. Raises TypeMismatch, naming both types and the wire; Undecided where parts were
+        derived and it is not proved that what was derived composes."""
+        if not isinstance(other, (Program, Diagram)):
+            return NotImplemented
+        if not self.steps and not _steps(other):
+            return Program(self._diagram >> _diagram(other), self._ask)
+        from catdiag.rewrite.compose import then
+
+        return Program(then(self.derivation, Program(other).derivation))
+
+    def __rrshift__(self, other: Diagram) -> Program:
+        return Program(other) >> self if isinstance(other, Diagram) else NotImplemented
+
+    def __matmul__(self, other: Program | Diagram) -> Program:
+        """This beside the other. Raises Undecided as `>>` does."""
+        if not isinstance(other, (Program, Diagram)):
+            return NotImplemented
+        if not self.steps and not _steps(other):
+            return Program(self._diagram @ _diagram(other), self._ask)
+        from catdiag.rewrite.compose import beside
+
+        return Program(beside(self.derivation, Program(other).derivation))
+
+    def __rmatmul__(self, other: Diagram) -> Program:
+        return Program(other) @ self if isinstance(other, Diagram) else NotImplemented
+
+    def weave(self, axis: Axis | str, inputs: Sequence[int | str] | str | None = None) -> Program:
+        """The program mapped over one more axis, put in front on all outputs and the given inputs (all, if None).
+
+        Raises AxisError if a wire has an axis of that name already, or no input of that name or position exists.
+        """
+        from catdiag.rewrite.compose import weave
+
+        return self._with(weave(self.derivation, Axis(axis) if isinstance(axis, str) else axis, inputs))
+
+    def _with(self, derivation: Derivation) -> Program:
+        return self if derivation is self.derivation else Program(derivation)
+
+    # -- rewrites --------------------------------------------------------------------------------
+
+    def stream(self, axis: str, by: Fold | None = None, passes: int = 1) -> Program:
+        """With `axis` run through a loop over blocks of any size, keeping a state that is found here, or given.
+
+        Where one loop does not do, up to `passes` of them follow each other, as few as will do, each with the results
+        of those before it; results that keep the axis are then made by the last pass, tile by tile (`g_x`).
+
+        `by` is a `cd.Fold(unit, element, merge, finish, state=…)`, which is proved or refuted. Raises NotStreamable,
+        naming the reduction and the reason, where no state is found or proved; AxisError for an unknown axis; and for
+        a fold that is given Refuted, with a list and its split into blocks, or Undecided, with the goal.
+
+        >>> import catdiag as cd
+        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> print(dot.stream("x").steps[0].found.components[0].name)
+        sum1
+        """
+        from catdiag.rewrite.streaming import stream
+
+        return self._with(stream(self.derivation, axis, by, passes))
+
+    def split(self, axis: str, parts: str | None = None) -> Program:
+        """With the loop over `axis` in several parts at once, each with a state of its own, which are merged in order.
+
+        `parts` is the symbol for how many there are (`p_` and the axis, if left out), for `run(…, tiles={"p_x": 4})`.
+        Streams the axis first if it is not. Raises NotStreamable as `stream` does, SignatureError for a symbol that is
+        no name, AxisError for one that is a size already.
+
+        >>> import catdiag as cd
+        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> dot.stream("x").split("x").run([1, 2, 3], [4, 5, 6], tiles={"p_x": 2})
+        array(32.)
+        """
+        from catdiag.rewrite.streaming import split
+
+        return self._with(split(self.derivation, axis, parts))
+
+    def group(self, axes: str | Sequence[str]) -> Program:
+        """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.
+
+        Raises NotGroupable, naming the box, where the diagram is not weaved over an axis; AxisError for an unknown one.
+
+        >>> import catdiag as cd
+        >>> double = cd.algorithm("q x")(lambda A: A + A)
+        >>> double.group("q x").theorem.conditional
+        False
+        """
+        from catdiag.rewrite.group import group
+
+        return self._with(group(self.derivation, axes))
+
+    def skip(self, axis: str, extent: Guide | None = None, live: Guide | None = None) -> Program:
+        """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
+
+        The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
+        along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
+        `extent` and `live` say it instead, and are proved or refuted: see `catdiag.rewrite.skip.skip`.
+
+        Raises NotStreamable where a state takes elements of every block, naming it, or where leaving them out was not
+        proved; AxisError where no loop runs over the axis; Refuted; SignatureError and TypeMismatch for functions that
+        do not fit the loop.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q, x -> q")(
+        ...     lambda n, a: cd.sum(cd.where(cd.index("x") <= cd.index("q"), a, 0), "x") + n)
+        >>> total.stream("x").skip("x").theorem.conditional
+        False
+        >>> total.stream("x").skip("x", extent=lambda: (0, cd.index("q")))
+        Traceback (most recent call last):
+        ...
+        catdiag.prove.outcomes.Refuted: leaving out blocks of 'x' changes lambda
+        ...
+        """
+        from catdiag.rewrite.skip import skip
+
+        return self._with(skip(self.derivation, axis, extent, live))
+
+    def distribute(self, axes: str | Sequence[str] | None = None) -> Program:
+        """With products distributed over sums along the named axes: `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, whose
+        terms are sums over one array, and products of matrices. With no axes, all sums that are smaller so.
+
+        In floating point the terms cancel: see `catdiag.rewrite.expand.distribute`. Before `stream` and `group`. Raises
+        NotDistributable, naming axis and box, where nothing is distributed or it is not proved; AxisError for an
+        unknown axis.
+
+        >>> import catdiag as cd
+        >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
+        >>> near = squares.distribute("d")
+        >>> [box.name for box in near.diagram.boxes if box.name in ("sum[d]", "einsum")], near.theorem.conditional
+        (['sum[d]', 'sum[d]', 'einsum'], False)
+        """
+        from catdiag.rewrite.expand import distribute
+
+        return self._with(distribute(self.derivation, axes))
+
+    def fuse(self, on_chip: str | Sequence[str] | None = None, *, saved: str | Sequence[str] = ()) -> Program:
+        """With the boxes put into kernels so that intermediate arrays stay on chip: all that can, or just those named.
+
+        Those in `saved` go through slow memory, as do those that are not named in `on_chip` where it is given. Arrays
+        are called as `io()` calls them, "exp [q x]", or by the variable that a line of the source gives the value to;
+        several names are a list, or a text with commas. To be called last. Raises NotFusable for a name that is none,
+        and where what was asked for cannot be.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("q x", name="f")(lambda A: cd.exp(A) * A)
+        >>> f.io().transfers, f.fuse(saved="exp [q x]").io().transfers
+        (2*q*x, 5*q*x)
+        """
+        from catdiag.rewrite.fuse import fuse
+
+        return self._with(fuse(self.derivation, on_chip, saved=saved))
+
+    def stabilize(self, limit: float | None = None) -> Program:
+        """With a maximum subtracted in the exponentials that the source runs without one, streamed and grouped as it
+        was; itself where the argument of every exponential is proved to be at most 0. `limit` is the time in seconds
+        for each exponential. Raises NotStabilizable with the reason, where the maximum does not cancel, or it was not
+        proved that it does.
+
+        >>> import catdiag as cd
+        >>> E = lambda S: cd.exp(S) / cd.sum(cd.exp(S), "x")
+        >>> plain = cd.algorithm("x, x ->")(lambda S, V: cd.sum(E(S) * V, "x"))
+        >>> [c.name for c in plain.stream("x").steps[-1].found.components]
+        ['sum1', 'sum2']
+        >>> [c.name for c in plain.stabilize().stream("x").steps[-1].found.components]
+        ['max1', 'sum2', 'sum3']
+        """
+        from catdiag.rewrite.stabilise import stabilize
+
+        return self._with(stabilize(self.derivation, limit))
+
+    def apply(self, rule: Rule, **options: Any) -> Program:
+        """With a rule's right side in the place of one match, or of all: the options are those of `Rule.apply`.
+
+        >>> import catdiag as cd
+        >>> twice = cd.rule(cd.algorithm("")(lambda a: a + a), cd.algorithm("")(lambda a: 2 * a), name="twice")
+        >>> f = cd.algorithm("q x")(lambda A: cd.exp(A + A)).apply(twice)
+        >>> [box.name for box in f.diagram.boxes], f.steps[0].name
+        (['2', 'mul', 'exp'], 'rule twice')
+        """
+        return self._with(rule.apply(self.derivation, **options))
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    @overload
+    def io(self, *, levels: None = None, **options: Any) -> IO: ...
+
+    @overload
+    def io(self, *, levels: Sequence[str] | Hierarchy, **options: Any) -> LevelsIO: ...
+
+    def io(self, *, levels: Sequence[str] | Hierarchy | None = None, **options: Any) -> IO | LevelsIO:
+        """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks.
+
+        With `levels`, at every edge and level of a chain, slowest first. The options are those of `catdiag.cost.io.io`,
+        and of `catdiag.cost.levels.levels_io`; axes that `within` cuts at some level and that are not grouped are
+        grouped first, with proof. Raises NotGroupable where they cannot be.
+
+        >>> import catdiag as cd
+        >>> row = cd.algorithm("q x")(lambda A: cd.sum(A, "x")).stream("x").group("q")
+        >>> row.io(levels=("HBM", "SMEM", "registers")).memory["registers"]
+        g2_q*s2_x + g2_q
+        """
+        if levels is None:
+            from catdiag.cost.io import io
+
+            return io(self._diagram, **options)
+        from catdiag.cost.levels import levels_io
+        from catdiag.rewrite.nested import cut
+
+        within = options.pop("within", None)
+        diagram, within = cut(self.derivation, levels, within) if within else (self._diagram, within)
+        return levels_io(diagram, levels, within=within, **options)
+
+    def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
+        """What any schedule of the program's scalar operations moves at least; see `catdiag.cost.bounds`.
+
+        Groups and kernels do the operations of the diagram that was put in groups, which is what the bound is read off.
+        """
+        from catdiag.cost.bounds import lower_bound
+
+        return lower_bound(self.derivation.operations, capacity, **options)
+
+    def stability(self, limit: float | None = None) -> Stability:
+        """What is proved of each exponential that the program runs: that its argument is at most 0, on every state that
+        is reached and every block. `limit` is the time in seconds for each of them.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("q x")(lambda S: cd.sum(cd.exp(S - cd.max(S, "x")), "x"))
+        >>> print(f.stream("x").stability())
+        step: exp(max1 - max1′) ≤ 1: proved
+        step: exp(S - max1′) ≤ 1: proved
+        merge: exp(max1 - max1″) ≤ 1: proved
+        merge: exp(max1′ - max1″) ≤ 1: proved
+        no exponential overflows: every argument is at most 0
+        """
+        from catdiag.prove.api import check_limit
+        from catdiag.rewrite.advice import stability_of
+
+        check_limit(limit)
+        if limit not in self._stability:
+            self._stability[limit] = stability_of(self.derivation, limit)
+        return self._stability[limit]
+
+    @cached_property
+    def _stability(self) -> dict[float | None, Stability]:
+        """What was found of exponentials, by the time that each was given."""
+        return {}
+
+    def claims(self, limit: float | None = None) -> dict[str, Verdict]:
+        """All that is claimed of the loops beside the theorem, by name, with how each claim ended.
+
+        Of each loop that its merge is associative, and commutative, on states that are reached; that empty lists,
+        blocks of one and a shorter last block are like others; that divisors are positive; that exponentials do not
+        overflow. `limit` is the time in seconds for each claim.
+
+        >>> import catdiag as cd
+        >>> for name, verdict in cd.algorithm("x ->")(lambda A: cd.sum(A, "x")).stream("x").claims().items():
+        ...     print(f"{name}: {verdict.verdict}")
+        merge gives the state of the whole: proved
+        merge is associative: proved
+        merge is commutative: proved
+        an empty list changes nothing: proved
+        blocks of one: proved
+        a shorter last block: proved
+        """
+        from catdiag.rewrite.corollaries import verdicts
+
+        return verdicts(self._diagram, self.derivation.claims(limit))
+
+    def advice(self) -> tuple[str, ...]:
+        """What to do about exponentials that are not bounded, a line for each that the user wrote, the maxima and the
+        casts that are in no derived loop, and what steps do in floating point.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x"))).stream("x")
+        >>> f.advice()[0].startswith("exp(S) is not bounded"), f.stabilize().advice()
+        (True, ())
+        """
+        from catdiag.rewrite.advice import advice
+
+        return advice(self.derivation, self.stability())
+
+    def formulas(self) -> StateFormulas:
+        """What the loops carry, as formulas: unit, element, repair, step and merge of each state, and the finish.
+
+        >>> import catdiag as cd
+        >>> dot = cd.algorithm("x, x ->")(lambda A, B: cd.sum(A * B, "x"))
+        >>> dot.stream("x").formulas().loops[0].components[0].step
+        'sum1 + Σ_x A·B'
+        """
+        from catdiag.emit.state import formulas
+
+        return formulas(self._diagram)
+
+    def sharding(self, over: Mapping[str, int | str], **options: Any) -> Spread:
+        """The program on several devices: what each receives, holds and computes (`catdiag.cost.devices`).
+
+        `over` gives the number of devices, or its symbol, for each axis: one that is grouped, or one that is streamed.
+        The options are `held` and `dtype`.
+
+        >>> import catdiag as cd
+        >>> rows = cd.algorithm("a b, b -> a", name="rows")(lambda A, v: cd.sum(A * v, "b")).stream("b").group("a")
+        >>> rows.sharding({"a": "P"}).received
+        b*(P - 1)/P
+        """
+        from catdiag.cost.devices import spread
+
+        return spread(self._diagram, over, **options)
+
+    def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan | Plans:
+        """How it runs on a chip in the least predicted time, with z3's proof that the tiles fit.
+
+        A program in loops or groups is one kernel: its tiles, with the options of `catdiag.cost.plan.fit` (`dtype`,
+        `stages`, fixed `tiles`, the `objective`, …). Any other is cut into kernels, each with its loops, groups and
+        tiles, with the options of `catdiag.rewrite.cuts.plan` (`dtype`, `stages`, `cuts` at most, `several`). Raises
+        DoesNotFit, with what each array takes, SizeError, and as these do.
+        """
+        from catdiag.rewrite.parts import runs_in_kernels
+
+        if runs_in_kernels(self._diagram):
+            from catdiag.cost.plan import fit
+
+            return fit(self.derivation, hardware, sizes, **options)
+        from catdiag.rewrite.cuts import planned_from
+
+        return planned_from(self.derivation, hardware, sizes, **options)
+
+    # -- outputs ---------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *arrays: Any,
+        tiles: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int] | None = None,
+        tree: str | int | Random | None = None,
+    ) -> Any:
+        """Runs the program on NumPy arrays, in the order of its inputs, really in blocks and tiles; one output comes
+        back bare, several as a tuple.
+
+        `tiles` gives their sizes by symbol, `{"s_x": 64, "g_q": 128}`, and the number of parts of a split loop,
+        `{"p_x": 4}`; those left out are whole axes, and one part. `sizes` gives those that no input shows: an input
+        over `(b g)` shows the product of two, and `sizes={"b": 2}` says which. With `tree`, the states of blocks are
+        merged in a tree, `"balanced"` or random (a seed, or a `random.Random`): of any tree the theorem holds. Raises
+        SizeError where shapes disagree with the types or with each other, and for unknown symbols or sizes below 1,
+        CatdiagError for another tree.
+        """
+        from catdiag.run.numpy import run
+
+        return run(self._diagram, arrays, tiles, sizes=sizes, tree=tree)
+
+    def __call__(self, *arrays: Any) -> Any:
+        """`run` with whole axes; inside an algorithm, one named box."""
+        return self.run(*arrays)
+
+    def code(self, language: Literal["numpy", "pseudocode", "triton"] = "pseudocode", **options: Any) -> str:
+        """The program as text: "pseudocode", its loops as formulas; "numpy", the source of a function of plain NumPy;
+        "triton", a module for GPUs, which needs `tiles`, and takes `dtype`, `stages` and `warps` (see
+        `catdiag.emit.triton.module`), or what a plan writes: `program.plan(chip, sizes).triton()`.
+
+        Raises SizeError for a tile that is missing, TypeMismatch for what has no form in a kernel.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
+        >>> print(total.stream("x").group("q").code("pseudocode"))
+        total.stream('x').group('q'): A[q x] → out[q]
+        for each tile of q (g_q at a time), in parallel:
+            start: sum1[q] = 0
+            for each block of x (s_x at a time):
+                load A[q x]
+                sum1[q] = sum1 + Σ_x A
+            save out[q] = sum1
+        """
+        if language == "triton":
+            from catdiag.emit.triton import module
+
+            return module(self._diagram, **options).text
+        if language == "numpy":
+            from catdiag.emit.numpy import source
+
+            return source(self._diagram, **options)
+        require(language == "pseudocode", "the language", language, "'numpy', 'pseudocode' or 'triton'")
+        from catdiag.emit.pseudocode import pseudocode
+
+        return pseudocode(self._diagram, **options)
+
+    def compile(self, tiles: Mapping[str, int], dtype: Dtype = "bf16", *, stages: int = 2, warps: int = 4) -> Compiled:
+        """The program as a function of torch tensors with the given tiles, registered with torch (see
+        `catdiag.gpu.compile`); `program.plan(chip, sizes).compile()` chooses them.
+
+        The same arguments give the same function. Raises what `code("triton", …)` raises, and CatdiagError where torch
+        or triton is not installed.
+        """
+        from catdiag.gpu.planned import compiled_of
+
+        types = dtype if isinstance(dtype, str) else tuple(dtype.items())
+        place = (tuple(tiles.items()), types, stages, warps)
+        if place not in self._compiled:
+            self._compiled[place] = compiled_of(self._diagram, self.source, tiles, dtype, stages=stages, warps=warps)
+        return self._compiled[place]
+
+    @cached_property
+    def _compiled(self) -> dict[Any, Compiled]:
+        """The functions that were compiled, by what they were asked for with."""
+        return {}
+
+    def draw(
+        self, format: Literal["svg", "tikz", "html"] = "svg", path: str | Path | None = None, **options: Any
+    ) -> str:
+        """The picture of the diagram as SVG or LaTeX, or the derivation as one HTML page that needs nothing else;
+        written to `path` too, where one is given.
+
+        Of pictures, the options are `open`, which named diagrams are drawn as their insides; `levels` of memory,
+        slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `colour`; `theme`,
+        "auto", "light" or "dark"; `legend`; of LaTeX `standalone`, a document or only a picture (see
+        `catdiag.draw.api`). The page has the steps, the theorem with its certificate to download, the state, the loops,
+        H and M, the optimum and the lower bound; with a chip `on` and `sizes` the plan for `dtype` too, with `theorems`
+        all that is claimed of the loops. The same program gives the same bytes, but for `times`, which says how long
+        proofs took.
+
+        Raises CatdiagError for a page of what nothing was derived of, SizeError for a chip without sizes, or sizes that
+        are missing; OSError where the file cannot be written: it is written whole or not at all.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
+        >>> total.draw("svg", theme="dark").count("<text")
+        5
+        >>> total.group("q").draw("html").startswith("<!DOCTYPE html>")
+        True
+        """
+        from catdiag.files import write_whole
+
+        named = path is None or (isinstance(path, (str, os.PathLike)) and str(path) != "")
+        require(named, "path", path, f"the name of a file to write, such as 'program.{format}'")
+        require(format in ("svg", "tikz", "html"), "the format", format, "'svg', 'tikz' or 'html'")
+        if format == "html":
+            from catdiag.draw.report.page import page_of
+
+            written = page_of(self.derivation, **options)
+        else:
+            from catdiag.draw.api import svg_of, tikz_of
+
+            written = (svg_of if format == "svg" else tikz_of)(self._diagram, **options)
+        if path is not None:
+            write_whole(path, written)
+        return written
+
+    def check(self) -> Theorem:
+        """The theorem, checked again by the kernel from its certificate alone. Raises NotAProof where it is refused.
+
+        >>> import catdiag as cd
+        >>> cd.algorithm("x ->")(lambda A: cd.sum(A, "x")).stream("x").check().conditional
+        False
+        """
+        from catdiag.prove.outcomes import checked_again
+
+        theorem = self.theorem
+        return checked_again(theorem.certificate, theorem.seconds, theorem.taken)
+
+    def _repr_html_(self) -> str | None:
+        """For notebooks: what was derived; where nothing was, they show the picture."""
+        return self.derivation._repr_html_() if self.steps else None
+
+
+def _diagram(subject: Program | Diagram) -> Diagram:
+    return subject._diagram if isinstance(subject, Program) else subject
+
+
+def _steps(subject: Program | Diagram) -> tuple[Step, ...]:
+    return subject.steps if isinstance(subject, Program) else ()
