@@ -42,7 +42,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         print("to run it: a GPU")
         return
-    print(kernel.check({"d": 64, "v": 64}))
+    print(cd.testing.assert_compiled(kernel, {"d": 64, "v": 64}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A generated kernel as a function of torch tensors.
 
 `compiled` imports the module's text and gives a `Compiled`: called, it checks what it is given against the types of the
-diagram, launches, and returns new tensors. It knows what it was derived from, so that `check` can compare it with that.
+diagram, launches, and returns new tensors. It knows what it was derived from, so that
+`catdiag.testing.assert_compiled` can compare it with that.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.errors import CatdiagError, TypeMismatch
 from catdiag.gpu.sources import Argument, Source, imported, launch_options, unseen
-from catdiag.run.sizes import shown, solve, tile_bounds
+from catdiag.run.sizes import shown, solve
 from catdiag.types import size_value
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
     from catdiag.gpu.binary import Binary, Launch
     from catdiag.gpu.tune import Tuned
-    from catdiag.testing import Tested
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8")
@@ -203,52 +203,8 @@ class Compiled:
             "stages": self.options.get("num_stages"),
         }
 
-    # -- against the diagram -------------------------------------------------------------------------------------
 
-    def check(self, sizes: Mapping[str, Any] | None = None, trials: int = 20, **options: Any) -> Tested:
-        """Tests the kernel against what the diagram means, by `catdiag.testing.assert_implements`: at sizes about its
-        tiles and arrays at which kernels go wrong, within what rounding allows, results poisoned before they are
-        written.
-
-        `sizes` fixes some axes, to a number or several to draw from; each new size may be compiled for anew. It runs on
-        the GPU, or where `TRITON_INTERPRET=1` was set, slowly, without one. Raises Mismatch with the smallest sizes and
-        arrays that fail; CatdiagError where the diagram is not known or the kernel takes types that are not tested.
-        """
-        __tracebackhide__ = True  # pytest shows the line that calls this
-        import torch
-
-        from catdiag.testing import assert_implements
-
-        subject: Any = self if self.source is not None else self.diagram
-        if subject is None:
-            raise CatdiagError("the kernel's diagram is not known: expected one that plan.compile() gave")
-        given = {a.dtype for a in self.code.inputs if a.ty.axes and a.ty.element in ("real", "extended")}
-        if len(given) > 1:
-            raise CatdiagError(f"the inputs are of {', '.join(sorted(given))}: check tests kernels of one type")
-        results = {a.dtype for a in self.code.outputs if a.ty.element in ("real", "extended")}
-        if not interpreted(self.module) and not torch.cuda.is_available():
-            raise CatdiagError(_NO_GPU)
-        if interpreted(self.module) and "bfloat16" in given | results:
-            raise CatdiagError(
-                "Triton's interpreter cuts numbers off to bfloat16 and does not round them: check there what is "
-                "compiled with dtype='fp16' or 'fp32'"
-            )
-        diagram = self.diagram or subject
-        lengths = tile_bounds(diagram)
-        block = {size: self.tiles[t] for t, size in lengths.items() if isinstance(size, str) and t in self.tiles}
-        return assert_implements(
-            self,
-            subject,
-            next(iter(given), "float32"),
-            sizes=sizes,
-            block={size: length for size, length in block.items() if length > 1},
-            trials=trials,
-            convert="torch" if interpreted(self.module) else "torch:cuda",
-            **{**({"result": next(iter(results))} if len(results) == 1 else {}), **options},
-        )
-
-
-_NO_GPU = (
+NO_GPU = (
     "torch finds no GPU here: what needs none is .text, .binaries(sizes) and .launches(sizes), and running it slowly "
     "on the processor with TRITON_INTERPRET=1 set before Python starts"
 )
@@ -265,7 +221,7 @@ def compiled(
 ) -> Compiled:
     """A generated module as a function of torch tensors, registered as an operator of torch.
 
-    `diagram` is what the module was written from, `source` what that was derived from: `check` and errors use them. A
+    `diagram` is what the module was written from, `source` what that was derived from: tests and errors use them. A
     text is imported once in a process. Raises CatdiagError where torch or triton is not installed, or the text cannot
     be kept; SizeError for a tile that the module does not have.
     """
@@ -290,7 +246,7 @@ def require_device(module: ModuleType, name: str, device: Any) -> None:
     if device.type == "cuda" or interpreted(module):
         return
     if not torch.cuda.is_available():
-        raise CatdiagError(f"input {name!r} is on {device}, and {_NO_GPU}")
+        raise CatdiagError(f"input {name!r} is on {device}, and {NO_GPU}")
     raise TypeMismatch(f"input {name!r} is on {device}: expected a tensor on the GPU, {name}.cuda()")
 
 

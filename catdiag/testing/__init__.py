@@ -15,6 +15,7 @@ Hypothesis is imported when a strategy is made: `pip install 'catdiag[test]'` in
 from __future__ import annotations
 
 from catdiag.testing.claims import assert_equivalent, assert_streams
+from catdiag.testing.compiled import assert_compiled
 from catdiag.testing.counts import assert_counts_match
 from catdiag.testing.hard import hard_arrays_for, hard_sizes_for
 from catdiag.testing.implements import Mismatch, Tested, assert_implements
@@ -26,7 +27,7 @@ from catdiag.testing.strategies import arrays_for, diagrams, sizes_for, tiles_fo
 from catdiag.testing.type_strategies import array_types, axes
 
 __all__ = [
-    "Mismatch", "Pair", "Tested", "array_types", "arrays_for", "assert_counts_match", "assert_equivalent",
-    "assert_implements", "assert_streams", "axes", "blocked", "boxes", "cascades", "diagrams", "einsums",
-    "hard_arrays_for", "hard_sizes_for", "hierarchies", "objects", "rewrites", "sizes_for", "tiles_for",
+    "Mismatch", "Pair", "Tested", "array_types", "arrays_for", "assert_compiled", "assert_counts_match",
+    "assert_equivalent", "assert_implements", "assert_streams", "axes", "blocked", "boxes", "cascades", "diagrams",
+    "einsums", "hard_arrays_for", "hard_sizes_for", "hierarchies", "objects", "rewrites", "sizes_for", "tiles_for",
 ]  # fmt: skip

@@ -59,19 +59,22 @@ class TestRun:
         got = kernel()(a, 2.0)
         assert got.dtype == a.dtype
         assert (got.float() - 2 * a.float().sum(1)).abs().max() < 0.25
-        assert kernel(dtype="float16").check(trials=4, sizes={"q": [1, 65], "x": [31, 33]}).compared > 0
+        assert (
+            cd.testing.assert_compiled(kernel(dtype="float16"), trials=4, sizes={"q": [1, 65], "x": [31, 33]}).compared
+            > 0
+        )
         with pytest.raises(CatdiagError, match="interpreter cuts numbers off to bfloat16"):
-            kernel().check()
+            cd.testing.assert_compiled(kernel())
 
     def test_a_wrong_kernel_is_found_out(self) -> None:
         wrong = TEXT.replace("(j[None, :] < x), other=0.0", "(j[None, :] < x - 1), other=0.0")
         with pytest.raises(cd.testing.Mismatch, match="total does not implement total"):
-            kernel(wrong, "float16").check(trials=4, sizes={"q": 3, "x": 5})
+            cd.testing.assert_compiled(kernel(wrong, "float16"), trials=4, sizes={"q": 3, "x": 5})
 
     def test_what_is_not_written_is_found_out(self) -> None:
         less = TEXT.replace("mask=i < q)", "mask=i < q - 1)")
         with pytest.raises(cd.testing.Mismatch, match="nan"):
-            kernel(less, "float16").check(trials=4, sizes={"q": 3, "x": 5})
+            cd.testing.assert_compiled(kernel(less, "float16"), trials=4, sizes={"q": 3, "x": 5})
 
     def test_strides_are_free_and_results_may_be_given(self) -> None:
         import torch
@@ -166,7 +169,7 @@ class TestWithoutAGPU:
         with pytest.raises(CatdiagError, match=r"input 'A' is on cpu, and torch finds no GPU here: what needs none is"):
             kernel()(data(20, 9), 1.0)
         with pytest.raises(CatdiagError, match="torch finds no GPU here"):
-            kernel().check()
+            cd.testing.assert_compiled(kernel())
 
 
 @pytest.mark.gpu
@@ -182,7 +185,7 @@ class TestOnAGPU:
         import torch
 
         k, a = kernel(), data(70, 33).cuda()
-        assert k.check(trials=10).compared > 0
+        assert cd.testing.assert_compiled(k, trials=10).compared > 0
         whole = torch.compile(lambda a: k(a * 2, 2.0) + 1, fullgraph=True)
         assert torch.allclose(whole(a), k(a * 2, 2.0) + 1, rtol=0.02)
         with pytest.raises(TypeMismatch, match=r"input 'A' is on cpu: expected a tensor on the GPU, A.cuda\(\)"):

@@ -63,7 +63,7 @@ def kernel(name: str, dtype: str) -> Compiled:
 def test_it_gives_what_was_written(name: str) -> None:
     made = kernel(name, "fp32")
     sizes: dict[str, list[int]] = {symbol: [1, 3, 17] for symbol in symbols_of(made.source)}
-    assert made.check(sizes, trials=3, repeats=False).compared > 0
+    assert cd.testing.assert_compiled(made, sizes, trials=3, repeats=False).compared > 0
 
 
 @pytest.mark.usefixtures("compiling")
@@ -107,4 +107,4 @@ def test_both_kernels_together_give_what_was_written() -> None:
     source: Diagram = plans.source
     made = compiled_of(plans.diagram, source, dict.fromkeys(tile_bounds(plans.diagram), 16), "fp32")
     sizes: dict[str, list[int]] = {symbol: [1, 3, 17] for symbol in symbols_of(source)}
-    assert made.check(sizes, trials=3, repeats=False).compared > 0
+    assert cd.testing.assert_compiled(made, sizes, trials=3, repeats=False).compared > 0

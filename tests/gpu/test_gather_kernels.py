@@ -42,9 +42,11 @@ class TestRun:
     @pytest.mark.parametrize("tile", [1, 16])
     def test_they_give_what_they_mean(self, program: cd.Diagram, axes: str, tile: int) -> None:
         form = find(program, axes.split())
-        compiled_of(form, program, {f"g_{a}": tile for a in axes.split()}, "fp32").check(trials=4)
+        cd.testing.assert_compiled(compiled_of(form, program, {f"g_{a}": tile for a in axes.split()}, "fp32"), trials=4)
 
     def test_what_is_streamed_is_picked_from_too(self) -> None:
         entropy = cd.library.get("cross_entropy")
         form = entropy.stream("v").group("t").diagram
-        compiled_of(form, entropy, {"g_t": 4, "s_v": 16}, "fp32").check({"v": [1, 15, 16, 40]}, trials=6)
+        cd.testing.assert_compiled(
+            compiled_of(form, entropy, {"g_t": 4, "s_v": 16}, "fp32"), {"v": [1, 15, 16, 40]}, trials=6
+        )

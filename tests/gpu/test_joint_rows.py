@@ -69,4 +69,6 @@ class TestRun:
     def test_they_give_what_they_mean(
         self, program: cd.Diagram, axis: str, axes: str, tiles: dict[str, int], warps: int
     ) -> None:
-        compiled_of(draft(program, axis, axes), program, tiles, "fp32", warps=warps).check(trials=2)
+        cd.testing.assert_compiled(
+            compiled_of(draft(program, axis, axes), program, tiles, "fp32", warps=warps), trials=2
+        )

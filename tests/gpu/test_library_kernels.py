@@ -41,7 +41,7 @@ class TestRun:
         single = {size for tile, size in tile_bounds(made.diagram).items() if made.tiles.get(tile, 1) == 1}
         sizes |= {symbol: [1, 2] for symbol in single.intersection(symbols)}
         # Products in the interpreter are of single precision; on a GPU those of fp32 are of tf32.
-        assert made.check(sizes, trials=3, repeats=False).compared > 0
+        assert cd.testing.assert_compiled(made, sizes, trials=3, repeats=False).compared > 0
 
 
 @pytest.mark.usefixtures("compiling")

@@ -71,4 +71,6 @@ class TestRun:
         whole = group.find(program, ["n", "o"])
         for form, tiles in ((streamed, {"s_c": 16}), (streamed, {"s_c": 2}), (whole, {})):
             kernel = compiled_of(form, program, {"g_n": 8, "g_o": 16, **tiles}, "fp32")
-            kernel.check({"n": [1, 9], "k": [1, 3, 5], "c": [1, 5, 20], "o": [1, 17]}, trials=4, repeats=False)
+            cd.testing.assert_compiled(
+                kernel, {"n": [1, 9], "k": [1, 3, 5], "c": [1, 5, 20], "o": [1, 17]}, trials=4, repeats=False
+            )

@@ -167,4 +167,4 @@ class TestRun:
         arrays = [rng.normal(size=shape).astype(np.float32) for shape in ((20, 16), (37, 16), (37, 16))]
         got = kernel(*map(torch.from_numpy, arrays))
         assert np.allclose(got.numpy(), flash.source(*arrays), atol=1e-5)
-        kernel.check({"q": [1, 17], "x": [1, 33], "d": 16}, trials=3, operands="tf32")
+        cd.testing.assert_compiled(kernel, {"q": [1, 17], "x": [1, 33], "d": 16}, trials=3, operands="tf32")

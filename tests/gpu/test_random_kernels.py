@@ -34,31 +34,33 @@ class TestRun:
             if "no form" not in error.message:
                 raise
             return
-        kernel.check({symbol: [1, 2, 3, 5] for symbol in symbols_of(program)}, trials=2, repeats=False)
+        cd.testing.assert_compiled(
+            kernel, {symbol: [1, 2, 3, 5] for symbol in symbols_of(program)}, trials=2, repeats=False
+        )
 
     def test_a_factor_may_be_there_twice(self) -> None:
         square = cd.algorithm("q, -> q", name="square")(lambda A, c: cd.einsum("q, , q -> q", A, c, A))
         cube = cd.algorithm("q ->", name="cube")(lambda A: cd.einsum("q, q, q ->", A, A, A))
         for program in (square, cube):
-            compiled_of(program, program, {}, "fp32").check(trials=3)
+            cd.testing.assert_compiled(compiled_of(program, program, {}, "fp32"), trials=3)
 
     def test_a_loop_in_a_loop_has_edges_of_its_own(self) -> None:
         nested = cd.algorithm("d q ->", name="nested")(lambda A: cd.sum(1 / (2 + cd.sum(A, "q") ** 2), "d"))
         form = nested.stream("d").stream("q").diagram
         sizes = {"d": [1, 4, 5, 7], "q": [1, 4, 6]}
-        compiled_of(form, nested, {"s_d": 4, "s_q": 4}, "fp32").check(sizes, trials=8)
+        cd.testing.assert_compiled(compiled_of(form, nested, {"s_d": 4, "s_q": 4}, "fp32"), sizes, trials=8)
 
     def test_what_is_read_before_parts_may_be_read_after_their_merge(self) -> None:
         program = cd.algorithm("k h, j h -> j h", name="program")(
             lambda A, B: cd.sum(cd.einsum("k h, j h -> k j h", A, B) ** 2, "k") * B
         )
         form = program.stream("k").group("j").split("k").diagram
-        compiled_of(form, program, {"g_j": 2, "s_k": 2, "p_k": 3}, "fp32").check(trials=4)
+        cd.testing.assert_compiled(compiled_of(form, program, {"g_j": 2, "s_k": 2, "p_k": 3}, "fp32"), trials=4)
 
     def test_a_kernel_reads_what_the_one_before_has_saved(self) -> None:
         program = cd.algorithm("d x -> x d", name="program")(lambda A: cd.maximum(cd.max(A, "d"), 2 * A))
         form = program.stream("d", passes=2).diagram
-        compiled_of(form, program, dict.fromkeys(tile_bounds(form), 2), "fp32").check(trials=4)
+        cd.testing.assert_compiled(compiled_of(form, program, dict.fromkeys(tile_bounds(form), 2), "fp32"), trials=4)
 
     def test_a_sum_keeps_the_order_of_its_axes_where_a_product_has_another(self) -> None:
         program = cd.algorithm("n q d, m x d -> n m", name="late")(
@@ -66,7 +68,7 @@ class TestRun:
         )
         form = program.stream("d").group("n m").diagram
         sizes = {"n": [1, 3, 5], "m": [2, 3], "q": [3, 9], "x": [5, 21], "d": [1, 7, 33]}
-        compiled_of(form, program, {"g_n": 4, "g_m": 2, "s_d": 16}, "fp32").check(sizes, trials=4)
+        cd.testing.assert_compiled(compiled_of(form, program, {"g_n": 4, "g_m": 2, "s_d": 16}, "fp32"), sizes, trials=4)
 
     def test_results_lie_where_they_are_asked_for(self) -> None:
         import torch
@@ -90,4 +92,6 @@ class TestRun:
         )
         form = program.stream("x").group("b q").diagram
         sizes = {"q": [1, 19], "d": [3, 16], "n": [1, 5], "v": [2, 17], "b": [1, 2], "x": [1, 16, 21]}
-        compiled_of(form, program, {"g_b": 1, "g_q": 16, "s_x": 16}, "fp32").check(sizes, trials=4)
+        cd.testing.assert_compiled(
+            compiled_of(form, program, {"g_b": 1, "g_q": 16, "s_x": 16}, "fp32"), sizes, trials=4
+        )

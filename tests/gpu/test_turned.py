@@ -50,4 +50,4 @@ class TestRun:
     def test_large_factors_are_right(self) -> None:
         form = group.find(scores, ["q", "x"])
         kernel = compiled_of(form, scores, {"g_q": 16, "g_x": 512}, "fp32")
-        kernel.check({"q": [5], "x": [300, 512], "d": [40]}, trials=2, repeats=False)
+        cd.testing.assert_compiled(kernel, {"q": [5], "x": [300, 512], "d": [40]}, trials=2, repeats=False)
