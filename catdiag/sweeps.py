@@ -49,7 +49,8 @@ STATUSES = ("fits", "does not fit", "refused", "failed")
 """`refused` are points without a plan by what was asked; `failed` are those whose worker died, raised, or said what is
 not so: they are done again when the sweep is resumed."""
 _PLAN = ("tiles", "stages", "threads", "time_s", "bound", "utilisation", "load_bytes", "save_bytes", "hbm_bytes",
-         "flops", "smem_bytes", "register_bytes", "groups", "waves", "resident")  # fmt: skip
+         "flops", "shared_memory_bytes", "register_bytes", "groups", "waves", "blocks_per_sm",
+         "registers_per_thread", "warps", "warp_specialized", "backend")  # fmt: skip
 _LARGEST = 2**30
 """Bytes of the results of an earlier run above which they are not read."""
 _MOST_POINTS = 10_000_000
@@ -177,9 +178,9 @@ def _again(result: Result, subject: _Subject, chip: Hardware) -> Result:
 
     chosen = result.plan
     try:
-        fixed = {"tiles": chosen["tiles"], "stages": chosen["stages"], "threads": chosen["threads"]}
+        fixed = {name: chosen[name] for name in ("tiles", "stages", "threads", "backend")}
         again = plan(subject.diagram, chip, result.dtype, result.sizes, **fixed)
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
         again = {"status": "refused", "message": str(error)}
     if again["status"] == "fits" and json.loads(json.dumps(again["plan"])) == chosen:
         return result

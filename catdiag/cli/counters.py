@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,8 +68,7 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
     from catdiag.cost.plan import fit
     from catdiag.errors import CatdiagError
     from catdiag.gpu.counted import point_of
-    from catdiag.gpu.planned import tiles_of
-    from catdiag.gpu.proposals import propose
+    from catdiag.gpu.planned import module_of
     from catdiag.solvers.z3 import Z3
 
     sizes, given, chip = parse_sizes(asked.size), parse_sizes(asked.tiles), hardware.get(asked.on)
@@ -98,15 +96,11 @@ def _point(asked: Asked) -> tuple[Derivation, Point]:
     unknown = [name for name in given if name not in wanted | {"p_" + a for a in asked.split}]
     if unknown:
         raise UsageError(f"there is no tile {unknown[0]!r}: expected some of {', '.join(sorted(wanted))}")
-    tiles, stages, warps, specialized = dict(given), asked.stages, asked.warps, False
-    if not given and stages is None and warps is None:
-        with suppress(CatdiagError):  # where nothing is proposed for Triton, it runs as the plan has it
-            first = propose(derivation, chip, {**lengths, **scalars}, asked.dtype, most=1)[0]
-            tiles, stages, warps, specialized = dict(first.tiles), first.stages, first.warps, first.specialized
-    if not wanted <= set(tiles) or stages is None or warps is None:
-        plan = fit(derivation, chip, {**lengths, **scalars}, dtype=asked.dtype, stages=stages, tiles=given or None)
-        tiles = {**tiles_of(plan), **given}
-        stages, warps = stages or plan.stages, warps or max(1, plan.threads // plan.warp)
+    options: dict[str, Any] = {"tiles": given or None, "stages": asked.stages}
+    options["threads"] = None if asked.warps is None else chip.warp * asked.warps
+    plan = fit(derivation, chip, {**lengths, **scalars}, dtype=asked.dtype, **options)
+    module_of(plan)
+    tiles, stages, warps, specialized = dict(plan.tiles), plan.stages, plan.warps, plan.warp_specialized
     try:
         return derivation, point_of(
             derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on,

@@ -45,8 +45,7 @@ def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
 
 
 def launched(report: Report, files: Files) -> list[str]:
-    """With which tiles, warps and stages a kernel was written: they need not be the plan's, which are of a kernel whose
-    warps each do what suits them best."""
+    """With which tiles, warps and stages a kernel was written: the plan's."""
     from catdiag.gpu.planned import module_of
 
     plan = report.plan or report.plans
@@ -55,7 +54,7 @@ def launched(report: Report, files: Files) -> list[str]:
     made = module_of(plan)
     tiles = ", ".join(f"{name} {size}" for name, size in made.tiles.items()) or "none"
     warps, stages = (str(n) if isinstance(n, int) else " and ".join(map(str, n)) for n in (made.warps, made.stages))
-    return [f"{files.triton}: tiles for Triton: {tiles}; {warps} warps, {stages} stages"]
+    return [f"{files.triton}: tiles: {tiles}; {warps} warps, {stages} stages"]
 
 
 def pseudocode_of(report: Report) -> str:

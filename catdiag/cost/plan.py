@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.chips.pieces import read_by_products
-from catdiag.cost.chips.planned import Plan, spelled
+from catdiag.cost.chips.planned import IDEAL, TRITON, Plan, spelled
 from catdiag.cost.chips.request import asked
 from catdiag.cost.chips.search import Search, block_candidates, group_candidates
 from catdiag.cost.chips.timing import Overlap
@@ -37,7 +37,7 @@ from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Moment
 from catdiag.cost.count.places import check_stages, two
 from catdiag.cost.hardware import Hardware
 from catdiag.diagram import diagram_of
-from catdiag.errors import CatdiagError, SizeError, require
+from catdiag.errors import CatdiagError, DoesNotFit, SizeError, require
 from catdiag.partial import joined
 
 if TYPE_CHECKING:
@@ -66,8 +66,14 @@ def fit(
     ahead: bool = False,
     passed: str = "registers",
     density: Mapping[str, float] | float = 1.0,
+    backend: str | None = None,
 ) -> Plan:
     """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
+
+    The plan is of the kernel that is written for Triton, with the shared memory that its text takes
+    (`catdiag.gpu.fitted`). Where the diagram or what is asked for has no form there, or by `backend="ideal"`, it is of
+    a kernel each of whose warps does what suits it best (this module's model), and `plan.reason` says why. With
+    `backend="triton"` the reason is raised instead.
 
     `diagram` is a diagram or a derivation of one kernel, `hardware` a chip, its name, or a TOML file, `sizes` gives
     every axis, `dtype` is the inputs' and outputs', or theirs by name, as `io` has it (products are then in the
@@ -84,17 +90,19 @@ def fit(
     that say how often they turn (the width of a window), and `density` the share of the blocks that are run where
     data decides: a number or one by axis, 1 if left out, which is the most.
 
-    Raises SizeError for sizes that are missing, unknown or not positive, DoesNotFit with what each array of
-    the smallest tile takes, and CatdiagError for an unknown chip, dtype, tile or objective and for several kernels.
+    Raises SizeError for sizes that are missing, unknown or not positive, DoesNotFit with what the arrays of the tile
+    that comes nearest take, and CatdiagError for an unknown chip, dtype, tile, objective or backend and for several
+    kernels.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
     >>> plan = fit(total, "H100", {"q": 8, "x": 64})
-    >>> plan.smem_bytes, plan.bound
-    (1024, 'latency: loads, barriers and steps that wait for each other')
+    >>> plan.backend, plan.stages, plan.warps, plan.shared_memory_bytes
+    ('triton', 1, 4, 0)
     """
-    whole = diagram_of(diagram)
-    plan = searching(
+    if backend not in (None, IDEAL, TRITON):
+        raise CatdiagError(f"backend is {backend!r}: expected 'triton', 'ideal', or none for the first that there is")
+    search = searching(
         diagram,
         hardware,
         sizes,
@@ -110,10 +118,54 @@ def fit(
         ahead=ahead,
         passed=passed,
         density=density,
-    ).plan()
-    return replace(
-        plan, dtype=spelled(dtype), diagram=whole, source=getattr(diagram, "source", None), given=dict(tiles or {})
     )
+    reason = _unlike_triton(search, ahead, passed)
+    plan: Plan | None = None
+    if backend == TRITON and reason:
+        raise CatdiagError(f"there is no plan for Triton: {reason}")
+    if backend != IDEAL and not reason:
+        from catdiag.gpu.fitted import fitted
+
+        try:
+            plan = fitted(search, dtype)
+        except DoesNotFit:
+            raise
+        except CatdiagError as error:
+            if backend == TRITON:
+                raise
+            reason = error.message
+    plan = search.plan() if plan is None else plan
+    return replace(
+        plan,
+        dtype=spelled(dtype),
+        diagram=search.diagram,
+        source=getattr(diagram, "source", None),
+        chip=search.chip,
+        asked={
+            "stages": stages,
+            "tiles": tiles,
+            "multiples": multiples,
+            "at_least": at_least,
+            "threads": threads,
+            "density": density,
+        },
+        reason="" if plan.backend == TRITON else reason or "it was asked for",
+        types=dtype,
+    )
+
+
+def _unlike_triton(search: Search, ahead: bool, passed: str) -> str:
+    """What is asked for that is not of Triton's kernels, in words; nothing if they may be planned."""
+    asked = search.request
+    if asked.objective != "time":
+        return f"the tiles that are asked for are not the quickest, but those of objective {asked.objective!r}"
+    if asked.overlap != "queue":
+        return f"what runs at once is given, overlap={asked.overlap!r}"
+    if asked.producers:
+        return f"{asked.producers} warps are asked for that only load"
+    if ahead:
+        return "a warp is asked to begin the products of the next turn"
+    return f"contractions are asked to read what was made on chip from {passed}" if passed != "registers" else ""
 
 
 def searching(

@@ -119,8 +119,7 @@ def _planned(plan: Plan, turns: int, given: Hardware | str | None) -> Turns:
         ]
     loads: dict[str, tuple[float, str]] = {}
     notes = [f"the plan also counts latencies between steps, which are not drawn; it is bound by {plan.bound}"]
-    streamed = [(name, held // plan.stages) for level in plan.levels if level.name == "SMEM"
-                for name, role, held in level.residents if role == "streamed"]  # fmt: skip
+    streamed = list(plan.stream_blocks.items())
     groups = max(1, found.actors // max(1, plan.threads // plan.warp // 4))
     edge = next((e for e in plan.edges if e.lower == "SMEM"), None)
     if chip is None:

@@ -26,6 +26,7 @@ docs/explanation/time_model.md says how it does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -55,7 +56,7 @@ _COPY = 16
 """Bytes that one copy to shared memory takes."""
 _LINES = 4
 """Threads of a warp that share a row of a product's result, and hold each the sums along it."""
-_GROUP = 4
+GROUPED = 4
 """Warps that work on one matrix instruction where the chip copies boxes of arrays itself (Hopper and later)."""
 _SHARED_ROWS = 1.45
 """How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
@@ -219,7 +220,7 @@ class Block:
         loaded: dict[Amount, None] = {}
         copies: dict[tuple[str, Amount], None] = {}
         held: dict[str, tuple[Amount, Amount, Amount]] = {}
-        grouped, loops = chip.matrix_warps >= _GROUP, bool(kernel.loops)
+        grouped, loops = chip.matrix_warps >= GROUPED, bool(kernel.loops)
         boxes = boxes and grouped
         made = sum((amount.times(element) for amount in found.kept), ZERO)
         made = sum((amount.times(element * (stages if loops else 1)) for amount in found.again), made)
@@ -329,6 +330,21 @@ class Block:
         """Registers of a thread, of 4 bytes each."""
         import numpy as np
 
+        passed, beside = self._beside(values, warps)
+        needed = np.ceil(self.values_each(values, warps) + passed) + beside
+        return np.where(self.apart(values, warps), needed, np.ceil(_SHARED_ROWS * needed))
+
+    def array_bytes(self, values: Mapping[Any, Any], warps: int, registers: int) -> int:
+        """The bytes of arrays up to which a block's threads take so many registers each."""
+        passed, beside = (float(n) for n in self._beside(values, warps))
+        needed = registers if bool(self.apart(values, warps)) else math.floor(registers / _SHARED_ROWS)
+        return max(0, math.floor(4 * self.warp * warps * (needed - beside - passed)))
+
+    def _beside(self, values: Mapping[Any, Any], warps: int) -> tuple[Any, Any]:
+        """Registers of a thread beside arrays: for what is passed from one product to another or held, in parts of
+        one; and for addresses and what the compiler keeps."""
+        import numpy as np
+
         threads = self.warp * warps
         addresses = 0 if self.boxes else 2 * np.ceil(self.copied.value(values) / (_COPY * threads))
         passed: Any = 0
@@ -340,8 +356,7 @@ class Block:
         for amount, rows, columns in self.held:
             times = np.maximum(1, _ROWS * warps / rows.value(values)) * (columns.value(values) <= HELD)
             passed = passed + amount.value(values) * times / (4 * threads)
-        needed = np.ceil(self.values_each(values, warps) + passed) + addresses + BESIDE
-        return np.where(self.apart(values, warps), needed, np.ceil(_SHARED_ROWS * needed))
+        return passed, addresses + BESIDE
 
 
 def _most(amounts: tuple[Amount, ...], values: Mapping[Any, Any]) -> Any:

@@ -73,10 +73,10 @@ class Tensor:
     device: Device = Device()
 
     @staticmethod
-    def of(shape: Sequence[int], dtype: str) -> Tensor:
+    def of(shape: Sequence[int], dtype: str, device: Device | None = None) -> Tensor:
         """Row by row."""
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-        return Tensor(tuple(int(n) for n in shape), tuple(strides), Type(dtype))
+        return Tensor(tuple(int(n) for n in shape), tuple(strides), Type(dtype), device or Device())
 
     @property
     def ndim(self) -> int:
@@ -106,6 +106,10 @@ class Tensor:
         """There are no data."""
         return self
 
+    def data_ptr(self) -> int:
+        """Where it would begin: as well aligned as torch makes tensors."""
+        return 0
+
     def numel(self) -> int:
         """How many entries it has."""
         return math.prod(self.shape)
@@ -116,15 +120,18 @@ class Tensor:
 
 
 class _Torch:
-    """What launch functions ask of torch: types by name, and tensors that are made."""
+    """What launch functions ask of torch: types by name, tensors that are made, and the generation of the chip."""
 
     version = SimpleNamespace(hip=None)
 
+    def __init__(self, generation: int | None) -> None:
+        self.cuda = SimpleNamespace(get_device_capability=lambda device=None: (generation, 0))
+
     def __getattr__(self, name: str) -> Any:
         if name in ("empty", "zeros", "full"):
-            return lambda shape, *_, dtype="float32", **__: Tensor.of(shape, dtype)
+            return lambda shape, *_, dtype="float32", device=None, **__: Tensor.of(shape, dtype, device)
         if name == "empty_like":
-            return lambda tensor, dtype=None, **__: Tensor.of(tensor.shape, dtype or tensor.dtype)
+            return lambda tensor, dtype=None, **__: Tensor.of(tensor.shape, dtype or tensor.dtype, tensor.device)
         if name == "Tensor":
             return Tensor
         if name.startswith(("float", "bfloat", "int", "uint", "bool")):
@@ -154,31 +161,37 @@ def dry_launches(
     sizes: Mapping[str, int],
     options: Mapping[str, int] | None = None,
     scalars: Mapping[str, float] | None = None,
+    generation: int | None = None,
 ) -> tuple[Launch, ...]:
     """The launches that a module makes at sizes, in order; `options` are tiles, `num_warps` and `num_stages`.
 
-    Raises SizeError where the launch function refuses what it is given, CatdiagError where it asks for what is not
-    known here.
+    Without the `generation` of a chip (8: Ampere, 9: Hopper) they are those of one that copies boxes of arrays. Raises
+    SizeError where the launch function refuses what it is given, CatdiagError where it asks for what is not known here.
     """
     given = {**sizes, **(scalars or {})}
     lengths = {name: int(value) for name, value in {**given, **sizes}.items()}
     values: list[Any] = []
+    device = Device() if generation is None else Device("cuda", 0)
     for argument in source.inputs:
         if argument.ty.axes:
             shape = [size_value(axis.size, lengths) for axis in argument.ty.axes]
-            values.append(Tensor.of(shape, argument.dtype))
+            values.append(Tensor.of(shape, argument.dtype, device))
         else:
             values.append(given.get(argument.name, {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)))
-    return launches_on(source, values, lengths, options)
+    return launches_on(source, values, lengths, options, generation)
 
 
 def launches_on(
-    source: Source, values: Sequence[Any], lengths: Mapping[str, int], options: Mapping[str, Any] | None = None
+    source: Source,
+    values: Sequence[Any],
+    lengths: Mapping[str, int],
+    options: Mapping[str, Any] | None = None,
+    generation: int | None = None,
 ) -> tuple[Launch, ...]:
     """The launches that a module makes of these inputs, each a `Tensor` or a number; `lengths` has the sizes that no
     input shows. Raises as `dry_launches` does."""
     calls: list[Launch] = []
-    namespace = _namespace(source.text, calls)
+    namespace = _namespace(source.text, calls, generation)
     try:
         launch = namespace[source.entry]
         launch(*values, **unseen(source, launch, dict(lengths)), **(options or {}))
@@ -189,7 +202,7 @@ def launches_on(
     return tuple(calls)
 
 
-def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
+def _namespace(text: str, calls: list[Launch], generation: int | None) -> dict[str, Any]:
     """The names of a module whose kernels record their launches."""
     tree = ast.parse(text)
     kernels: dict[str, list[str]] = {}
@@ -207,7 +220,7 @@ def _namespace(text: str, calls: list[Launch]) -> dict[str, Any]:
     namespace: dict[str, Any] = {
         "functools": functools,
         "math": math,
-        "torch": _Torch(),
+        "torch": _Torch(generation),
         "triton": _triton(),
         "TensorDescriptor": Boxed,
         "tl": SimpleNamespace(constexpr=lambda v: v),

@@ -22,24 +22,19 @@ from catdiag.types import size_symbols
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
-    from catdiag.gpu.planned import Chosen
-    from catdiag.gpu.proposals import Proposal
+    from catdiag.gpu.candidates import Proposal
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.several import Plans
 
-_WARP = 32
 _NEAR = 2.0
 """How many times the predicted time of the best another derivation may take to be tried beside it."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A derivation for a chip, and what it takes by the model: tiles, stages, warps, seconds."""
+    """A derivation for a chip, and the seconds that it takes by the model."""
 
     derivation: Derivation
-    tiles: Mapping[str, int]
-    stages: int
-    warps: int
     time_s: float
     plans: Plans | None = None
     """The plan, where it is of several kernels."""
@@ -48,6 +43,22 @@ class Planned:
     def kernels(self) -> int:
         """How many kernels it has."""
         return 1 if self.plans is None else len(self.plans.kernels)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a module is written with: tiles by symbol, and stages and warps, one number or one for each kernel, and
+    whether warps are specialized."""
+
+    tiles: Mapping[str, int]
+    stages: int | tuple[int, ...]
+    warps: int | tuple[int, ...]
+    specialized: bool | tuple[bool, ...] = False
+
+    @staticmethod
+    def of(proposal: Proposal) -> Chosen:
+        """What is proposed."""
+        return Chosen(dict(proposal.tiles), proposal.stages, proposal.warps, proposal.specialized)
 
 
 def planned(
@@ -76,11 +87,7 @@ def planned(
     axes = {a for ty in (*source.dom, *source.cod) for axis in ty.axes for a in size_symbols(axis.size)}
     lengths = {n: k for n, k in sizes.items() if n in axes or n not in source.input_names}
     plans = planned_from(begun, hardware, lengths, dtype=dtype, several=several)
-    stages = max(k.plan.stages for k in plans.kernels)
-    warps = max(1, max(k.plan.threads for k in plans.kernels) // _WARP)
-    found = [
-        Planned(plans.derivation, plans.tiles, stages, warps, plans.time_s, plans if len(plans.kernels) > 1 else None)
-    ]
+    found = [Planned(plans.derivation, plans.time_s, plans if len(plans.kernels) > 1 else None)]
     single: Derivation | None = plans.derivation
     if len(plans.kernels) > 1:
         try:
@@ -89,8 +96,7 @@ def planned(
             single = None
         else:
             single = plans.derivation
-            one = plans.kernels[0].plan
-            found.append(Planned(single, one.tiles, one.stages, max(1, one.threads // _WARP), one.time_s))
+            found.append(Planned(single, plans.time_s))
     if single is not None:
         found += _further(single, hardware, sizes, lengths, dtype)
     found = [*found[: int(several)], *sorted(found[int(several) :], key=lambda p: p.time_s)]
@@ -114,7 +120,7 @@ def _further(
             fitted = fit(made, hardware, sizes if step is skip else lengths, dtype=dtype)
         except CatdiagError:  # no mask, or nothing that could run in parts
             continue
-        yield Planned(made, fitted.tiles, fitted.stages, max(1, fitted.threads // _WARP), fitted.time_s)
+        yield Planned(made, fitted.time_s)
 
 
 def _proposals(
@@ -144,7 +150,7 @@ def _streamed(
     found = []
     for derivation in (attempt.derivation for attempt in tried):
         for p in _proposals(derivation, hardware, sizes, dtype):
-            found.append(Planned(derivation, p.tiles, p.stages, p.warps, p.time_s))
+            found.append(Planned(derivation, p.time_s))
     return sorted(found, key=lambda p: p.time_s)
 
 
@@ -206,12 +212,37 @@ def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]
 
 
 def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: str, most: int) -> list[Kernel]:
-    """The modules of a plan of several kernels, each kernel with tiles of its own that are proposed for it."""
-    from catdiag.gpu.planned import proposals_of
-
-    choices = proposals_of(plans, most)
-    found = [_kernel(made.derivation, c, sizes, dtype) for c in choices]
+    """The modules of a plan of several kernels: as it is planned, and with one of the kernels as it is proposed."""
+    found = [_kernel(made.derivation, c, sizes, dtype) for c in _ways(plans, most)]
     return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
+
+
+def _ways(plans: Plans, most: int) -> list[Chosen]:
+    """At most so many choices for several kernels: the plan's own, and those that differ in one of them."""
+    from catdiag.gpu.fitted import each_dtype
+    from catdiag.gpu.planned import module_of
+    from catdiag.gpu.proposals import propose
+
+    module_of(plans)
+    mine = [kernel.plan for kernel in plans.kernels]
+    own = [(p.tiles, p.stages, p.warps, p.warp_specialized) for p in mine]
+    others: list[list[Proposal]] = [[] for _ in mine]
+    for p, found in zip(mine, others, strict=True):
+        if most > 1 and p.diagram is not None and p.chip is not None:
+            dtypes = each_dtype(p.diagram, p.types)
+            proposals = propose(p.diagram, p.chip, p.sizes, dtypes, most=most, **p.asked)
+            found += [q for q in proposals if (q.tiles, q.stages, q.warps, q.specialized) not in own]
+    ways = [own]
+    for place in range(most):
+        for k, found in enumerate(others):
+            if place < len(found):
+                q = found[place]
+                ways.append([*own[:k], (q.tiles, q.stages, q.warps, q.specialized), *own[k + 1 :]])
+    chosen = []
+    for way in ways[:most]:
+        tiles = {name: size for picked, *_ in way for name, size in picked.items()}
+        chosen.append(Chosen(tiles, tuple(w[1] for w in way), tuple(w[2] for w in way), tuple(w[3] for w in way)))
+    return chosen
 
 
 def proposed(
@@ -250,18 +281,9 @@ def _choices(
     made: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str, most: int
 ) -> list[Chosen]:
     """Tiles, stages and warps, the model's first choice first."""
-    from catdiag.gpu.planned import Chosen, tiles_of
     from catdiag.gpu.proposals import propose
 
-    try:
-        return [Chosen.of(p) for p in propose(made, hardware, sizes, dtype, most=most)]
-    except CatdiagError as error:
-        # Proposals leave room for what Triton adds; what the model fits may run even so, and is tried.
-        try:
-            plan = fit(made, hardware, sizes, dtype=dtype)
-        except CatdiagError:
-            raise error from None
-        return [Chosen(tiles_of(plan), plan.stages, max(1, plan.threads // _WARP))]
+    return [Chosen.of(p) for p in propose(made, hardware, sizes, dtype, most=most)]
 
 
 def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> Kernel:

@@ -32,9 +32,11 @@ docs/explanation/time_model.md says how near the first choice is to the quickest
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from catdiag.cost.chips.timing import Timing, Values, ceil_div, circulate, turns_overlap
+from catdiag.cost.count.amounts import ZERO, Amount
 from catdiag.cost.count.kernels import width
 from catdiag.cost.count.live import Contraction, Kernel
 from catdiag.cost.hardware import Hardware
@@ -81,7 +83,7 @@ def resident(shared: Any, registers: Any, warps: int, chip: Hardware) -> Any:
     return np.maximum(found, 1).astype(np.int64)
 
 
-def seconds(
+def timed(
     kernel: Kernel,
     chip: Hardware,
     timing: Timing,
@@ -91,8 +93,9 @@ def seconds(
     warps: int,
     blocks: Any,
     block: Block,
-) -> Any:
-    """Seconds of a run, for each candidate of a timing at these values, where `blocks` share a core."""
+) -> Timing:
+    """What a run takes, for each candidate of a timing at these values, where `blocks` share a core: that timing with
+    the times of Triton's kernel."""
     import numpy as np
 
     ahead = block.staged
@@ -129,30 +132,49 @@ def seconds(
     fullest = np.minimum(blocks, ceil_div(groups, chip.sms))
     last = np.minimum(fullest, ceil_div(rest, chip.sms))
 
-    def round_of(number: Any) -> Any:
+    def working(number: Any) -> Any:
         together = circulate(demands, waits / at_work, [number * at_work])[0]
         if workers > 1:
             shares = [demand / workers for demand in demands]
             apart = circulate(shares, waits / at_work, [number * at_work * workers])[0]
             together = APART[block.boxes] * apart + (1 - APART[block.boxes]) * together
+        return together
+
+    def arriving(number: Any, together: Any) -> Any:
         ring: Any = 0.0
         if ahead and stages > 1:
             moved = np.where(alone, t.load / groups / (PORT * chip.clock_hz) + together, t.parts["L2"])
             ring = (turns * chip.latency_s + moved) / (stages - 1)
-        return np.where(number > 0, np.maximum(np.maximum(together, ring), number * t.parts["L2"]), 0.0)
+        return np.maximum(ring, number * t.parts["L2"])
+
+    def round_of(number: Any, together: Any) -> Any:
+        return np.where(number > 0, np.maximum(together, arriving(number, together)), 0.0)
 
     buffers, outer = max(1, stages - 1) if ahead else 1, _outer(t.edges, chip) / groups
 
-    def wave(number: Any, of: Any) -> Any:
-        return np.where(of > 0, _shared(round_of(number), of * outer, np.maximum(of, 1) * buffers), 0.0)
+    def wave(number: Any, of: Any, together: Any) -> Any:
+        return np.where(of > 0, _shared(round_of(number, together), of * outer, np.maximum(of, 1) * buffers), 0.0)
 
-    return full * wave(fullest, np.minimum(groups, at_once)) + wave(last, rest) + t.uneven
+    computing = working(fullest)
+    longest = wave(fullest, np.minimum(groups, at_once), computing)
+    return replace(
+        t,
+        resident=blocks,
+        waves=ceil_div(groups, at_once),
+        parts={**t.parts, "tensor": tensor, "exp": exp, "alu": alu},
+        waits=waits,
+        alone=round_of(1, working(1)),
+        computing=computing,
+        loading=arriving(fullest, computing),
+        wave=longest,
+        seconds=full * longest + wave(last, rest, working(last)) + t.uneven,
+    )
 
 
-def specialized_seconds(
+def specialized_timed(
     kernel: Kernel, chip: Hardware, timing: Timing, values: Values, dtype: str, groups: int, block: Block, ranges: int
-) -> Any:
-    """Seconds of a run of a kernel whose loads are apart, with so many warpgroups that compute and one block a core;
+) -> Timing:
+    """What a run takes of a kernel whose loads are apart, with so many warpgroups that compute and one block a core;
     its loop is run in so many ranges.
 
     A warpgroup begins the first products of a turn and the last ones of the turn before, and does the rest meanwhile;
@@ -168,23 +190,40 @@ def specialized_seconds(
     demands = [part / groups for part in (tensor, t.parts["exp"], t.parts["alu"], t.parts["registers"])]
     two = circulate([d / 2 for d in demands], t.waits / 2, [2 * groups * np.ones_like(count)])[0]
     one = circulate(demands, t.waits, [groups * np.ones_like(count)])[0]
-    block_s = np.maximum(BEHIND * two + (1 - BEHIND) * one, t.parts["L2"]) + ALONE_S + (ranges - 1) * DRAIN_S
+    computing = BEHIND * two + (1 - BEHIND) * one
+    block_s = np.maximum(computing, t.parts["L2"]) + ALONE_S + (ranges - 1) * DRAIN_S
     waves = ceil_div(count, chip.sms)
-    return _shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)) + t.uneven
+    return replace(
+        t,
+        resident=np.ones_like(count),
+        waves=waves,
+        parts={**t.parts, "tensor": tensor},
+        waits=t.waits + ALONE_S + (ranges - 1) * DRAIN_S,
+        alone=block_s,
+        computing=computing,
+        loading=t.parts["L2"],
+        wave=block_s,
+        seconds=_shared(waves * block_s, _outer(t.edges, chip), 2 * np.minimum(count, chip.sms)) + t.uneven,
+    )
 
 
-def specialized_registers(kernel: Kernel, values: Values, groups: int, element: int, block: Block) -> Any:
-    """Registers of a thread that computes there: what all products of a turn give, and rows made for the last ones."""
+def specialized_registers(kernel: Kernel, values: Values, groups: int, block: Block) -> Any:
+    """Registers of a thread that computes there."""
     import numpy as np
 
-    total: Any = 0.0
+    return np.ceil(specialized_arrays(kernel, block).value(values) / (4 * 128 * groups)) + BESIDE_ROWS
+
+
+def specialized_arrays(kernel: Kernel, block: Block) -> Amount:
+    """The bytes that threads hold there: what all products of a turn give, and rows made for the last ones."""
+    total = ZERO
     for c in kernel.contractions:
         if c.loops:
-            rows, columns = _rows(c, values)
-            total = total + c.batch.value(values) * rows * columns * 4
+            rows, columns = (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
+            total = total + (c.batch * rows * columns).times(4)
             if (c.rows, c.columns, c.depth) in block.products.passing:
-                total = total + c.batch.value(values) * rows * c.depth.value(values) * element
-    return np.ceil(total / (4 * 128 * groups)) + BESIDE_ROWS
+                total = total + (c.batch * rows * c.depth).times(block.element)
+    return total
 
 
 def _shared(cores: Any, memory: Any, customers: Any) -> Any:

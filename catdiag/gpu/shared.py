@@ -49,7 +49,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.count.amounts import Amount
 from catdiag.errors import CatdiagError
+from catdiag.gpu.lengths import amount_of
 from catdiag.gpu.tile_values import WIDTHS, Dot, Load, Loop, Pointer, Trace, Value, dtype_of
 from catdiag.gpu.tiles_of_text import read
 
@@ -79,6 +81,8 @@ class Shared:
 
     bytes: int
     buffers: tuple[Buffer, ...]
+    totals: tuple[Amount, ...] = ()
+    """What is taken from moment to moment, as polynomials of the tiles that were given as `catdiag.gpu.lengths`."""
 
     def __str__(self) -> str:
         return f"{self.bytes} bytes: {'; '.join(f'{b.bytes} {b.what}' for b in self.buffers) or 'nothing'}"
@@ -96,16 +100,16 @@ def shared_memory(
     return taken(read(text, kernel, arguments, warps), stages)
 
 
-def shared_of_launch(text: str, launch: Launch) -> Shared:
+def shared_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Shared:
     """The shared memory of one block of a launch that `catdiag.gpu.binary.launches` recorded.
 
-    Raises CatdiagError as `shared_memory` does.
+    Without `wgmma`, the chip has no products by four warps together. Raises CatdiagError as `shared_memory` does.
     """
     allocated = _allocated(text, launch)
     if allocated is not None:
         return allocated
     stages = launch.options.get("num_stages")
-    return taken(trace_of_launch(text, launch), stages if isinstance(stages, int) else STAGES)
+    return taken(trace_of_launch(text, launch, wgmma), stages if isinstance(stages, int) else STAGES)
 
 
 def _allocated(text: str, launch: Launch) -> Shared | None:
@@ -133,7 +137,8 @@ def _allocated(text: str, launch: Launch) -> Shared | None:
             array = ast.unparse(kind).split(".")[0]
             width = 8 if array == "gl" else WIDTHS[dtype_of(kinds[array])]
             buffers.append(Buffer(ast.unparse(node.targets[0]), math.prod(lengths) * width, 0, 0))
-    return Shared(sum(b.bytes for b in buffers), tuple(buffers))
+    total = sum(b.bytes for b in buffers)
+    return Shared(int(total), tuple(buffers), (amount_of(total),))
 
 
 def _length(node: ast.expr, known: Mapping[str, int]) -> int:
@@ -148,7 +153,7 @@ def _length(node: ast.expr, known: Mapping[str, int]) -> int:
     raise CatdiagError(f"{ast.unparse(node)} is no length that is known of the launch")
 
 
-def trace_of_launch(text: str, launch: Launch) -> Trace:
+def trace_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Trace:
     """What one program of a recorded launch does. Raises CatdiagError as `shared_memory` does."""
     from catdiag.gpu.binary import Array
 
@@ -157,7 +162,7 @@ def trace_of_launch(text: str, launch: Launch) -> Trace:
         for name, value in launch.arguments.items()
     }
     warps = launch.options.get("num_warps")
-    return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS)
+    return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS, wgmma)
 
 
 def _described(value: Any) -> Any:
@@ -170,12 +175,14 @@ def taken(trace: Trace, stages: int) -> Shared:
     """The shared memory of what was read, with so many stages in loops that do not say how many."""
     buffers = _Buffers(trace, stages).all()
     best: tuple[int, list[Buffer]] = (0, [])
+    totals: dict[Amount, None] = {}
     for moment in sorted({b.start for b in buffers}):
         held = [b for b in buffers if b.start <= moment <= b.end]
         size = sum(b.bytes for b in held)
+        totals[amount_of(size)] = None
         if size > best[0]:
             best = size, held
-    return Shared(best[0], tuple(best[1]))
+    return Shared(int(best[0]), tuple(best[1]), tuple(totals))
 
 
 class _Buffers:

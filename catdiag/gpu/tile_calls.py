@@ -42,8 +42,10 @@ class Returned(Exception):
 class Calls:
     """Functions of tiles; what reads expressions and statements is made of it."""
 
-    def __init__(self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, Value], warps: int) -> None:
-        self.functions, self.constants, self.warps = functions, constants, warps
+    def __init__(
+        self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, Value], warps: int, wgmma: bool
+    ) -> None:
+        self.functions, self.constants, self.warps, self.wgmma = functions, constants, warps, wgmma
         self.trace = Trace()
         self.loop: int | None = None
 
@@ -358,7 +360,7 @@ class Calls:
         exact = isinstance(precision, Value) and precision.known == "ieee" and left.dtype == "fp32"
         out = named.get("out_dtype")
         version = 0 if exact or "fp64" in (left.dtype, right.dtype) else 2
-        if version and len(shape) == 2 and shape[0] % 64 == 0 and shape[1] >= 16 and self.warps % 4 == 0:
+        if self.wgmma and version and len(shape) == 2 and shape[0] % 64 == 0 and shape[1] >= 16 and self.warps % 4 == 0:
             version = 3
         time = self.now()
         self.trace.dots.append(Dot(time, self.loop, left, right, version))

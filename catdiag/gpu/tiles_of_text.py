@@ -51,11 +51,12 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int) -> Trace:
+def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wgmma: bool = True) -> Trace:
     """What one program of a kernel does, given its arguments by name: `Pointer`s, and numbers where they are known.
 
     An integer argument counts as known where it is 1, as Triton specialises it, or of a `tl.constexpr` parameter; of
-    others it is known whether 16 divides them, which is assumed of those that are not given.
+    others it is known whether 16 divides them, which is assumed of those that are not given. Without `wgmma`, the chip
+    has no products by four warps together.
     Raises CatdiagError, with the line, for a text that is no Python, a kernel that it lacks, and what is not
     understood.
     """
@@ -73,7 +74,7 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int) ->
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    reader = _Reader(functions, constants, warps)
+    reader = _Reader(functions, constants, warps, wgmma)
     definition = functions[kernel]
     given: dict[str, Any] = {}
     defaults = dict(zip((a.arg for a in definition.args.args[::-1]), definition.args.defaults[::-1]))

@@ -28,9 +28,10 @@ from catdiag.emit.triton import Module, module
 from catdiag.errors import CatdiagError
 from catdiag.files import read_whole, write_whole
 from catdiag.gpu.bench import OURS, Contestant, Machine, Row, reason, run_case, torch_with_gpu
+from catdiag.gpu.candidates import Proposal
 from catdiag.gpu.case import Number, case_of
 from catdiag.gpu.compile import Compiled, compiled
-from catdiag.gpu.proposals import NUMBER, Proposal, propose
+from catdiag.gpu.proposals import NUMBER, propose
 from catdiag.gpu.sources import cache_folder, digest, imported
 
 if TYPE_CHECKING:
@@ -176,16 +177,18 @@ def tuned(
     most: int = NUMBER,
     machine: Machine | None = None,
     fresh: bool = False,
+    **options: Any,
 ) -> tuple[Compiled, Tuned]:
     """The kernel of a diagram in loops and groups at the quickest of its proposals, and how all of them did.
 
     `source` is what the diagram was derived from, and says what it means; `hardware` is the chip that the proposals are
     for, which should be the one that they run on; `sizes` has the scalar inputs too that say how often loops turn.
+    The `options` are those of `propose`: tiles that are given, say.
     `scalars` and `draws` are the values and the distributions of inputs, as `catdiag.gpu.case.case_of` has them. With
     `fresh`, what was kept is not looked at. Raises CatdiagError where PyTorch sees no GPU or no proposal is right, with
     the reasons; and as `propose` and `module` do.
     """
-    found = propose(diagram, hardware, sizes, dtype, most=most)
+    found = propose(diagram, hardware, sizes, dtype, most=most, **options)
     written, refused = _written(diagram, found, dtype)
     if not written:
         raise CatdiagError(f"none of {len(found)} proposals can be written: {refused[0]}")

@@ -23,7 +23,7 @@ from catdiag.cost import hardware as chips
 from catdiag.cost.chips.planned import spelled
 from catdiag.cost.count.kernels import output_names
 from catdiag.cost.hardware import Hardware
-from catdiag.cost.plan import fit
+from catdiag.cost.plan import Plan, fit
 from catdiag.diagram import Diagram, inline, of_graph
 from catdiag.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
 from catdiag.rewrite.derivation import Derivation, Step
@@ -137,6 +137,16 @@ def _check(diagram: Diagram, sizes: Mapping[str, int], cuts: int | None) -> None
     for name, value in sizes.items():
         if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
             raise SizeError(f"axis {name!r} has size {value!r}: expected a positive integer")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A kernel of a way: its schedule, its derivation (None where it runs as it is written), and its plan."""
+
+    schedule: Timed
+    derivation: Derivation | None
+    diagram: Diagram
+    plan: Plan
 
 
 @dataclass
@@ -274,10 +284,11 @@ class Cuts:
         worst = next((e for e in single if isinstance(e, DoesNotFit)), None)
         return worst or min(fits, key=lambda e: e.excess, default=errors[0])
 
-    def _derived(self, way: tuple[Span, ...]) -> list[tuple[Timed, Derivation | None, Diagram]] | None:
-        """Each kernel of a way proved, under symbols of its own; None where one was not, which is left out then."""
+    def _derived(self, way: tuple[Span, ...]) -> list[Made] | None:
+        """Each kernel of a way proved and planned, under symbols of its own; None where one was not, or does not fit as
+        it is written, which is left out then."""
         taken = sizes_in(self.row.diagram)
-        found: list[tuple[Timed, Derivation | None, Diagram]] = []
+        found: list[Made] = []
         for span in way:
             ways = self.ways(span)
             assert not isinstance(ways, CatdiagError)
@@ -297,8 +308,14 @@ class Cuts:
                     return None
                 made = made.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
                 diagram = renamed
+            target = self.target_of(span)
+            try:
+                plan = fit(diagram, target.chip, target.sizes_of(piece), **target.options())
+            except DoesNotFit as error:
+                self._drop(span, error)
+                return None
             taken |= sizes_in(diagram)
-            found.append((chosen, made, diagram))
+            found.append(Made(chosen, made, diagram, plan))
         return found
 
     def _drop(self, span: Span, error: CatdiagError) -> None:
@@ -316,11 +333,13 @@ class Cuts:
             made = split(made, way.streams[0][0])
         return group(made, way.groups) if way.groups else made
 
-    def _planned(self, way: tuple[Span, ...], kernels: list[tuple[Timed, Derivation | None, Diagram]]) -> Plans:
+    def _planned(self, way: tuple[Span, ...], kernels: list[Made]) -> Plans:
+        from catdiag.gpu.fitted import together
+
         row = self.row
         source = self.source or row.diagram
-        whole = row.composed((*span, diagram) for span, (_, _, diagram) in zip(way, kernels, strict=True))
-        single = kernels[0][1] if len(way) == 1 else None
+        whole = row.composed((*span, made.diagram) for span, made in zip(way, kernels, strict=True))
+        single = kernels[0].derivation if len(way) == 1 else None
         names = [row.names[w] for w in dict.fromkeys(w for _, end in way[:-1] for w in row.crossing(end))]
         if single is not None and any(isinstance(box.op, Group) for box in single.diagram.boxes):
             derivation = single if self.source is None else self._about(source, single)
@@ -334,26 +353,26 @@ class Cuts:
         names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
         found: list[PlannedKernel] = []
         saved: list[tuple[str, int]] = []
-        for span, (chosen, made, diagram) in zip(way, kernels, strict=True):
+        for span, made in zip(way, kernels, strict=True):
             segment, target = row.segment(*span), self.target_of(span)
-            sizes = target.sizes_of(segment.diagram)
             results = [w in row.graph.outputs for w in segment.makes]
             held = bytes_of(segment.diagram, target.dtype, target.sizes, results)
             makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, held, strict=True))
             found.append(
                 PlannedKernel(
                     segment.diagram,
-                    str(chosen),
-                    made,
-                    fit(diagram, target.chip, sizes, **target.options()),
+                    str(made.schedule),
+                    made.derivation,
+                    made.plan,
                     tuple(row.names[w] for w in segment.reads),
                     makes,
                 )
             )
             crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.whole[1] else set()
             saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
+        module, reason = together(derivation.diagram, [made.plan for made in kernels], self.target.dtype)
         return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0,
-                     spelled(self.target.dtype))  # fmt: skip
+                     spelled(self.target.dtype), module, reason)  # fmt: skip
 
     def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
         return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)
@@ -383,16 +402,21 @@ class Cuts:
 
     def _rival(self, way: tuple[Span, ...]) -> Rival:
         seconds, flops, moved, again = LAUNCH_S * (len(way) - 1), 0, 0, list[str]()
+        names = dict.fromkeys(w for _, end in way[:-1] for w in self.row.crossing(end))
+        saved = tuple(self.row.names[w] for w in names)
         for span in way:
             ways = self.ways(span)
             assert not isinstance(ways, CatdiagError)
             chosen = ways[0]
             piece = self.row.piece(*span)
-            made = fit(chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target_of(span).options())
+            try:
+                made = fit(
+                    chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target_of(span).options()
+                )
+            except DoesNotFit as error:
+                return Rival(len(way), saved, None, error.message)
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
             again += chosen.again
-        names = dict.fromkeys(w for _, end in way[:-1] for w in self.row.crossing(end))
-        saved = tuple(self.row.names[w] for w in names)
         return Rival(len(way), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
 
 

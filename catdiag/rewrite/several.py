@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Map
-from catdiag.cost.chips.planned import Plan, several, shown
+from catdiag.cost.chips.planned import IDEAL, TRITON, Plan, several, shown
 from catdiag.diagram import Diagram
 from catdiag.errors import NotFusable
 
 if TYPE_CHECKING:
+    from catdiag.emit.triton import Module
     from catdiag.gpu.compile import Compiled
     from catdiag.prove.api import Theorem
     from catdiag.rewrite.derivation import Derivation
@@ -44,6 +45,7 @@ class PlannedKernel:
                 f"{', '.join(self.reads)} → {made}",
                 f"  {self.schedule}: {shown(plan.tiles)}; {several(plan.stages, 'buffer')}, "
                 f"{several(plan.threads, 'thread')}",
+                f"  {plan.kernel}; {plan.shared_memory_bytes:,} bytes of shared memory",
                 f"  {1e6 * plan.time_s:,.1f} µs, bound by {plan.bound}",
             ]
         )
@@ -107,6 +109,10 @@ class Plans:
     """Of computing, to find the plan and prove it."""
     dtype: str
     """The type of inputs, results and what is saved, but for statistics."""
+    module: Module | None = field(default=None, repr=False, compare=False)
+    """What is written for Triton, with the tiles, stages and warps of the kernels' plans."""
+    reason: str = ""
+    """Why there is no module."""
 
     @property
     def diagram(self) -> Diagram:
@@ -143,25 +149,29 @@ class Plans:
         """Bytes that cross the edge to shared memory, of all kernels."""
         return sum(k.plan.bytes_moved for k in self.kernels)
 
-    def triton(self, tiles: str = "triton") -> str:
-        """The kernels as one Triton module: its text (see `catdiag.emit.triton`), each with what the model proposes for
-        Triton, or by `tiles="plan"` with the plan's own tiles. Raises TypeMismatch for what has no form in a kernel."""
+    @property
+    def backend(self) -> str:
+        """Of what its kernels are: "triton" where they are those of the module that is written, else "ideal"."""
+        return IDEAL if self.module is None else TRITON
+
+    def triton(self) -> str:
+        """The kernels as one Triton module: its text (see `catdiag.emit.triton`), each with the tiles, stages and warps
+        of its plan. Raises CatdiagError where the plan is of the ideal model, with the reason."""
         from catdiag.gpu.planned import module_of
 
-        return module_of(self, tiles).text
+        return module_of(self).text
 
-    def compile(self, tiles: str = "triton") -> Compiled:
+    def compile(self) -> Compiled:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
 
-        Tiles, buffers and warps are those of `triton`; by `tiles="plan"` each kernel has those of the plan. The
-        same plan gives the same function. Raises what `triton` does, and CatdiagError where torch or triton is not
-        installed.
+        It is that of `triton`. The same plan gives the same function. Raises what `triton` does, and CatdiagError
+        where torch or triton is not installed.
         """
         from catdiag.gpu.planned import kernel_of
 
-        if tiles not in self._made:
-            self._made[tiles] = kernel_of(self, tiles)
-        return self._made[tiles]
+        if "kernel" not in self._made:
+            self._made["kernel"] = kernel_of(self)
+        return self._made["kernel"]
 
     @cached_property
     def _made(self) -> dict[str, Compiled]:
@@ -197,6 +207,8 @@ class Plans:
         return {
             "time_s": self.time_s,
             "launch_s": LAUNCH_S,
+            "backend": self.backend,
+            "reason": self.reason,
             "tiles": self.tiles,
             "saved": [{"array": name, "bytes": size} for name, size in self.saved],
             "kernels": [

@@ -55,7 +55,7 @@ def test_headline(run, tmp_path):
     plan = everything["plan"]
     assert plan["sizes"] == {"q": 8192, "x": 8192, "d": 128}
     assert plan["groups"] == -(-8192 // plan["tiles"]["g_q"]) >= 100
-    assert plan["smem_bytes"] <= 232448
+    assert plan["shared_memory_bytes"] <= 232448
     assert plan["proof"]["statement"]
     assert {"bytes_moved", "waves", "intensity", "bound", "least_traffic"} <= set(plan)
     checked = run("check", certificate)
@@ -164,10 +164,10 @@ def test_what_does_not_fit(run, tmp_path):
         "--json",
         data,
     )
-    done.one_message(4, "nothing fits H100", "Q (operand)")
+    done.one_message(4, "no Triton kernel fits H100", "Q (operand)")
     # The theorem stands whatever fits.
     assert run("check", certificate).status == 0
-    assert "nothing fits" in json.loads(data.read_text())["does_not_fit"]
+    assert "no Triton kernel fits" in json.loads(data.read_text())["does_not_fit"]
 
 
 def test_what_takes_less_in_several_kernels_is_cut(run, op, tmp_path):

@@ -57,7 +57,7 @@ def test_a_kernel_pseudocode_and_numpy(run, file, tmp_path):
     tiles = json.loads((tmp_path / "all.json").read_text())["plan"]["tiles"]
     given = {a.arg: ast.literal_eval(d) for a, d in zip(launch.args.kwonlyargs, launch.args.kw_defaults, strict=True)}
     told = ", ".join(f"{name} {given[name]}" for name in tiles if name in given)  # a tile of 1 is in the kernel
-    assert f"tiles for Triton: {told}; {given['num_warps']} warps, {given['num_stages']} stages" in done.out
+    assert f"tiles: {told}; {given['num_warps']} warps, {given['num_stages']} stages" in done.out
     said = loops.read_text(encoding="utf-8")
     assert said.splitlines()[2].split() == ["variable", "at", "size", "type", "values", "bytes"]
     assert "SMEM holds at most" in said

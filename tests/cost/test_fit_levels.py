@@ -1,6 +1,7 @@
 """Plans level by level: the largest tiles that experts took by hand, objectives, overlap, other chips, next best."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -10,13 +11,17 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.cost import hardware
+from catdiag.cost import plan as plans
 from catdiag.cost.chips.pieces import by_symbol, pieces
 from catdiag.cost.chips.timing import fits, peak, predict
 from catdiag.cost.count.kernels import measure
 from catdiag.cost.count.live import LEVEL, REGISTERS
 from catdiag.cost.count.places import MATRIX
-from catdiag.cost.plan import fit, kernels_on
+from catdiag.cost.plan import kernels_on
 from catdiag.rewrite import group, stream
+
+# The ideal model, which knows no compiler, is what is compared with tiles that people chose.
+fit = functools.partial(plans.fit, backend="ideal")
 
 FLASH = cd.library.get("attention").stream("x").group("q")
 PRODUCT = cd.library.get("matmul").stream("b").group("a c")
@@ -56,15 +61,15 @@ def test_the_largest_blocks_are_those_that_experts_took(case):
 
 def test_products_fill_shared_memory_and_matrix_memory():
     taken = fit(PRODUCT, "H100", SQUARE, tiles={"g_a": 128, "g_c": 256, "s_b": 64}, objective="stages")
-    assert taken.stages == 4 and taken.smem_bytes == 196608  # as CUTLASS finds: four stages of 128 x 256 x 64
+    assert taken.stages == 4 and taken.shared_memory_bytes == 196608  # as CUTLASS finds: four stages of 128 x 256 x 64
     assert taken.limits["stages"] == "stages=5 overflows SMEM (245,760 of 232,448 bytes)"
     # 256 x 256 x 64 takes all of a compute unit's LDS; FlashMLA's 64 rows and 64 keys take 221,184 bytes.
     amd = fit(PRODUCT, "MI300X", SQUARE, stages=1, tiles={"g_a": 256, "g_c": 256}, objective="largest")
-    assert amd.tiles["s_b"] == 64 and amd.smem_bytes == 64 * 1024
+    assert amd.tiles["s_b"] == 64 and amd.shared_memory_bytes == 64 * 1024
     latents = group.find(stream.find(cd.library.get("latent_attention"), "x").diagram, ["h", "q"])
     sizes = {"q": 1, "h": 128, "x": 8192, "c": 512, "r": 64}
     mla = fit(latents, "H100", sizes, stages=2, tiles={"g_h": 64}, objective="largest", threads=256)
-    assert mla.tiles["s_x"] == 64 and mla.smem_bytes == 3 * 64 * 576 * 2 + 2  # and the scale
+    assert mla.tiles["s_x"] == 64 and mla.shared_memory_bytes == 3 * 64 * 576 * 2 + 2  # and the scale
     with pytest.raises(cd.DoesNotFit, match="245,760 bytes, too much for 232,448"):
         fit(PRODUCT, "H100", SQUARE, stages=5, tiles={"g_a": 128, "g_c": 256, "s_b": 64})
     # FlashAttention-4 has two tiles of 128 rows and 128 keys on an SM: all 512 columns of tensor memory.
@@ -78,7 +83,10 @@ def test_products_fill_shared_memory_and_matrix_memory():
 def test_types_by_array():
     mixed = {"Q": "fp8", "K": "fp8", "V": "fp16", "out": "fp16"}
     plan = fit(FLASH, "H100", {**LONG, "d": 128}, mixed, 2, tiles={"g_q": 128, "s_x": 64})
-    assert plan.smem_bytes == 128 * 128 + 2 * 64 * 128 * (1 + 2) and plan.dtype == "Q fp8, K fp8, V fp16, out fp16"
+    assert (
+        plan.shared_memory_bytes == 128 * 128 + 2 * 64 * 128 * (1 + 2)
+        and plan.dtype == "Q fp8, K fp8, V fp16, out fp16"
+    )
     for wrong, message in [({}, "dtype is {}"), ({"Q": "fp3"}, "unknown dtype 'fp3'"), ({"T": "fp8"}, "an array 'T'")]:
         with pytest.raises(cd.CatdiagError, match=message):
             fit(FLASH, "H100", {**LONG, "d": 128}, wrong)
@@ -116,7 +124,7 @@ def test_any_plan_is_within_every_level(q, x, d, name, objective):
     for place, most in capacity.items():
         assert peak(kernel, place, values) <= most
     held = {level.name: level.held for level in plan.levels}
-    assert held["SMEM"] == plan.smem_bytes == peak(kernel, LEVEL, values)
+    assert held["SMEM"] == plan.shared_memory_bytes == peak(kernel, LEVEL, values)
     for level in plan.levels:
         assert level.kind == "cache" or sum(size for _, _, size in level.residents) == level.held
     crossed = {(e.upper, e.lower): e.bytes_moved for e in plan.edges}
@@ -182,7 +190,7 @@ def test_caches_of_several_dies_and_no_cache_at_all():
     assert edges["HBM", "LLC"].bytes_moved == compulsory, "the Infinity Cache holds what a wave touches"
     # Each of the 8 L2s loads its own copy of K and V.
     assert compulsory < edges["LLC", "L2"].bytes_moved <= compulsory + 7 * 2 * 32 * 8192 * 128 * 2
-    assert amd.threads % 64 == 0 and amd.smem_bytes <= 64 * 1024 and "LDS" in str(amd)
+    assert amd.threads % 64 == 0 and amd.shared_memory_bytes <= 64 * 1024 and "LDS" in str(amd)
     tpu = fit(HEADS, "TPU v5p", given)
     assert tpu.hbm_bytes == tpu.bytes_moved and tpu.threads == 1 and tpu.register_bytes == 0
     assert tpu.tiles["g_q"] >= 1024 and "VMEM" in str(tpu)
@@ -191,7 +199,7 @@ def test_caches_of_several_dies_and_no_cache_at_all():
 def test_a_schedule_says_how_many_warpgroups_keep_a_pipeline_busy():
     plan = fit(HEADS, "H100", {**LONG, "b": 2, "h": 16, "d": 128})
     found = plan.schedule
-    assert found.actors == plan.resident * plan.threads // 128 and found.busiest == "tensor"
+    assert found.actors == plan.blocks_per_sm * plan.threads // 128 and found.busiest == "tensor"
     assert found.slack["tensor"] == min(found.slack.values()) and found.needed == 3
     assert "keep tensor busy" in str(plan) and found.chart().count("\n") == found.actors
     assert fit(PRODUCT, "H100", SQUARE).schedule.needed == 1
@@ -225,7 +233,7 @@ def test_axes_shorter_than_a_piece_and_rows_that_nobody_shares():
     batches = found("conv1d", "c", ["n", "y", "o"])
     sizes = {"n": 8, "x": 1026, "y": 1024, "k": 3, "c": 64, "o": 64}
     small = fit(batches, "MI300X", sizes, stages=2, objective="largest")  # 8 of n do not fit: fewer are tried
-    assert small.tiles["g_n"] < 8 and small.smem_bytes <= 64 * 1024
+    assert small.tiles["g_n"] < 8 and small.shared_memory_bytes <= 64 * 1024
     pool = found("average_pool", None, ["n", "y", "x", "c"])
     sizes = {s: {"n": 8, "c": 64}.get(s, 64) for s in kernels_on(pool, hardware.H100, "bf16", 1).sizes}
     assert fit(pool, "H100", sizes).tiles["g_c"] == 64, "the last axis is loaded in whole rows"

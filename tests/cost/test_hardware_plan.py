@@ -1,6 +1,7 @@
-"""Chips, predicted times, tiles and their proofs."""
+"""Chips, predicted times, tiles and their proofs: those of the ideal model, which knows no compiler."""
 
 import dataclasses
+import functools
 import json
 import pickle
 import subprocess
@@ -12,15 +13,18 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.cost import hardware
+from catdiag.cost import plan as plans
 from catdiag.cost.chips.proof import prove_bound
 from catdiag.cost.chips.timing import OVERHEAD, peak, predict
 from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.kernels import measure
 from catdiag.cost.count.live import LEVEL, REGISTERS
-from catdiag.cost.plan import block_candidates, fit, group_candidates
+from catdiag.cost.plan import block_candidates, group_candidates
 from catdiag.library.attention import attention, grouped_query_attention, multi_head_attention
 from catdiag.library.matmul import matmul
 from catdiag.rewrite import group, stream
+
+fit = functools.partial(plans.fit, backend="ideal")
 
 
 def derived(diagram, axis, axes):
@@ -39,7 +43,7 @@ def test_one_head_takes_small_tiles_so_that_every_sm_has_one(chip):
     plan = fit(FLASH, chip, LONG)
     assert plan.tiles["g_q"] == 64 and plan.groups == 128 and plan.waves == 1
     assert 64 <= plan.tiles["s_x"] <= 128 and plan.stages == 2 and plan.threads == 128
-    assert plan.registers_per_thread <= 255 and plan.smem_bytes <= 227 * 1024
+    assert plan.registers_per_thread <= 255 and plan.shared_memory_bytes <= 227 * 1024
     assert plan.least_traffic.bytes_ratio > 2 and "groups for 132 SMs" in plan.least_traffic.why
     assert plan.load_bytes == 128 * (2 * 8192 * 128 + 64 * 128) * 2 and plan.save_bytes == 8192 * 128 * 2
     assert plan.hbm_bytes == 4 * 8192 * 128 * 2 and plan.flops == 4 * 8192 * 8192 * 128
@@ -104,7 +108,7 @@ def test_predictions_are_near_measurements(case):
 def test_long_sums_reach_the_bandwidth_and_short_ones_do_not_crumble():
     total = derived(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")), "x", ["q"])
     plan = fit(total, "H100", {"q": 8192, "x": 65536})
-    assert plan.bound == "HBM bandwidth" and plan.utilisation > 0.85 and plan.smem_bytes < 64 * 1024
+    assert plan.bound == "HBM bandwidth" and plan.utilisation > 0.85 and plan.shared_memory_bytes < 64 * 1024
     small = fit(FLASH, "H100", {"q": 100, "x": 77, "d": 40})
     assert small.tiles["g_q"] >= 64 and small.tiles["s_x"] >= 64  # matrix units take 64 rows at once anyway
 
@@ -138,10 +142,10 @@ def test_any_plan_is_within_the_chip(q, x, d, dtype, chip):
     plan = fit(FLASH, chip, {"q": q, "x": x, "d": d}, dtype=dtype)
     kernel = measure(FLASH, dtype, plan.stages, registers=True).kernels[0]
     values = {**plan.sizes, **plan.tiles}
-    assert peak(kernel, LEVEL, values) == plan.smem_bytes <= chip.smem_per_block
+    assert peak(kernel, LEVEL, values) == plan.shared_memory_bytes <= chip.smem_per_block
     assert peak(kernel, REGISTERS, values) <= 4 * plan.threads * (plan.registers_per_thread - OVERHEAD)
-    assert plan.registers_per_thread <= 255 and plan.resident * plan.threads <= chip.threads_per_sm
-    assert plan.resident * (plan.smem_bytes + 1024) <= chip.smem_per_sm or plan.resident == 1
+    assert plan.registers_per_thread <= 255 and plan.blocks_per_sm * plan.threads <= chip.threads_per_sm
+    assert plan.blocks_per_sm * (plan.shared_memory_bytes + 1024) <= chip.smem_per_sm or plan.blocks_per_sm == 1
     assert 1 <= plan.tiles["g_q"] <= q and 1 <= plan.tiles["s_x"] <= x
     assert plan.groups == -(-q // plan.tiles["g_q"]) and plan.time_s > 0 and 0 < plan.utilisation <= 1
     assert plan.least_traffic.bytes_moved <= plan.bytes_moved

@@ -56,7 +56,7 @@ def test_it_is_one_kernel_that_loads_where_it_is_told(grouped: cd.Derivation) ->
     plan = grouped.fit("H200", {"b": 8, "q": 512, "n": 65536, "x": 4096, "d": 128, "v": 128})
     made = module(grouped.diagram, {"g_b": 1, "g_q": 64, "s_x": 64}, "bf16")
     assert len(made.kernels) == 1 and "= tl.cast(at_tile, tl.int64)" in made.text
-    assert plan.smem_bytes < 232448
+    assert plan.shared_memory_bytes < 232448
     text = grouped.code("pseudocode")
     assert "save K" not in text and text.count("save") == 1
 

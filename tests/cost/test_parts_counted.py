@@ -157,5 +157,5 @@ def test_fit_splits_where_there_are_few_groups() -> None:
 def test_fit_does_not_split_where_there_are_groups_enough() -> None:
     from catdiag.cost.plan import fit
 
-    plan = fit(split("lookup by q"), "H100", {"q": 131072, "x": 8192, "d": 64, "v": 64}, dtype="bf16")
+    plan = fit(split("lookup by q"), "H100", {"q": 131072, "x": 8192, "d": 64, "v": 64}, backend="ideal")
     assert plan.tiles["p_x"] == 1

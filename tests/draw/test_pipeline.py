@@ -75,7 +75,7 @@ def test_widths_are_the_clocks_of_the_plan(plan: Any, turns: int) -> None:
         assert waited == pytest.approx(idle * length, abs=2e-3 * length)
     block = 2 * 64 * SIZES["d"] * 2  # K and V, in bf16
     loads = block * chip.sms / chip.l2_bytes_per_s * chip.clock_hz
-    assert found["L2 to SMEM"][0] == pytest.approx(turns * loads * plan.resident, rel=2e-3)
+    assert found["L2 to SMEM"][0] == pytest.approx(turns * loads * plan.blocks_per_sm, rel=2e-3)
     assert set(found) == {*(ROWS[name] for name in schedule.slack), "L2 to SMEM"}
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.draw import plots
-from catdiag.draw.plots.style import apart, load
+from catdiag.draw.plots.style import apart, listed, load
 from catdiag.draw.plots.textbook import textbook
 from catdiag.errors import CatdiagError, SizeError
 
@@ -224,20 +224,22 @@ def test_transfers_say_what_is_missing() -> None:
 
 
 def test_a_landscape_is_of_what_fit_predicts() -> None:
-    shown = land()
+    shown, ideal = land(), attention().fit("H100", SIZES, backend="ideal")
     assert shown.tiles == ("g_q", "s_x")
     place = tuple(values.index(tile) for values, tile in zip(shown.values, shown.chosen))
-    assert dict(zip(shown.tiles, shown.chosen)) == plan().tiles
-    assert shown.seconds[place] <= plan().time_s
+    assert dict(zip(shown.tiles, shown.chosen)) == ideal.tiles
+    assert shown.seconds[place] <= ideal.time_s
     assert (shown.exceeded == "").tolist() == np.isfinite(shown.seconds).tolist()
     for g, s in ((16, 64), (128, 32)):
         at = shown.values[0].index(g), shown.values[1].index(s)
         best = min(
-            attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}, threads=t, stages=n).time_s
+            attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}, threads=t, stages=n, backend="ideal").time_s
             for t, n in ((128, 1), (128, 2), (256, 3))
         )
         assert shown.seconds[at] <= best * (1 + 1e-12)
-        assert shown.moved[at] == attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}).bytes_moved
+        assert (
+            shown.moved[at] == attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}, backend="ideal").bytes_moved
+        )
 
 
 def test_what_does_not_fit_is_said_by_its_memory() -> None:
@@ -252,7 +254,8 @@ def test_what_does_not_fit_is_said_by_its_memory() -> None:
 
 def test_a_landscape_takes_a_plan_of_its_own_only() -> None:
     again = plots.landscape_of(attention(), "H100", SIZES, plan=plan())
-    assert (again.seconds == land().seconds).all()
+    assert (again.seconds == land().seconds).all() and again.chosen == land().chosen
+    assert any(f"written for Triton has tiles {listed(plan().tiles)}" in line for line in again.caption)
     with pytest.raises(CatdiagError, match="the plan is for H100"):
         plots.landscape_of(attention(), "A100", SIZES, plan=plan())
 

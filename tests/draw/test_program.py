@@ -132,12 +132,14 @@ def test_numbers_where_sizes_are_given() -> None:
 
 def test_a_plan_holds_what_its_picture_says() -> None:
     online = streamed("attention", "x", "q")
-    plan = online.fit("H100", {"q": 4096, "x": 4096, "d": 128}, tiles={"g_q": 128, "s_x": 64}, stages=2, threads=256)
+    plan = online.fit(
+        "H100", {"q": 4096, "x": 4096, "d": 128}, tiles={"g_q": 128, "s_x": 64}, stages=2, threads=256, backend="ideal"
+    )
     there = {"operand": "SMEM", "streamed": "SMEM"}
     of = {"sizes": plan.sizes, "tiles": plan.tiles, "dtype": plan.dtype, "stages": plan.stages}
     scene = program_picture(online, levels=THREE, placement=there, **of)
     numbers = {i.text for i in scene.items if isinstance(i, Label) and i.role == "number"}
-    assert {f"{plan.smem_bytes / 1024:g} KiB", f"{plan.register_bytes / 1024:g} KiB"} <= numbers
+    assert {f"{plan.shared_memory_bytes / 1024:g} KiB", f"{plan.register_bytes / 1024:g} KiB"} <= numbers
     assert not list(clashes(scene))
 
 

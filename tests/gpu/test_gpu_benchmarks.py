@@ -91,7 +91,7 @@ def test_a_run_keeps_rows_goes_on_and_writes_the_page(tmp_path: Path, monkeypatc
 
 def test_a_loop_in_one_part_is_not_tried_beside_the_loop_itself() -> None:
     loop = cd.library.get("matmul").stream("b").group("a c")
-    found = [Planned(loop, {}, 2, 4, 1.0), Planned(loop.split("b"), {}, 2, 4, 1.5)]
+    found = [Planned(loop, 1.0), Planned(loop.split("b"), 1.5)]
     many = {"a": 4096, "b": 64, "c": 4096}
     assert not any("split" in kernel.about for kernel in proposed(found, "H200", many, most=2))
     few = {"a": 64, "b": 2**16, "c": 64}  # hardly any groups: parts are what pays

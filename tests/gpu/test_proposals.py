@@ -16,9 +16,9 @@ import catdiag as cd
 from catdiag.cost.count.kernels import measure
 from catdiag.cost.plan import searching
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
-from catdiag.gpu import proposals
 from catdiag.gpu.blocks import MOST, SCRATCH, Block
-from catdiag.gpu.proposals import ALIKE, Proposal, propose
+from catdiag.gpu.candidates import ALIKE, Candidates, Proposal
+from catdiag.gpu.proposals import propose
 from catdiag.rewrite import group, stream
 from catdiag.solvers.z3 import Z3
 
@@ -286,7 +286,7 @@ def test_few_rows_and_few_bytes_on_their_way_take_the_time_that_was_measured(key
     sizes = {"b": 8, "k": 8, "r": 4, "x": keys, "d": 128}
     found = {}
     for block in {block for _, block, _ in measured}:
-        made = proposals._Candidates(searching(DECODING, "H200", sizes, tiles={"s_x": block})).ranked()
+        made = Candidates(searching(DECODING, "H200", sizes, tiles={"s_x": block})).ranked()
         found.update({(p.tiles["p_x"], block, p.stages): p.time_s * 1e3 for p in made if p.warps == 4})
     said = {tile: found[tile] for tile in measured}
     best = min(measured.values())

@@ -8,7 +8,7 @@ import pytest
 import catdiag as cd
 from catdiag.errors import CatdiagError
 from catdiag.gpu.bench import Machine, Result, Row
-from catdiag.gpu.proposals import Proposal
+from catdiag.gpu.candidates import Proposal
 from catdiag.gpu.tune import Timed, Tuned, reached, tuned
 from catdiag.rewrite import group, stream
 

@@ -135,7 +135,7 @@ def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(name: str
         assert set(kernel.plan.tiles) == symbols
         assert kernel.derivation is not None
         assert not kernel.derivation.theorem.conditional
-        assert kernel.plan.smem_bytes <= cd.hardware.H200.smem_per_block
+        assert kernel.plan.shared_memory_bytes <= cd.hardware.H200.smem_per_block
     small = {"t": 5, "d": 4, "f": 7, "e": 3, "o": 2}
     rng = np.random.default_rng(0)
     given = [rng.normal(size=[small[a.name] for a in ty.axes]) for ty in diagram.dom]
@@ -185,7 +185,7 @@ def test_a_width_that_does_not_fit_is_streamed_inside() -> None:
     assert kernel.schedule.startswith("stream v, in it d")
     assert found.saved == ()
     assert kernel.plan.tiles["s_d"] < 4096
-    assert kernel.plan.smem_bytes <= cd.hardware.H200.smem_per_block
+    assert kernel.plan.shared_memory_bytes <= cd.hardware.H200.smem_per_block
     turns = -(-128256 // (kernel.plan.tiles.get("p_v", 1) * kernel.plan.tiles["s_v"])) * kernel.plan.tiles.get("p_v", 1)
     rows = -(-8192 // kernel.plan.tiles["g_t"])
     # H again for each block of v, W again for each tile of t.

@@ -13,7 +13,9 @@ from catdiag.display import AsHTML
 
 if TYPE_CHECKING:
     from catdiag.cost.chips.turns import Schedule
+    from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
+    from catdiag.emit.triton import Module
     from catdiag.gpu.compile import Compiled
 
 WORDS = {
@@ -29,6 +31,8 @@ WORDS = {
 
 
 WHOLE = "it is the whole axis"
+IDEAL, TRITON = "ideal", "triton"
+"""Of what a plan is: a kernel each of whose warps does what suits it best, or the one that is written for Triton."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,25 @@ UNEVEN = "groups differ in length: these are of the average one, and at the end 
 class Plan(AsHTML):
     """Tiles for a chip, and what they are predicted to do.
 
-    A group runs as a thread block: `smem_bytes`, `register_bytes` and `matrix_bytes` (of tensor memory) are of one,
-    `resident` share a core. `load_bytes` and `save_bytes` cross the edge to SMEM in the whole run and `hbm_bytes` that
-    to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what takes the time. `utilisation` is of the
-    chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix units. `parts_s` are a group's seconds by
-    pipeline, `busy` the part of the run for which each is busy. `levels` and `edges` are the tables; `limits` says for
-    each tile and block what stops a larger one, `divisors` which pieces it should come in, by reason, `next_best`
-    what the next best choices would do. `objective`, `overlap` and `producers` are as given to `fit`; `threads` are
-    without those of producers, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
+    `backend` says of what kernel. With "triton" it is the `module` that `triton()` gives and `compile()` compiles: it
+    has these tiles, `stages` and `warps`, is `warp_specialized` where warps of their own load, and
+    `shared_memory_bytes` are what its text takes. With "ideal" it is of no module: each warp does what suits it best,
+    and `reason` says why it is not Triton's.
+
+    A group runs as a thread block: `shared_memory_bytes`, `register_bytes` (of arrays) and `matrix_bytes` (of tensor
+    memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are
+    specialized, and estimated elsewhere: the compiler decides. `load_bytes` and `save_bytes` cross the edge to SMEM
+    in the whole run and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what
+    takes the time. `utilisation` is of the chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix
+    units. `parts_s` are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels`
+    and `edges` are the tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces
+    it should come in, by reason, `next_best` what the next best choices would do. `objective` and `overlap` are as
+    given to `fit`, `producers` the warps that only load, `stream_blocks` the bytes of a block of each streamed array;
+    `threads` are without those, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
     blocks out, `parts_s` are of the average group, and `uneven_s` is what the longest takes more, which `time_s` has
     once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop. `diagram` is what was
-    planned, and `source` what that was derived from, where `fit` was given a derivation; `given` are the tiles that
-    `fit` was given.
+    planned, and `source` what that was derived from, where `fit` was given a derivation; `chip` is what it was
+    planned for, and `asked` are the options that `fit` was given.
     """
 
     hardware: str
@@ -109,10 +120,10 @@ class Plan(AsHTML):
     stages: int
     threads: int
     registers_per_thread: int
-    smem_bytes: int
+    shared_memory_bytes: int
     register_bytes: int
     matrix_bytes: int
-    resident: int
+    blocks_per_sm: int
     groups: int
     waves: int
     load_bytes: int
@@ -142,7 +153,20 @@ class Plan(AsHTML):
     uneven_s: float = 0.0
     diagram: Diagram | None = field(default=None, repr=False, compare=False)
     source: Diagram | None = field(default=None, repr=False, compare=False)
-    given: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    chip: Hardware | None = field(default=None, repr=False, compare=False)
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    backend: str = IDEAL
+    reason: str = ""
+    warp_specialized: bool = False
+    stream_blocks: Mapping[str, int] = field(default_factory=dict)
+    module: Module | None = field(default=None, repr=False, compare=False)
+    types: str | Mapping[str, str] = field(default="", repr=False, compare=False)
+    """The element types as they were given."""
+
+    @property
+    def warps(self) -> int:
+        """Warps of a group, without those that only load."""
+        return self.threads // self.warp
 
     @property
     def bytes_moved(self) -> int:
@@ -152,12 +176,15 @@ class Plan(AsHTML):
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         inner = ("least_traffic", "proof", "levels", "edges", "next_best", "schedule", "divisors", "diagram", "source",
-                 "given")  # fmt: skip
+                 "chip", "asked", "module", "types")  # fmt: skip
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in inner}
-        plain.update({name: dict(plain[name]) for name in ("sizes", "tiles", "parts_s", "busy", "limits")})
+        plain.update(
+            {name: dict(plain[name]) for name in ("sizes", "tiles", "parts_s", "busy", "limits", "stream_blocks")}
+        )
         least = {**vars(self.least_traffic), "tiles": dict(self.least_traffic.tiles)}
         return {
             **plain,
+            "warps": self.warps,
             "bytes_moved": self.bytes_moved,
             "divisors": {name: dict(pieces) for name, pieces in self.divisors.items()},
             "levels": [dict(vars(level)) for level in self.levels],
@@ -168,41 +195,69 @@ class Plan(AsHTML):
             "proof": dict(vars(self.proof)),
         }
 
-    def triton(self, tiles: str = "triton") -> str:
+    def triton(self) -> str:
         """The kernel of the plan as a Triton module, self-contained: its text (see `catdiag.emit.triton`).
 
-        Its tiles, buffers and warps are what the model proposes for Triton (`catdiag.gpu.proposals`), but for tiles
-        that `fit` was given; with `tiles="plan"`, or where nothing is proposed, those of the plan. Raises CatdiagError
-        as `compile` does; neither torch nor triton is needed.
+        It has the plan's tiles, stages and warps. Neither torch nor triton is needed. Raises CatdiagError where the
+        plan is of the ideal model, with the reason.
 
         >>> import catdiag as cd
         >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
-        >>> print(total.plan("H100", {"q": 4096, "x": 4096}).triton().splitlines()[0])
+        >>> plan = total.plan("H100", {"q": 4096, "x": 4096})
+        >>> print(plan.triton().splitlines()[0])
         \"""total.stream('x').group('q'): a[q x] -> [q].
+        >>> plan.backend, f"def total(a, *, g_q={plan.tiles['g_q']}, s_x={plan.tiles['s_x']}, " in plan.triton()
+        ('triton', True)
         """
         from catdiag.gpu.planned import module_of
 
-        return module_of(self, tiles).text
+        return module_of(self).text
 
-    def compile(self, *, tune: bool = False, tiles: str = "triton") -> Compiled:
+    def compile(self, *, tune: bool = False) -> Compiled:
         """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
 
-        Its tiles are those of `triton`, the plan's being rounded to powers of two. With `tune`, which needs the GPU,
-        the few tiles that the model proposes are timed, and it has the quickest; `.tuning` says how all of them did.
-        The same plan gives the same function. Raises CatdiagError where torch or triton is not installed, or there is
-        no GPU to tune on, TypeMismatch for what has no form in a kernel.
+        It is that of `triton`. With `tune`, it is that of `tuned()`. The same plan gives the same function. Raises
+        CatdiagError where torch or triton is not installed, and as `triton` does.
         """
-        key = "tuned" if tune else tiles
-        if key not in self._made:
-            from catdiag.gpu.planned import kernel_of, tuned_kernel
+        if tune:
+            return self.tuned().compile()
+        if "kernel" not in self._made:
+            from catdiag.gpu.planned import kernel_of
 
-            self._made[key] = tuned_kernel(self) if tune else kernel_of(self, tiles)
-        return self._made[key]
+            self._made["kernel"] = kernel_of(self)
+        kernel: Compiled = self._made["kernel"]
+        return kernel
+
+    def tuned(self) -> Plan:
+        """The plan of the quickest of the few configurations that the model proposes, timed on the GPU here.
+
+        Tiles that `fit` was given are kept. `.compile().tuning` says how all of them did. Raises CatdiagError where
+        there is no GPU, and as `compile` does.
+        """
+        if "tuned" not in self._made:
+            from catdiag.gpu.planned import tuned_plan
+
+            self._made["tuned"] = tuned_plan(self)
+        found: Plan = self._made["tuned"]
+        return found
+
+    def made_of(self, kernel: Compiled) -> Plan:
+        """This plan, with what `compile` gives."""
+        self._made["kernel"] = kernel
+        return self
 
     @cached_property
-    def _made(self) -> dict[str, Compiled]:
-        """The kernel, once it was asked for, tuned or not."""
+    def _made(self) -> dict[str, Any]:
+        """The kernel, and the tuned plan, once they were asked for."""
         return {}
+
+    @property
+    def kernel(self) -> str:
+        """What kernel it is of, in words."""
+        if self.backend == TRITON:
+            apart = ", warp-specialized" if self.warp_specialized else ""
+            return f"Triton, {several(self.stages, 'stage')}, {several(self.warps, 'warp')}{apart}: what is written"
+        return "the ideal model's, not Triton's" + (f": {self.reason}" if self.reason else "")
 
     def table(self) -> str:
         """Level by level: what one holds and what of it is taken, by which arrays; what crosses each edge."""
@@ -248,11 +303,12 @@ class Plan(AsHTML):
             f"{several(self.threads, 'thread')} ({several(self.threads // self.warp, 'warp')}"
             + (f", and {self.producers} that load" if self.producers else "")
             + f"){asked}",
-            f"on chip    a group takes {self.smem_bytes:,} bytes of {shared}"
+            f"kernel     {self.kernel}",
+            f"on chip    a group takes {self.shared_memory_bytes:,} bytes of {shared}"
             + (f" and {self.registers_per_thread} registers a thread" if self.threads > 1 else "")
             + (f", of which arrays fill {self.register_bytes:,} bytes in all" if self.register_bytes else "")
             + (f", and {self.matrix_bytes:,} bytes of TMEM" if self.matrix_bytes else ""),
-            f"grid       {several(self.groups, 'group')}, each a thread block, up to {self.resident} at once on "
+            f"grid       {several(self.groups, 'group')}, each a thread block, up to {self.blocks_per_sm} at once on "
             f"a {self.core}; waves: {self.waves:,}",
             f"traffic    to {shared} {self.load_bytes:,} bytes, results {self.save_bytes:,} bytes; "
             f"HBM {self.hbm_bytes:,} bytes",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catdiag.cost.chips.planned import WORDS, Alternative, EdgeUse, LeastTraffic, LevelUse, Plan, several
+from catdiag.cost.chips.planned import IDEAL, WORDS, Alternative, EdgeUse, LeastTraffic, LevelUse, Plan, several
 from catdiag.cost.chips.proof import Proof, prove_bound
 from catdiag.cost.chips.timing import STATIONS, ceil_div, flops, overhead
 from catdiag.cost.chips.turns import Schedule, schedule, turn_steps
@@ -15,13 +16,47 @@ from catdiag.cost.count.places import MATRIX
 
 if TYPE_CHECKING:
     from catdiag.cost.chips.search import Choice, Search
+    from catdiag.emit.triton import Module
 
 _BUSY, _FULL = 0.85, 0.95  # parts of the time from which a pipeline, and HBM, are called what bounds a kernel
 
 
-def planned(search: Search, chosen: Choice, fewest: Choice, others: list[Choice], count: int) -> Plan:
-    """The plan of a candidate. Raises CatdiagError if z3 does not prove that it fits."""
-    chip, timing = search.chip, chosen.timing
+@dataclass(frozen=True)
+class Taken:
+    """What a group takes of its core, and the proof that it is there: by the ideal model, or of a module that is
+    written for a `backend`. `on_chip` are the levels that a group has of its own, `limits` what stops larger tiles."""
+
+    shared_memory_bytes: int
+    registers_per_thread: int
+    blocks_per_sm: int
+    on_chip: Mapping[str, LevelUse]
+    limits: Mapping[str, str]
+    proof: Proof
+    producers: int = 0
+    backend: str = IDEAL
+    warp_specialized: bool = False
+    module: Module | None = None
+
+
+def _ideal(search: Search, chosen: Choice) -> Taken:
+    """What a group takes by the ideal model. Raises CatdiagError if z3 does not prove that it fits."""
+    return Taken(
+        shared_memory_bytes=int(chosen.get("smem")),
+        registers_per_thread=int(chosen.get("per_thread")),
+        blocks_per_sm=int(chosen.get("resident")),
+        on_chip={},
+        limits=search.stops(chosen),
+        proof=_proof(search, chosen, {**search.sizes, **chosen.tiles}),
+        producers=search.request.producers,
+    )
+
+
+def planned(
+    search: Search, chosen: Choice, fewest: Choice, others: list[Choice], count: int, taken: Taken | None = None
+) -> Plan:
+    """The plan of a candidate, by the ideal model if nothing is said of what it takes. Raises CatdiagError if z3 does
+    not prove that it fits."""
+    chip, timing, group = search.chip, chosen.timing, taken or _ideal(search, chosen)
     values = {**search.sizes, **chosen.tiles}
     seconds, hbm = chosen.get("seconds"), round(chosen.get("hbm"))
     work = flops(search.whole, search.full(values))
@@ -38,11 +73,11 @@ def planned(search: Search, chosen: Choice, fewest: Choice, others: list[Choice]
         tiles=dict(chosen.tiles),
         stages=chosen.stages,
         threads=chip.warp * chosen.warps,
-        registers_per_thread=int(chosen.get("per_thread")),
-        smem_bytes=int(chosen.get("smem")),
+        registers_per_thread=group.registers_per_thread,
+        shared_memory_bytes=group.shared_memory_bytes,
         register_bytes=int(chosen.get("registers")),
         matrix_bytes=int(chosen.get("matrix")),
-        resident=int(chosen.get("resident")),
+        blocks_per_sm=group.blocks_per_sm,
         groups=int(chosen.get("groups")),
         waves=int(chosen.get("waves")),
         load_bytes=round(chosen.get("load")),
@@ -55,21 +90,25 @@ def planned(search: Search, chosen: Choice, fewest: Choice, others: list[Choice]
         utilisation=work / seconds / limit if work else hbm / seconds / chip.hbm_bytes_per_s,
         parts_s=parts,
         busy=busy,
-        levels=_levels(search, chosen),
+        levels=tuple(group.on_chip.get(level.name, level) for level in _levels(search, chosen)),
         edges=edges,
-        limits=search.stops(chosen),
+        limits=group.limits,
         divisors=search.divisors,
         uneven_s=chosen.get("uneven"),
         next_best=tuple(_alternative(search, other, chosen) for other in others),
         least_traffic=_given_up(search, chosen, fewest),
-        proof=_proof(search, chosen, values),
+        proof=group.proof,
         objective=search.request.objective,
         overlap=search.request.overlap,
         core=chip.word("core"),
         warp=chip.warp,
         schedule=_schedule(search, chosen),
-        producers=search.request.producers,
+        producers=group.producers,
         candidates=count,
+        backend=group.backend,
+        warp_specialized=group.warp_specialized,
+        stream_blocks=_stream_blocks(search, chosen),
+        module=group.module,
     )
 
 
@@ -83,6 +122,15 @@ def _schedule(search: Search, chosen: Choice) -> Schedule | None:
     steps = turn_steps(search.diagram, kernel, search.chip, values, search.dtype, warpgroups)
     actors = warpgroups * min(int(chosen.get("resident")), ceil_div(int(chosen.get("groups")), search.chip.sms))
     return schedule(steps, min(actors, 16)) if any(step.clocks for step in steps) else None
+
+
+def _stream_blocks(search: Search, chosen: Choice) -> dict[str, int]:
+    """The bytes of a block of each array that is streamed where shared memory is fullest."""
+    values = search.full({**search.sizes, **chosen.tiles})
+    moments = search.kernels[chosen.stages].moments.get(LEVEL, [])
+    fullest = max(moments, key=lambda m: int(m.total.value(values)), default=None)
+    streamed = [(name, a) for name, role, a in fullest.residents if role == "streamed"] if fullest is not None else []
+    return {name: int(a.value(values)) // chosen.stages for name, a in streamed}
 
 
 def _levels(search: Search, chosen: Choice) -> tuple[LevelUse, ...]:
@@ -197,6 +245,8 @@ def _alternative(search: Search, other: Choice, chosen: Choice) -> Alternative:
 def _why_not(search: Search, other: Choice, chosen: Choice, ratio: float) -> str:
     """Why a candidate was not taken, in words: by the objective, then by the preferences among near equals."""
     chip, objective = search.chip, search.request.objective
+    if other.refused:
+        return other.refused
     if objective == "largest":
         return "fewer points in a turn" if _points(other) < _points(chosen) else "as large, and moves more bytes"
     if objective == "stages" and other.stages < chosen.stages:

@@ -15,9 +15,9 @@ OBJECTIVES = ("time", "traffic", "largest", "stages")
 
 @dataclass(frozen=True)
 class Request:
-    """Tiles by name that are fixed, of what others must be multiples, how large they must be; warps to try, warps
-    beside them that only load; what is optimised, and what is taken to overlap. `shares`, by
-    `("share", block)`, are the parts of their blocks that loops run which ask data about each."""
+    """Tiles by name that are fixed, of what others must be multiples, how large they must be; warps to try (`threads`
+    is what was asked for), warps beside them that only load; what is optimised, and what is taken to overlap.
+    `shares`, by `("share", block)`, are the parts of their blocks that loops run which ask data about each."""
 
     tiles: Mapping[str, int] = field(default_factory=dict)
     multiples: Mapping[str, int] = field(default_factory=dict)
@@ -27,6 +27,7 @@ class Request:
     overlap: Overlap = "queue"
     producers: int = 0
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    threads: int | None = None
 
 
 def asked(
@@ -69,7 +70,7 @@ def asked(
     plain = [{name: int(value) for name, value in (given or {}).items()} for given in (tiles, multiples, at_least)]
     if isinstance(producers, bool) or not isinstance(producers, int) or producers < 0:
         raise CatdiagError(f"producers is {producers!r}: expected a number of warps that only load, 0 or more")
-    return Request(plain[0], plain[1], plain[2], warps, objective, overlap, producers)
+    return Request(plain[0], plain[1], plain[2], warps, objective, overlap, producers, threads=threads)
 
 
 def symbols(account: Account) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.pieces import by_symbol, pieces, step
@@ -41,13 +41,15 @@ def block_candidates(size: int) -> list[int]:
 
 @dataclass
 class Choice:
-    """One candidate: its stages, warps, tiles, and where it stands in a timing."""
+    """One candidate: its stages, warps, tiles, and where it stands in a timing; `refused` says why it is not taken
+    whatever its time, if so."""
 
     stages: int
     warps: int
     tiles: dict[str, int]
     timing: Timing
     place: int
+    refused: str = ""
 
     def get(self, name: str) -> float:
         """A prediction."""
@@ -164,20 +166,12 @@ class Search:
 
     def predicted(self, stages: int, values: Mapping[str, Any], warps: int) -> Timing:
         """What a run takes; of a split loop, both kernels after one another, on chip the larger one."""
-        import numpy as np
-
         whole, overlap, beside = self.full(values), self.request.overlap, self.request.producers
         first = predict(self.kernels[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
         if not self.merging:
             return first
         then = predict(self.merging[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
-        both = {name: getattr(first, name) + getattr(then, name) for name in ("load", "save", "hbm", "seconds")}
-        both["edges"] = {name: crossed + then.edges[name] for name, crossed in first.edges.items()}
-        larger = {
-            name: np.maximum(getattr(first, name), getattr(then, name))
-            for name in ("smem", "registers", "matrix", "per_thread")
-        }
-        return replace(first, **both, **larger)
+        return first.then(then)
 
     def grid(self) -> tuple[dict[str, Any], dict[str, int]]:
         """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out."""

@@ -136,6 +136,18 @@ class Timing:
     seconds: Numbers
     uneven: Numbers = 0.0
 
+    def then(self, after: Timing) -> Timing:
+        """This and a kernel after it: what crosses edges and the time of both, on chip what the larger takes."""
+        both: dict[str, Any] = {
+            name: getattr(self, name) + getattr(after, name) for name in ("load", "save", "hbm", "seconds")
+        }
+        both["edges"] = {name: crossed + after.edges[name] for name, crossed in self.edges.items()}
+        larger = {
+            name: np.maximum(getattr(self, name), getattr(after, name))
+            for name in ("smem", "registers", "matrix", "per_thread")
+        }
+        return replace(self, **both, **larger)
+
 
 def ceil_div(a: Numbers, b: Numbers) -> Numbers:
     """⌈a / b⌉ of whole numbers."""

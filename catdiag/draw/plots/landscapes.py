@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.chips.planned import TRITON
 from catdiag.draw.plots.numbers import name_of
 from catdiag.draw.plots.style import (
     HATCHES,
@@ -88,12 +89,13 @@ def landscape_of(
     from catdiag.cost.plan import searching
 
     search = searching(derivation, chip, sizes, dtype, **options)
-    plan = search.plan() if plan is None else plan
-    if plan.hardware != search.chip.name or dict(plan.sizes) != search.sizes:
+    asked = plan
+    if asked is not None and (asked.hardware != search.chip.name or dict(asked.sizes) != search.sizes):
         raise CatdiagError(
-            f"the plan is for {plan.hardware} at {listed(plan.sizes)}, and the landscape for {search.chip.name} at "
+            f"the plan is for {asked.hardware} at {listed(asked.sizes)}, and the landscape for {search.chip.name} at "
             f"{listed(search.sizes)}: give the plan of these, or none"
         )
+    plan = search.plan() if asked is None or asked.backend == TRITON else asked
     all_options = search.options()
     for name, values in all_options.items():
         all_options[name] = sorted({*values, plan.tiles[name], plan.least_traffic.tiles[name]})
@@ -123,7 +125,7 @@ def landscape_of(
             moved = np.minimum(moved, np.broadcast_to(found.load + found.save, mesh[0].size).reshape(full))
     seconds, moved = seconds.min(axis=rest), moved.min(axis=rest)
     exceeded = np.where(np.isinf(seconds), _exceeded(search, grid, full, rest), "")
-    caption = _caption(plan, others, float(np.min(seconds)))
+    caption = _caption(plan, others, float(np.min(seconds)), asked)
     name = name_of(derivation)
     return Landscape(
         title=f"{name} on {plan.hardware}: predicted time by tiles",
@@ -219,7 +221,7 @@ def _registers_fit(kernel: Kernel, chip: Hardware, values: Mapping[str, Any], wa
     return (each <= chip.registers_per_thread) & (taken * threads + loading(chip, producers) <= chip.registers_per_sm)
 
 
-def _caption(plan: Plan, others: Mapping[str, Sequence[int]], quickest: float) -> tuple[str, ...]:
+def _caption(plan: Plan, others: Mapping[str, Sequence[int]], quickest: float, asked: Plan | None) -> tuple[str, ...]:
     rest = ["buffers", "threads", *others]
     best = f"{', '.join(rest[:-1])} and {rest[-1]}"
     lines = [f"At each point the best choice of {best} that fits. Contours: bytes that cross into shared memory."]
@@ -228,6 +230,9 @@ def _caption(plan: Plan, others: Mapping[str, Sequence[int]], quickest: float) -
             f"The plan takes {plan.time_s / quickest:.2f} times the least: of times that are close, it prefers tiles "
             "in powers of two and in instruction shapes of the matrix units, fewer threads and fewer bytes."
         )
+    lines.append("Times and what fits are those of the ideal model, which knows no compiler.")
+    if asked is not None and asked.backend == TRITON:
+        lines.append(f"What is written for Triton has tiles {listed(asked.tiles)}.")
     least = plan.least_traffic
     if least.bytes_moved < plan.bytes_moved:
         lines.append(f"Fewest bytes: {least.why}.")
@@ -249,8 +254,8 @@ def landscape(
 
     `tiles` names one or two tiles or blocks (`("g_q", "s_x")`); by default the two on which the time depends most. At
     each point the best choice of the rest is taken. Where no choice fits, the point is hatched, by the memory that is
-    too small. The choice of the plan and that of least traffic are marked: of `plan`, if `fit` has made it with the
-    same `options`, which are its own. With one tile: time and bytes as lines.
+    too small. All is of the ideal model, whose choice and that of least traffic are marked: of `plan`, if `fit` has
+    made it with the same `options`, which are its own, and it is of that model. With one tile: time and bytes as lines.
 
     Raises as `fit` does, and CatdiagError for tiles that the diagram lacks.
     """

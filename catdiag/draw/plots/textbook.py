@@ -174,7 +174,7 @@ def outer(run: Any, plan: Plan, chip: Hardware, dtype: Dtype, names: Mapping[str
     top = plan.edges[0]
     if top.lower == "SMEM":
         return None
-    wave = plan.resident * chip.sms
+    wave = plan.blocks_per_sm * chip.sms
     try:
         found = levels_io(run, chip.hierarchy.chain(top.upper, top.lower, "SMEM"), dtype=dtype, wave=wave)
         traffic = found.edges[top.upper, top.lower].traffic

@@ -36,14 +36,17 @@ def summary(plan: Plan) -> Html:
     """The tiles, and their predictions."""
     threads = f"{several(plan.threads, 'thread')} ({several(plan.threads // plan.warp, 'warp')}"
     threads += f", and {plan.producers} producers)" if plan.producers else ")"
-    groups = f"{several(plan.groups, 'group')}, up to {plan.resident} at once on a {plan.core}; "
+    groups = f"{several(plan.groups, 'group')}, up to {plan.blocks_per_sm} at once on a {plan.core}; "
     groups += several(plan.waves, "wave")
     full = "the peak FLOP/s" if plan.flops else "the peak HBM bandwidth"
     rate = f"{plan.flops / plan.time_s / 1e12:,.1f} TFLOP/s, " if plan.flops else ""
     rows: list[tuple[str, ...]] = [
         ("sizes", tiles_of(plan.sizes)),
         ("tiles", tiles_of(plan.tiles)),
+        ("kernel", plan.kernel),
         ("buffers of each stream block", str(plan.stages)),
+        ("shared memory of a group", f"{plan.shared_memory_bytes:,} bytes"),
+        ("registers of a thread", str(plan.registers_per_thread)),
         ("threads of a group", threads),
         ("grid", groups),
         ("predicted time", tag("strong", _micro(plan.time_s))),

@@ -69,6 +69,10 @@ class Module:
     """The tile of each of them whose rows warpgroups share."""
     phases: tuple[int, ...] = ()
     """Ranges that the loop of each of them is run in, those at the edges of masks apart."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Which of the groups each kernel is of, also those with loads apart."""
+    counts: tuple[tuple[str, str], ...] = ()
+    """The parameters of each of them that say how many warpgroups compute, and how many buffers a ring has."""
 
     def __str__(self) -> str:
         return self.text
@@ -175,12 +179,13 @@ class _Modular:
         names.taken |= set(self.symbols)
         env: dict[Value, Pull] = {}
         inputs = []
+        names.taken |= {value.name for value in program.inputs}
         for value in program.inputs:
-            if not value.name.isidentifier():
-                raise TypeMismatch(f"input {value.name!r} cannot be an argument of a function: expected an identifier")
-            names.taken.add(value.name)
-        for value in program.inputs:
-            name = names.fresh(value.name) if self._means_else(value.name) else value.name
+            name = value.name
+            if not name.isidentifier():  # what another kernel made, such as "mul [t f]"
+                name = names.fresh("_".join(re.findall(r"[A-Za-z]\w*", name)) or "made")
+            elif self._means_else(name):
+                name = names.fresh(name)
             if value.name in self.dtypes:
                 self.dtypes[name] = self.dtypes[value.name]
             if value.name in self.factors:
@@ -220,6 +225,9 @@ class _Modular:
             tuple(a.name for a in self.aparts.values()),
             tuple(a.row.symbol for a in self.aparts.values()),
             tuple(a.compute.phases for a in self.aparts.values()),
+            {k.name: k.place for k in self.kernels}
+            | {a.name: k.place for k in self.kernels for n, a in self.aparts.items() if n == k.name},
+            tuple((a.names["groups"], a.names["stages"]) for a in self.aparts.values()),
         )
 
     def _runs(self) -> None:
