@@ -9,14 +9,34 @@ from typing import TYPE_CHECKING, Any
 from catdiag.boxes import Box, Call, Generic, Map, bodies
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import MatchUndecided
+from catdiag.prove.api import Theorem
 from catdiag.rewrite.search import Nearest, Occurrence, Search, Variables, Wiring, named, only_layout
-from catdiag.rewrite.splice import Cyclic, Patch, Trail, opened, patch, spliced
+from catdiag.rewrite.splice import Cyclic, Origins, Patch, Trail, opened, patch, spliced
 from catdiag.rewrite.unify import Clash, Fitted, fits, polynomial, put_sizes
 from catdiag.types import Size, show_size, size_symbols
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.rule import Rule
     from catdiag.solvers.z3 import Z3
+
+
+@dataclass(frozen=True)
+class Equation:
+    """An equation `lhs = rhs` with its theorem; what uninterpreted functions and boxes stand for anything."""
+
+    lhs: Diagram
+    rhs: Diagram
+    theorem: Theorem
+    assume: tuple[str, ...] = ()
+    name: str = ""
+    variables: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The rule's name, or its two sides'."""
+        return self.name or f"{self.lhs.title or 'left'} = {self.rhs.title or 'right'}"
+
+    def __str__(self) -> str:
+        return f"rule {self.title}\n{self.theorem}"
 
 
 @dataclass(frozen=True)
@@ -53,16 +73,6 @@ def names_of(diagram: Diagram, kind: type) -> set[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Origins:
-    """What of a rewritten diagram was in the source: the boxes that stayed, by their trails, and for outputs of boxes
-    (a trail and a port) the wire of the source, in its opened form, that carries the same.
-    """
-
-    boxes: frozenset[Trail]
-    wires: dict[tuple[Trail, int], int]
-
-
 def _boxes(diagram: Diagram) -> tuple[list[Trail], list[Box]]:
     """The boxes of a diagram, named ones opened, with their trails."""
     graph, trails = opened(diagram)
@@ -72,7 +82,7 @@ def _boxes(diagram: Diagram) -> tuple[list[Trail], list[Box]]:
 class Attempt:
     """A rule being matched against a diagram."""
 
-    def __init__(self, rule: Rule, diagram: Diagram, assume: Sequence[str], ask: Z3 | None = None) -> None:
+    def __init__(self, rule: Equation, diagram: Diagram, assume: Sequence[str], ask: Z3 | None = None) -> None:
         from catdiag.prove.api import parse_assumption
         from catdiag.solvers.z3 import Z3
 

@@ -18,15 +18,14 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prove.api import Interrupted, Theorem, certify_equation, check_limit
 from catdiag.prove.find import Open
 from catdiag.rewrite.claims import Claims
-from catdiag.rewrite.steps import Action, makes_kernels
+from catdiag.rewrite.steps import Action, Held, makes_kernels
 from catdiag.solvers.process import SolverInterrupted
 from catdiag.solvers.z3 import Z3
 
 if TYPE_CHECKING:
     from catdiag.boxes import Box
-    from catdiag.rewrite.attempt import Origins
     from catdiag.rewrite.formula import Found
-    from catdiag.rewrite.on_chip import Held
+    from catdiag.rewrite.splice import Origins
 
 
 @dataclass(frozen=True)

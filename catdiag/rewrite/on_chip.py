@@ -8,7 +8,6 @@ boxes that counts the memory: of every array that is live at some time, which ax
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from catdiag.cost.count.amounts import Amount
@@ -18,6 +17,8 @@ from catdiag.cost.count.places import Places
 from catdiag.cost.count.widths import Widths
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import CatdiagError
+from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.steps import Held
 from catdiag.rewrite.stream import axis_of
 from catdiag.types import Axis, size_symbols
 
@@ -36,29 +37,6 @@ class _Watch(Walk):
         super().add(buffer)
 
 
-@dataclass(frozen=True)
-class Held:
-    """The arrays that are on chip along all of an axis, each with the axis of its own that is so long."""
-
-    axis: str
-    arrays: tuple[tuple[str, str], ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.arrays)
-
-    @property
-    def itself(self) -> bool:
-        """Whether the axis itself is held, and not only another one of its size."""
-        return any(own == self.axis for _, own in self.arrays)
-
-    def __str__(self) -> str:
-        if not self:
-            return ""
-        names = [name if own == self.axis else f"{name} (along {own}, of that size)" for name, own in self.arrays]
-        verb = "is" if len(names) == 1 else "are"
-        return f"{', '.join(names)} {verb} on chip along all of axis {self.axis!r}, and memory grows with it"
-
-
 def allocated_whole(streamed: Diagram, source: Diagram, axis: str) -> Held:
     """The arrays that a streamed form of a diagram holds along all of the axis, however the results are grouped.
 
@@ -70,8 +48,6 @@ def allocated_whole(streamed: Diagram, source: Diagram, axis: str) -> Held:
     >>> bool(allocated_whole(attention.stream("x").diagram, attention, "x"))
     False
     """
-    from catdiag.rewrite.group import find, groupable
-
     seen: list[Buffer] = []
     try:
         names = groupable(streamed)

@@ -15,32 +15,17 @@ from functools import partial
 from catdiag.boxes import Generic, Map
 from catdiag.diagram import Diagram, HasDiagram, check, diagram_of, inline
 from catdiag.errors import CatdiagError, MatchUndecided, NoMatch, SignatureError
-from catdiag.prove.api import Theorem, Undecided, in_time, prove
-from catdiag.rewrite.attempt import Attempt, Match, disjoint, names_of
+from catdiag.prove.api import Undecided, in_time, prove
+from catdiag.rewrite.attempt import Attempt, Equation, Match, disjoint, names_of
 from catdiag.rewrite.derivation import Derivation, derivation_of, titled
 from catdiag.rewrite.search import Wiring
 from catdiag.rewrite.steps import Rule as RuleStep
 from catdiag.rewrite.whole import proved
 
 
-@dataclass(frozen=True)
-class Rule:
+@dataclass(frozen=True, repr=False)
+class Rule(Equation):
     """An equation `lhs = rhs` with its theorem, to be used from left to right. Made by `cd.rule`."""
-
-    lhs: Diagram
-    rhs: Diagram
-    theorem: Theorem
-    assume: tuple[str, ...] = ()
-    name: str = ""
-    variables: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """The rule's name, or its two sides'."""
-        return self.name or f"{self.lhs.title or 'left'} = {self.rhs.title or 'right'}"
-
-    def __str__(self) -> str:
-        return f"rule {self.title}\n{self.theorem}"
 
     def __repr__(self) -> str:
         more = "".join(

@@ -21,6 +21,16 @@ from catdiag.types import ArrayType, Axis, Ty, size_symbols, union
 Trail = tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Origins:
+    """What of a rewritten diagram was in the source: the boxes that stayed, by their trails, and for outputs of boxes
+    (a trail and a port) the wire of the source, in its opened form, that carries the same.
+    """
+
+    boxes: frozenset[Trail]
+    wires: dict[tuple[Trail, int], int]
+
+
 def opened(diagram: Diagram, keep: Callable[[Trail], bool] = lambda _: False) -> tuple[Graph, list[Trail]]:
     """The flat form with named boxes opened, and where each node comes from: its place in each diagram around it.
 

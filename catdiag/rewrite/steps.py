@@ -178,3 +178,26 @@ def makes_kernels(action: Action) -> bool:
     (True, False)
     """
     return isinstance(action, (Group, Fuse, Cut)) or (isinstance(action, Scheduled) and action.loop is None)
+
+
+@dataclass(frozen=True)
+class Held:
+    """The arrays that are on chip along all of an axis, each with the axis of its own that is so long."""
+
+    axis: str
+    arrays: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.arrays)
+
+    @property
+    def itself(self) -> bool:
+        """Whether the axis itself is held, and not only another one of its size."""
+        return any(own == self.axis for _, own in self.arrays)
+
+    def __str__(self) -> str:
+        if not self:
+            return ""
+        names = [name if own == self.axis else f"{name} (along {own}, of that size)" for name, own in self.arrays]
+        verb = "is" if len(names) == 1 else "are"
+        return f"{', '.join(names)} {verb} on chip along all of axis {self.axis!r}, and memory grows with it"

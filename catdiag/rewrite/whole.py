@@ -10,9 +10,8 @@ from catdiag.kernel.check import condition
 from catdiag.kernel.terms import FALSE, KernelError
 from catdiag.prove.api import AssumptionError, Theorem, Undecided, certify_equation, parse_assumption
 from catdiag.prove.find import Open
-from catdiag.rewrite.attempt import Origins
 from catdiag.rewrite.search import Wiring
-from catdiag.rewrite.splice import opened
+from catdiag.rewrite.splice import Origins, opened
 from catdiag.solvers.z3 import Z3
 from catdiag.types import ArrayType
 
