@@ -501,11 +501,6 @@ class Traced:
     def __repr__(self) -> str:
         return f"<traced {self.type}>"
 
-    def _call_diagram(self, diagram: Diagram, arrays: Sequence[object]) -> Traced | tuple[Traced, ...]:
-        from catdiag.calls import call_diagram
-
-        return call_diagram(diagram, arrays)
-
 
 def _at_least_one(leaf: int | str) -> tuple[int, int]:
     return (leaf, leaf) if isinstance(leaf, int) else (1, 1)

@@ -39,7 +39,7 @@ ROWS: tuple[dict[str, str], ...] = (
         "indexing": "trace structure",
         "build": "trace scalars",
         "functions": "trace scalars build",
-        "run": "",
+        "run": "trace calls",
         "cost": "",
     },
     {"prove": ""},
@@ -57,11 +57,9 @@ ROWS: tuple[dict[str, str], ...] = (
 ROW = {room: number for number, row in enumerate(ROWS) for room in row}
 # Beside: a diagram's own methods, thin, which import what they call when they are called.
 THIN = {
-    "trace": "calls",
     "diagram": "flatten isomorphism substitute interpret",
-    "rewrite": "emit draw gpu",
-    "prove": "draw",
-    "cost": "draw gpu",
+    "rewrite": "gpu",
+    "cost": "gpu",
 }
 # The package's face names what it re-exports.
 FACE = "catdiag"

@@ -34,12 +34,14 @@ from catdiag.boxes import (
     View,
     clamped,
 )
+from catdiag.calls import call_diagram
 from catdiag.diagram import Diagram, HasDiagram, diagram_of, inline, nested_beyond
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.interpret import interpret
 from catdiag.run.named import Named, contract
 from catdiag.run.sizes import local_sizes, solve, tile_lengths
 from catdiag.run.views import quotient, view
+from catdiag.trace import Traced
 from catdiag.types import ArrayType, Size, show_size, size_symbols, size_value
 
 Array = NDArray[Any]
@@ -77,8 +79,8 @@ def run(
     """
     diagram = diagram_of(diagram)
     for array in arrays:
-        if hasattr(array, "_call_diagram"):  # arrays of an algorithm being built: no values, one more box
-            return array._call_diagram(diagram, arrays)
+        if isinstance(array, Traced):  # arrays of an algorithm being built: no values, one more box
+            return call_diagram(diagram, arrays)
     if nested_beyond(diagram, _DEEPEST):
         diagram = inline(diagram)
     names = diagram.input_names
