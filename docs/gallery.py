@@ -51,7 +51,7 @@ def main_section() -> Section:
     written = library.get("attention")
     flash = written.stream("x").group("q")
     derived = flash.diagram
-    plan = flash.fit("H100", {"q": 8192, "x": 8192, "d": 128}, dtype="bf16")
+    plan = flash.plan("H100", {"q": 8192, "x": 8192, "d": 128}, dtype="bf16")
     return Section(
         "From attention to FlashAttention",
         library.describe("attention"),

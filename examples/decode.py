@@ -54,7 +54,7 @@ def parts():
     print(f"in p_x parts, with states in fp32, a step moves {extra} bytes more")
     print("parts that are predicted to be fastest on an H100, of 32,768 tokens and 8 cache heads of 8 query heads:")
     for batch in (1, 4, 16):
-        plan = split.fit("H100", {"b": batch, "x": 32768, **CACHES["8 query heads a cache head (Llama 3 70B)"]})
+        plan = split.plan("H100", {"b": batch, "x": 32768, **CACHES["8 query heads a cache head (Llama 3 70B)"]})
         print(f"  batch {batch:2}: {plan.tiles['p_x']:3} parts, {plan.time_s * 1e6:6.1f} µs, bound by {plan.bound}")
     rng = np.random.default_rng(0)
     Q, K, V = rng.normal(size=(2, 2, 4, 8)), rng.normal(size=(2, 2, 100, 8)), rng.normal(size=(2, 2, 100, 8))

@@ -24,7 +24,7 @@ def capped(Q, K, V):
 
 def main() -> None:
     derived = capped.stream("x").group("q")
-    plan = derived.fit("h200", SIZES, tiles={"g_q": 64, "s_x": 64})
+    plan = derived.plan("h200", SIZES, tiles={"g_q": 64, "s_x": 64})
     print(f"proved for all sizes and tiles: {derived.theorem.statement}")
     print(f"tiles {dict(plan.tiles)}, {plan.stages} stages, {plan.warps} warps, {plan.shared_memory_bytes:,} bytes")
     print(f"{len(plan.triton().splitlines())} lines of Triton")

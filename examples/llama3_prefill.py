@@ -54,7 +54,7 @@ def main() -> None:
     print()
     print(flash.theorem)
     print()
-    plan = flash.fit(cd.hardware.H100, SIZES, dtype=DTYPE)
+    plan = flash.plan(cd.hardware.H100, SIZES, dtype=DTYPE)
     print(plan)
     print()
     io = flash.io()

@@ -11,6 +11,7 @@ import sympy
 
 import catdiag as cd
 from catdiag.cost.crossover import crossover
+from catdiag.rewrite.fusions import fusions
 
 F = cd.algorithm("q x -> q", name="f")(lambda A: cd.sum(A, "x"))
 M, N = sympy.symbols("M n", positive=True)
@@ -63,11 +64,11 @@ WRONG: dict[str, Callable[[], Any]] = {
     "a ratio over nothing": lambda: F.lower_bound().ratio(None),
     "a crossover of one number": lambda: crossover(3, M, "M"),  # type: ignore[arg-type]
     "a crossover of text": lambda: crossover("M", N, M),  # type: ignore[arg-type]
-    "a crossover of the fused that is a number": lambda: F.fusions().crossover(3),  # type: ignore[arg-type]
-    "a plan at no sizes": lambda: F.group("q").fit("H100", None),  # type: ignore[arg-type]
-    "a plan at an array": lambda: F.group("q").fit("H100", np.ones(2)),  # type: ignore[arg-type]
-    "a plan on a number": lambda: F.group("q").fit(3, SIZES),  # type: ignore[arg-type]
-    "the best way in no memory": lambda: F.fusions().best(SIZES, None),  # type: ignore[arg-type]
+    "a crossover of the fused that is a number": lambda: fusions(F).crossover(3),  # type: ignore[arg-type]
+    "a plan at no sizes": lambda: F.group("q").plan("H100", None),  # type: ignore[arg-type]
+    "a plan at an array": lambda: F.group("q").plan("H100", np.ones(2)),  # type: ignore[arg-type]
+    "a plan on a number": lambda: F.group("q").plan(3, SIZES),  # type: ignore[arg-type]
+    "the best way in no memory": lambda: fusions(F).best(SIZES, None),  # type: ignore[arg-type]
     "spread over text": lambda: F.group("q").sharding("q"),  # type: ignore[arg-type]
     "spread over nothing": lambda: F.group("q").sharding(None),  # type: ignore[arg-type]
     "spread over a list": lambda: F.group("q").sharding({"q": [2]}),  # type: ignore[dict-item]

@@ -32,7 +32,7 @@ def test_every_point_has_a_plan_or_a_reason(found: list[Result]) -> None:
         assert (r.status == "fits") == (r.sizes["c"] == 256) == bool(r.plan)
         assert (r.status == "refused") == ("expected a positive integer" in r.message)
     product = cd.library.get("matmul").stream("b").group("a c")
-    plan = product.fit("H100", {"a": 256, "b": 512, "c": 256})
+    plan = product.plan("H100", {"a": 256, "b": 512, "c": 256})
     assert (found[0].plan["time_s"], found[0].plan["tiles"]) == (plan.time_s, dict(plan.tiles))
 
 

@@ -25,7 +25,7 @@ SHOWN = 400
 
 
 def scene_of(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     *,
     open: Opened = False,
     levels: Sequence[str] = LEVELS,
@@ -46,6 +46,7 @@ def scene_of(
     >>> scene_of(rows).title
     'rows'
     """
+    diagram = diagram_of(diagram)
     if most is not None and not marks and _boxes(diagram, most) > most:
         diagram = folded(diagram)
     asked = () if isinstance(open, bool) else (open,) if isinstance(open, str) else tuple(open)
@@ -59,7 +60,7 @@ def scene_of(
 
 
 def svg_of(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     *,
     open: Opened = False,
     levels: Sequence[str] = LEVELS,
@@ -77,7 +78,7 @@ def svg_of(
 
 
 def tikz_of(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     *,
     open: Opened = False,
     levels: Sequence[str] = LEVELS,
@@ -97,7 +98,7 @@ def tikz_of(
 
 def shown(subject: Diagram | HasDiagram) -> str:
     """The SVG by which a diagram, or what stands for one, shows itself in a notebook."""
-    return svg(scene_of(diagram_of(subject)))
+    return svg(scene_of(subject))
 
 
 def _named(diagram: Diagram) -> list[str]:

@@ -15,14 +15,14 @@ from catdiag.cost.count.kernels import Dtype
 from catdiag.cost.hierarchy import CACHE, Hierarchy
 from catdiag.cost.io import frontier
 from catdiag.cost.levels import Names, chain_of, places_of
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.draw.program import head, most
 from catdiag.draw.sizes import Wording
 from catdiag.draw.story import tell
 from catdiag.draw.told import Line, Told
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.derivation import Derivation
+    pass
 
 LEVELS = ("HBM", "SMEM", "registers")
 """The default levels: loaded arrays are in shared memory, computed ones in registers."""
@@ -32,7 +32,7 @@ _LONGEST = 72
 
 
 def expanded(
-    of: Diagram | Derivation,
+    of: Diagram | HasDiagram,
     *,
     sizes: Mapping[str, int] | None = None,
     tiles: Mapping[str, int] | None = None,
@@ -71,7 +71,7 @@ def expanded(
 
     Raises CatdiagError as `io` does, and for sizes that are missing.
     """
-    diagram = of if isinstance(of, Diagram) else of.diagram
+    diagram = diagram_of(of)
     chain = [level.name for level in chain_of(levels) if level.kind != CACHE]
     places = places_of(chain, PLACEMENT if placement is None and tuple(chain) == LEVELS else placement or {}, stages)
     story = tell(diagram, dtype, places)

@@ -20,7 +20,7 @@ from catdiag.cost.count.live import Kernel
 from catdiag.cost.hierarchy import CACHE, Hierarchy
 from catdiag.cost.io import frontier
 from catdiag.cost.levels import Names, chain_of, places_of
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.draw.folded import folded
 from catdiag.draw.levels import placement as looks_of
 from catdiag.draw.panel import Looks, Table, wrapped
@@ -30,13 +30,13 @@ from catdiag.draw.story import tell
 from catdiag.draw.told import Story
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.derivation import Derivation
+    pass
 
 _MATRIX = ("tensor cores", "matrix units")
 
 
 def program_picture(
-    of: Diagram | Derivation,
+    of: Diagram | HasDiagram,
     *,
     sizes: Mapping[str, int] | None = None,
     tiles: Mapping[str, int] | None = None,
@@ -63,7 +63,7 @@ def program_picture(
     >>> sorted({item.text for item in scene.items if getattr(item, "role", "") == "array"})
     ['A', 'B', 'out', 'sum1']
     """
-    diagram = of if isinstance(of, Diagram) else of.diagram
+    diagram = diagram_of(of)
     chain = [level.name for level in chain_of(levels) if level.kind != CACHE]
     units = chain[-1] if len(chain) > 2 and chain[-1].lower() in _MATRIX else ""
     places = places_of(chain[:-1] if units else chain, placement or {}, stages)

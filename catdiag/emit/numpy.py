@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from catdiag.boxes import Box, SizeOf, View
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.emit.array_code import CALL, UNARY, ArrayCode, bracketed
 from catdiag.emit.nest import (
     Carry,
@@ -34,7 +34,7 @@ from catdiag.views import leaves
 _KINDS = {"int": ", dtype=int", "bool": ", dtype=bool"}
 
 
-def source(diagram: Diagram) -> str:
+def source(subject: Diagram | HasDiagram) -> str:
     """The source of a function of NumPy arrays that runs the loops of a diagram, blocks and tiles as they are.
 
     Its arguments are the arrays, then by name what no array shows: the lengths of blocks and tiles (whole axes where
@@ -42,7 +42,7 @@ def source(diagram: Diagram) -> str:
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
-    >>> print(source(dot.stream("x").diagram))
+    >>> print(source(dot.stream("x")))
     import numpy as np
     <BLANKLINE>
     <BLANKLINE>
@@ -63,6 +63,7 @@ def source(diagram: Diagram) -> str:
 
     Raises TypeMismatch for an input whose name is no identifier of Python.
     """
+    diagram = diagram_of(subject)
     return _NumPy(lower(diagram)).text_of()
 
 

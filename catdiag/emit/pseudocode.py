@@ -33,7 +33,7 @@ _SHOWN = 60
 """The lines up to which a program is shown in the place of the diagram."""
 
 
-def pseudocode(diagram: Diagram) -> str:
+def pseudocode(subject: Diagram | HasDiagram) -> str:
     """The loops of a diagram, what they load and save, and what is computed in between, as formulas.
 
     Arrays have their axes where they are made (`S[q x]`); a reduction over an axis is over the block at hand. A name
@@ -41,7 +41,7 @@ def pseudocode(diagram: Diagram) -> str:
 
     >>> import catdiag as cd
     >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
-    >>> print(pseudocode(dot.stream("x").diagram))
+    >>> print(pseudocode(dot.stream("x")))
     dot.stream('x'): A[x], B[x] → out
     start: sum1 = 0
     for each block of x (s_x at a time):
@@ -49,7 +49,7 @@ def pseudocode(diagram: Diagram) -> str:
         sum1 = sum1 + Σ_x A·B
     save out = sum1
     """
-    return "\n".join(_Pseudocode(lower(diagram)).text_of())
+    return "\n".join(_Pseudocode(lower(diagram_of(subject))).text_of())
 
 
 def shown(subject: Diagram | HasDiagram) -> list[str]:

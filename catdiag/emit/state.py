@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from catdiag.boxes import Box, Fold, Group, Map, Rename
-from catdiag.diagram import Diagram, Graph, Node, inline
+from catdiag.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
 from catdiag.rewrite.formula import ATOM, Text, say
 
 _LONG, _LONGER = 12, 60
@@ -88,12 +88,12 @@ class StateFormulas:
         }
 
 
-def formulas(diagram: Diagram) -> StateFormulas:
+def formulas(subject: Diagram | HasDiagram) -> StateFormulas:
     """The formulas of all loops of a diagram, and of its results.
 
     >>> import catdiag as cd
     >>> mean = cd.algorithm("q x", name="mean")(lambda A: cd.sum(A, "x") / cd.size("x"))
-    >>> print(formulas(mean.stream("x").diagram))
+    >>> print(formulas(mean.stream("x")))
     loop over x in blocks of s_x, with the state
       sum1[q]
         unit     0
@@ -102,6 +102,7 @@ def formulas(diagram: Diagram) -> StateFormulas:
         merge    sum1 + sum1′
     finish out = sum1/x
     """
+    diagram = diagram_of(subject)
     reading = _Reading(set(diagram.input_names))
     texts = [Part((name, ATOM)) for name in diagram.input_names]
     made = reading.walk(diagram, texts)

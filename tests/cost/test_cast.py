@@ -141,7 +141,7 @@ def test_levels_and_fit_count_a_streamed_cast():
         for name in chain[1:]:
             memory = levels.memory[name]
             assert memory.subs({s: given[str(s)] for s in memory.free_symbols}) == counts.peak[name]
-        plan = flash.fit("H100", {"q": 512, "x": 512, "d": 64, "v": 256}, dtype=TYPES, tiles={"g_q": 64, "s_x": 64})
+        plan = flash.plan("H100", {"q": 512, "x": 512, "d": 64, "v": 256}, dtype=TYPES, tiles={"g_q": 64, "s_x": 64})
         peaks.append((counts.peak["registers"], plan.shared_memory_bytes + plan.register_bytes))
     # The weights and what they are cast to are there at once: a byte for each of 2 times 4, and of 64 times 64.
     assert [cast - plain for cast, plain in zip(peaks[1], peaks[0], strict=True)] == [2 * 4, 64 * 64]

@@ -127,6 +127,6 @@ def test_any_chip_round_trips(rate, words, size):
 def test_chips_out_of_all_proportion_are_planned_for(change):
     total = cd.algorithm("q x -> q")(lambda a: cd.sum(a * a, "x")).stream("x").group("q")
     chip = dataclasses.replace(hardware.H100, **change)
-    assert total.fit(chip, {"q": 64, "x": 64}).tiles
+    assert total.plan(chip, {"q": 64, "x": 64}).tiles
     product = cd.library.get("matmul").stream("b").group("a c")
-    assert product.fit(chip, {"a": 64, "b": 64, "c": 64}).tiles
+    assert product.plan(chip, {"a": 64, "b": 64, "c": 64}).tiles

@@ -277,7 +277,7 @@ def test_a_handful_of_bytes_leaves_no_sm_without_work():
     def scaled(X, t):
         return cd.sum(X * t, "c")
 
-    plan = scaled.stream("c").group("n").fit(cd.hardware.H100, {"n": 65536, "c": 32000})
+    plan = scaled.stream("c").group("n").plan(cd.hardware.H100, {"n": 65536, "c": 32000})
     assert plan.groups >= 132
     assert plan.tiles["s_c"] >= 64
 

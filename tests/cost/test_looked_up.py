@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from catdiag.emit.pseudocode import pseudocode
+from catdiag.emit.numpy import source
 from catdiag.emit.triton import module
 from catdiag.lookups import in_blocks, looked_up
 
@@ -53,11 +55,11 @@ def test_what_no_loop_reads_in_blocks_is_no_such_view() -> None:
 
 
 def test_it_is_one_kernel_that_loads_where_it_is_told(grouped: cd.Derivation) -> None:
-    plan = grouped.fit("H200", {"b": 8, "q": 512, "n": 65536, "x": 4096, "d": 128, "v": 128})
+    plan = grouped.plan("H200", {"b": 8, "q": 512, "n": 65536, "x": 4096, "d": 128, "v": 128})
     made = module(grouped.diagram, {"g_b": 1, "g_q": 64, "s_x": 64}, "bf16")
     assert len(made.kernels) == 1 and "= tl.cast(at_tile, tl.int64)" in made.text
     assert plan.shared_memory_bytes < 232448
-    text = grouped.code("pseudocode")
+    text = pseudocode(grouped)
     assert "save K" not in text and text.count("save") == 1
 
 
@@ -65,7 +67,7 @@ def test_its_numpy_is_what_it_means(grouped: cd.Derivation) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(1, 2, s) for s in ((2, 5, 3), (11, 3), (11, 4))] + [rng.integers(0, 11, (2, 7))]
     namespace: dict[str, object] = {}
-    exec(grouped.numpy(), namespace)
+    exec(source(grouped), namespace)
     got = namespace["pages"](*arrays, s_x=3, g_q=2, g_b=1)  # type: ignore[operator]
     assert np.allclose(got, pages(*arrays))
 
@@ -85,5 +87,5 @@ def test_positions_may_say_where_too() -> None:
 
 
 def test_the_loops_say_what_is_looked_up(grouped: cd.Derivation) -> None:
-    loads = [line.strip() for line in grouped.code("pseudocode").splitlines() if "load" in line]
+    loads = [line.strip() for line in pseudocode(grouped).splitlines() if "load" in line]
     assert loads == ["load Q[b q d]", "load t1[d b x] of K, t2[v b x] of V"]

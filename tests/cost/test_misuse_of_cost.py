@@ -117,12 +117,10 @@ CASES: dict[str, Case] = {
     "IO.whole_optimum": (lambda **k: measured().whole_optimum(**k), lambda: {"sizes": SIZES, "capacity": 500},
                          {"capacity": (2,)}),
     "Hardware.word": (hardware.get("H100").word, lambda: {"what": "SMEM"}, {"what": (1,)}),
-    "theorems": (lambda **k: product().theorems(**k), lambda: {"limit": 1.0}, {"limit": (0,)}),
-    "verdicts": (lambda **k: product().claims(**k), lambda: {"limit": 1.0}, {"limit": (0,)}),
+    "claims": (lambda **k: product().claims(**k), lambda: {"limit": 1.0}, {"limit": (0,)}),
     "stability": (lambda **k: product().stability(**k), lambda: {"limit": 1.0}, {"limit": (0,)}),
-    "normalisers": (lambda **k: product().normalisers(**k), lambda: {"limit": 1.0}, {"limit": (0,)}),
-    "html": (lambda **k: product().html(**k), lambda: {"path": "", "on": "H100", "sizes": SIZES, "dtype": "bf16",
-                                                       "theorems": False, "times": False},
+    "html": (lambda **k: product().draw("html", **k),
+             lambda: {"path": "", "on": "H100", "sizes": SIZES, "dtype": "bf16", "theorems": False, "times": False},
              {"path": (0, 1), "dtype": (0,)}),
 }  # fmt: skip
 
@@ -153,7 +151,7 @@ def test_ends_of_ranges_are_said() -> None:
         (lambda: crossover(N / M, N, M).at({"n": 2}, 10**30), "expected at most 1000"),
         (lambda: schedule([Step("a", "b", 1)], 10**30), "expected at most 1024"),
         (lambda: cross_transfer_gain(10**30, 4, 2, 1), "expected an exponent of at most 64"),
-        (lambda: product().theorems(limit=-1), "the limit is -1: expected a number of seconds above 0, or None"),
+        (lambda: product().claims(limit=-1), "the limit is -1: expected a number of seconds above 0, or None"),
     ):
         with pytest.raises(cd.CatdiagError, match=said):
             call()

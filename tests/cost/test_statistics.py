@@ -122,7 +122,7 @@ def test_matrix_units_work_in_the_type_of_what_products_read() -> None:
     sizes = {"q": 4096, "x": 4096, "d": 128, "v": 128}
     form = again.stream("x").group("q")
     named = dict.fromkeys(("Q", "K", "V", "out"), "bf16")
-    plain, wide = form.fit("H200", sizes), form.fit("H200", sizes, dtype=named | {"L": "fp32"})
+    plain, wide = form.plan("H200", sizes), form.plan("H200", sizes, dtype=named | {"L": "fp32"})
     assert wide.time_s == pytest.approx(plain.time_s, rel=0.02)
     assert wide.load_bytes - plain.load_bytes == 2 * sizes["q"]
-    assert form.fit("H200", sizes, dtype=named | {"V": "fp32"}).time_s > 2 * plain.time_s
+    assert form.plan("H200", sizes, dtype=named | {"V": "fp32"}).time_s > 2 * plain.time_s

@@ -28,8 +28,8 @@ def scaled(Q: Any, K: Any, V: Any, L: Any) -> Any:
 @pytest.mark.parametrize("chip", ["H100", "A100"])
 def test_what_is_only_added_or_scales_slows_no_product(program: Any, chip: str) -> None:
     form = program.stream("x").group("q")
-    short = form.fit(chip, SIZES, dtype={**ARRAYS, "L": "bf16"}, backend="ideal")
-    wide = form.fit(chip, SIZES, dtype={**ARRAYS, "L": "fp32"}, backend="ideal")
+    short = form.plan(chip, SIZES, dtype={**ARRAYS, "L": "bf16"}, backend="ideal")
+    wide = form.plan(chip, SIZES, dtype={**ARRAYS, "L": "fp32"}, backend="ideal")
     assert short.time_s <= wide.time_s <= 1.05 * short.time_s
     assert wide.parts_s["tensor"] == pytest.approx(short.parts_s["tensor"])
     text = module(form.diagram, {"g_q": 64, "s_x": 64}, {**ARRAYS, "L": "fp32"}).text
@@ -51,7 +51,7 @@ def test_products_are_in_the_type_that_the_kernel_hands_over() -> None:
 
 def test_arrays_that_are_not_named_are_counted_as_they_are_written() -> None:
     form = weighted.stream("x").group("q")
-    plan = form.fit("H100", SIZES, dtype={"Q": "bf16", "K": "bf16", "V": "bf16", "L": "fp32"})
+    plan = form.plan("H100", SIZES, dtype={"Q": "bf16", "K": "bf16", "V": "bf16", "L": "fp32"})
     assert "out = torch.empty((q, d), dtype=torch.float32" in plan.triton()
     assert plan.save_bytes == 4 * SIZES["q"] * SIZES["d"]
 
@@ -74,7 +74,7 @@ def real(A: Any, B: Any) -> Any:
 @pytest.mark.parametrize("program", [whole, mixed, real])
 def test_matrix_units_are_counted_where_the_kernel_has_them(program: Any) -> None:
     form = program.stream("d").group("q x")
-    plan = form.fit("H100", SIZES)
+    plan = form.plan("H100", SIZES)
     made = module(form.diagram, {"g_q": 64, "g_x": 64, "s_d": 32}).text
     units = "tl.dot(" in made
     assert units == (program is real)
@@ -92,7 +92,7 @@ def by_vector(A: Any, b: Any) -> Any:
 
 def test_matrix_units_take_no_vectors() -> None:
     form = by_vector.stream("d").group("q")
-    plan = form.fit("H100", {"q": 4096, "d": 1024})
+    plan = form.plan("H100", {"q": 4096, "d": 1024})
     assert "tl.dot(" not in module(form.diagram, {"g_q": 64, "s_d": 64}).text
     assert plan.parts_s["tensor"] == plan.parts_s["SMEM"] == 0 < plan.parts_s["alu"]
     assert not any(line.startswith("pieces") and "matrix" in line for line in str(plan).splitlines())

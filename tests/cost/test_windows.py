@@ -233,7 +233,7 @@ def test_sizes_that_leave_the_padding_are_refused():
 def test_parts_of_a_loop_over_windows_are_as_many_as_are_best():
     sizes = {"x": 16, "k": 3, "y": 8, "c": 16, "o": 4}
     parts = convolution(padding=1, stride=2).stream("c").split("c").group("y o")
-    plan = parts.fit("H200", sizes)  # parts differ between candidates, and so does what a window takes of them
+    plan = parts.plan("H200", sizes)  # parts differ between candidates, and so does what a window takes of them
     counted = count(parts.diagram, sizes, plan.tiles)
     states = plan.tiles["p_c"] * sizes["y"] * sizes["o"]  # each saved and loaded once, in four bytes
     assert plan.bytes_moved == 2 * (counted.load + counted.save - 2 * states) + 4 * 2 * states

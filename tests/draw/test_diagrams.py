@@ -26,22 +26,22 @@ def texts(svg: str) -> list[str]:
 
 def test_named_diagrams_open_by_name():
     diagram = library.get("softmax_contraction")
-    closed, opened = texts(diagram.draw("svg")), texts(diagram.svg(open="softmax"))
+    closed, opened = texts(diagram.draw("svg")), texts(diagram.draw("svg", open="softmax"))
     assert "softmax" in closed and "exp" not in closed and {"exp", "a/b", "max"} <= set(opened)
-    assert texts(diagram.svg(open=["softmax"])) == texts(diagram.svg(open=True)) == opened
-    assert "exp" in diagram.tikz(open="softmax") and "exp" not in diagram.tikz(standalone=False)
+    assert texts(diagram.draw("svg", open=["softmax"])) == texts(diagram.draw("svg", open=True)) == opened
+    assert "exp" in diagram.draw("tikz", open="softmax") and "exp" not in diagram.draw("tikz", standalone=False)
     with pytest.raises(CatdiagError, match=r"no named diagram 'sofmax' to open: those of \w+ are softmax"):
-        diagram.svg(open="sofmax")
+        diagram.draw("svg", open="sofmax")
     with pytest.raises(CatdiagError, match="there are none"):
-        library.get("matmul").tikz(open=["softmax"])
+        library.get("matmul").draw("tikz", open=["softmax"])
 
 
 def test_a_derivation_is_drawn_as_what_it_came_to():
     derivation = library.get("sum_of_squares").stream("x").group("q")
-    assert derivation.svg(theme="light") == derivation.diagram.svg(theme="light")
+    assert derivation.draw("svg", theme="light") == derivation.diagram.draw("svg", theme="light")
     assert {"gq", "sx"} <= set(texts(derivation.draw("svg"))) and "catdiag-level1" in derivation.draw("tikz")
     assert derivation._repr_svg_() == derivation.draw("svg")
-    assert "size of q in each group" in texts(derivation.svg(legend=True))
+    assert "size of q in each group" in texts(derivation.draw("svg", legend=True))
 
 
 def test_a_notebook_shows_what_is_small_and_folds_what_is_not():
@@ -49,8 +49,8 @@ def test_a_notebook_shows_what_is_small_and_folds_what_is_not():
     assert small._repr_svg_() == small.draw("svg")
     chain = cd.algorithm("q", name="chain")(lambda a: _times(a, SHOWN + 1))
     assert "part 1" in texts(chain._repr_svg_()) and "exp" not in texts(chain._repr_svg_())
-    opened = texts(chain.svg(open="part 1"))
-    assert 100 < opened.count("exp") <= texts(chain.svg(most=None)).count("exp") == SHOWN + 1
+    opened = texts(chain.draw("svg", open="part 1"))
+    assert 100 < opened.count("exp") <= texts(chain.draw("svg", most=None)).count("exp") == SHOWN + 1
     inside = find(chain, ["q"])
     assert len(inside.boxes) == 1 and "part 1" in texts(inside._repr_svg_())
 

@@ -30,7 +30,7 @@ def flash() -> Any:
 
 @pytest.fixture(scope="module")
 def plan(flash: Derivation) -> Any:
-    return flash.fit("H100", SIZES, tiles={"g_q": 128, "s_x": 64}, stages=2, threads=256)
+    return flash.plan("H100", SIZES, tiles={"g_q": 128, "s_x": 64}, stages=2, threads=256)
 
 
 @pytest.fixture(scope="module")
@@ -112,14 +112,14 @@ def test_loads_that_take_longer_than_a_turn_bind(plan: Any) -> None:
 def test_what_is_not_known_is_left_out_and_said(plan: Any, flash: Derivation) -> None:
     scene = pipeline_picture(replace(plan, hardware="my chip"))
     assert "L2 to SMEM" not in clocks_of(scene) and "no chip of the name my chip is known" in scene.description.lower()
-    alone = flash.fit("H100", SIZES, dtype="fp32", tiles={"g_q": 64, "s_x": 64}, stages=1, threads=128)
+    alone = flash.plan("H100", SIZES, dtype="fp32", tiles={"g_q": 64, "s_x": 64}, stages=1, threads=128)
     plain = pipeline_picture(alone)
     assert set(clocks_of(plain)) == {"special functions", "ALUs"}
     assert "no rate of matrix units for fp32" in plain.description and "With one buffer" in plain.description
 
 
 def test_no_text_is_over_another_or_leaves_its_bar(plan: Any, configuration: Any, flash: Derivation) -> None:
-    other = flash.fit("MI300X", SIZES)
+    other = flash.plan("MI300X", SIZES)
     for scene in (pipeline_picture(x, turns=n) for x in (plan, configuration, other) for n in (1, 2, 5)):
         assert not list(clashes(scene))
 

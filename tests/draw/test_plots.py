@@ -50,7 +50,7 @@ def rows() -> Any:
 
 @cache
 def plan() -> Any:
-    return attention().fit("H100", SIZES)
+    return attention().plan("H100", SIZES)
 
 
 @cache
@@ -142,7 +142,7 @@ def test_what_cannot_be_planned_is_counted_at_best() -> None:
         lambda A, B: cd.einsum("d, d e -> e", cd.sum(cd.exp(A), "x"), B)
     ).group("e")
     sizes = {"x": 64, "d": 256, "e": 64}
-    typed = wide.fit("A100", sizes, dtype={"A": "bf16", "B": "bf16", "out": "fp32"})
+    typed = wide.plan("A100", sizes, dtype={"A": "bf16", "B": "bf16", "out": "fp32"})
     row = plots.roofline_of(typed, wide).rows[-1]
     assert row.name == "unfused, at best"
     moved = wide.source.io(dtype={"A": "bf16", "B": "bf16", "out": "fp32"}, fused=False).transfers
@@ -150,7 +150,7 @@ def test_what_cannot_be_planned_is_counted_at_best() -> None:
 
 
 def test_without_products_the_work_is_of_all_operations() -> None:
-    found = rows().fit("H100", {"q": 512, "x": 256})
+    found = rows().plan("H100", {"q": 512, "x": 256})
     assert found.flops == 0
     with pytest.raises(CatdiagError, match="give the derivation"):
         plots.roofline_of(found)
@@ -163,8 +163,8 @@ def test_without_products_the_work_is_of_all_operations() -> None:
 def test_a_roofline_is_of_the_chip_of_its_plan() -> None:
     other = cd.hardware.loads('name = "H100"\nbase = "H100"\nhbm_bytes_per_s = "1 TB/s"')
     with pytest.raises(CatdiagError, match="give the chip of the plan"):
-        plots.roofline_of(attention().fit(other, SIZES))
-    assert plots.roofline_of(attention().fit(other, SIZES), chip=other).roofs[0].bytes_per_s == 896e9
+        plots.roofline_of(attention().plan(other, SIZES))
+    assert plots.roofline_of(attention().plan(other, SIZES), chip=other).roofs[0].bytes_per_s == 896e9
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_transfers_say_what_is_missing() -> None:
 
 
 def test_a_landscape_is_of_what_fit_predicts() -> None:
-    shown, ideal = land(), attention().fit("H100", SIZES, backend="ideal")
+    shown, ideal = land(), attention().plan("H100", SIZES, backend="ideal")
     assert shown.tiles == ("g_q", "s_x")
     place = tuple(values.index(tile) for values, tile in zip(shown.values, shown.chosen))
     assert dict(zip(shown.tiles, shown.chosen)) == ideal.tiles
@@ -233,12 +233,12 @@ def test_a_landscape_is_of_what_fit_predicts() -> None:
     for g, s in ((16, 64), (128, 32)):
         at = shown.values[0].index(g), shown.values[1].index(s)
         best = min(
-            attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}, threads=t, stages=n, backend="ideal").time_s
+            attention().plan("H100", SIZES, tiles={"g_q": g, "s_x": s}, threads=t, stages=n, backend="ideal").time_s
             for t, n in ((128, 1), (128, 2), (256, 3))
         )
         assert shown.seconds[at] <= best * (1 + 1e-12)
         assert (
-            shown.moved[at] == attention().fit("H100", SIZES, tiles={"g_q": g, "s_x": s}, backend="ideal").bytes_moved
+            shown.moved[at] == attention().plan("H100", SIZES, tiles={"g_q": g, "s_x": s}, backend="ideal").bytes_moved
         )
 
 

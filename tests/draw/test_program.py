@@ -132,7 +132,7 @@ def test_numbers_where_sizes_are_given() -> None:
 
 def test_a_plan_holds_what_its_picture_says() -> None:
     online = streamed("attention", "x", "q")
-    plan = online.fit(
+    plan = online.plan(
         "H100", {"q": 4096, "x": 4096, "d": 128}, tiles={"g_q": 128, "s_x": 64}, stages=2, threads=256, backend="ideal"
     )
     there = {"operand": "SMEM", "streamed": "SMEM"}

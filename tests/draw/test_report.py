@@ -76,12 +76,12 @@ SIZES = {"q": 4096, "x": 8192}
 
 @pytest.fixture(scope="module")
 def plan(mean):
-    return mean.fit("h100", SIZES)
+    return mean.plan("h100", SIZES)
 
 
 @pytest.fixture(scope="module")
 def page(mean):
-    return mean.html()
+    return mean.draw("html")
 
 
 def test_page_is_one_file_without_scripts(page):
@@ -135,7 +135,7 @@ def test_a_plan_is_said_as_predicted_and_proved(plan):
 
 @pytest.mark.slow
 def test_page_with_a_plan_has_plots_where_they_can_be_drawn(mean):
-    made = mean.html(on="h100", sizes=SIZES)
+    made = mean.draw("html", on="h100", sizes=SIZES)
     read = Read(made)
     assert_alone(made)
     ids = read.values("id")
@@ -144,7 +144,7 @@ def test_page_with_a_plan_has_plots_where_they_can_be_drawn(mean):
         assert read.names.count("svg") >= 8
     else:
         assert "catdiag[plot]" in made
-    assert derived().html(on="h100", sizes=SIZES) == made
+    assert derived().draw("html", on="h100", sizes=SIZES) == made
 
 
 def test_without_matplotlib_a_line_says_so(mean, plan, monkeypatch):
@@ -217,10 +217,10 @@ def test_certificate_in_the_page_is_the_theorem(page, mean):
 
 
 def test_same_bytes_without_times(mean, page):
-    assert derived().html() == page
+    assert derived().draw("html") == page
     assert str(Path(__file__).parent) not in page, "the page would differ between machines"
     assert f"({Path(__file__).name}:" in page
-    assert " s to find and check" in mean.html(times=True)
+    assert " s to find and check" in mean.draw("html", times=True)
     assert " s to find and check" not in page
 
 
@@ -228,11 +228,11 @@ def test_written_whole_or_not_at_all(mean, tmp_path):
     target = tmp_path / "page.html"
     assert target.write_text("before")
     with pytest.raises(OSError, match="nowhere"):
-        mean.html(tmp_path / "nowhere" / "page.html")
+        mean.draw("html", tmp_path / "nowhere" / "page.html")
     with pytest.raises(cd.SizeError, match="give both"):
-        mean.html(target, on="h100")
+        mean.draw("html", target, on="h100")
     assert target.read_text() == "before"
-    assert mean.html(target) == target.read_text(encoding="utf-8")
+    assert mean.draw("html", target) == target.read_text(encoding="utf-8")
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 
 
@@ -269,7 +269,7 @@ def test_browsers_are_told_to_fetch_nothing(page):
 )
 def test_pages_of_the_library(name, made):
     derivation = made(cd.library.get(name))
-    written = derivation.html()
+    written = derivation.draw("html")
     assert len(written.encode()) < 3_000_000
     read = Read(written)
     assert_alone(written)
@@ -294,7 +294,7 @@ def test_hostile_titles_are_text(mean):
     steps = tuple(replace(s, diagram=hostile(s.diagram), action=Rule(HOSTILE)) for s in mean.steps)
     named = replace(mean.derivation, source=hostile(mean.source), diagram=hostile(mean.diagram), steps=steps)
     bad = cd.Program(named)
-    for made in (bad.html(), bad._repr_html_()):
+    for made in (bad.draw("html"), bad._repr_html_()):
         made.encode("utf-8")
         read = Read(made)
         assert "script" not in read.names
@@ -464,6 +464,6 @@ def test_a_conditional_theorem_is_headed_as_such(monkeypatch):
     derivation = cd.library.get("sum_of_squares").stream("x")
     assert derivation.theorem.verdict == "proved"
     monkeypatch.setattr(Theorem, "conditional", property(lambda _: True))
-    page = derivation.html()
+    page = derivation.draw("html")
     assert page.count("proved, on a condition</span>") >= 3
     assert page.count(">proved</span>") == page.count("proved</span> is what the kernel accepted")

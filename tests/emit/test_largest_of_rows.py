@@ -10,6 +10,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.diagram import Diagram
+from catdiag.emit.numpy import source
 
 LARGEST = {"float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
 
@@ -71,7 +72,7 @@ def drawn(name: str, kind: str) -> tuple[list[Any], Any]:
 def test_loops_in_numpy(name: str, kind: str, block: int) -> None:
     inputs, means = drawn(name, kind)
     scope: dict[str, Any] = {}
-    exec(form(name).numpy(), scope)
+    exec(source(form(name)), scope)
     found = scope[name](*inputs, s_x=block, g_q=4)[0]
     np.testing.assert_allclose(found, means, rtol=2e-5, atol=2e-5)
 

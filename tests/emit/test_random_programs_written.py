@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.emit.numpy import source
+from catdiag.emit.pseudocode import pseudocode
 from catdiag.rewrite.group import find, groupable
 
 
@@ -23,12 +25,12 @@ def test_numpy_of_random_programs(data):
     form = find(program, axes[:1]) if axes and data.draw(st.booleans()) else program
     want = program.run(*arrays, sizes=sizes)
     namespace: dict[str, object] = {}
-    exec(form.numpy(), namespace)
+    exec(source(form), namespace)
     made = next(v for v in namespace.values() if isinstance(v, FunctionType))
     named = [p.name for p in inspect.signature(made).parameters.values() if p.kind == p.KEYWORD_ONLY]
     tiles = data.draw(cd.testing.tiles_for(form, sizes))
     got = made(*arrays, **{n: v for n, v in {**sizes, **tiles}.items() if n in named})
     for g, w in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)):
-        assert np.shape(g) == np.shape(w), form.numpy()
-        np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-9, err_msg=form.numpy())
-    assert form.code("pseudocode").count("save out") == len(set(form.graph.outputs))
+        assert np.shape(g) == np.shape(w), source(form)
+        np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-9, err_msg=source(form))
+    assert pseudocode(form).count("save out") == len(set(form.graph.outputs))

@@ -51,7 +51,7 @@ def chip(data: bytes) -> None:
     if len(data) % _SELDOM:
         return
     try:
-        _product().fit(found, {"a": 64, "b": 64, "c": 64})
+        _product().plan(found, {"a": 64, "b": 64, "c": 64})
     except CatdiagError:
         return
 

@@ -15,6 +15,7 @@ import sympy
 
 import catdiag as cd
 from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.fusions import fusions
 
 M = sympy.Symbol("M", positive=True)
 
@@ -87,7 +88,7 @@ def test_experts_move_weights_where_few_tokens_come_to_each() -> None:
 @pytest.mark.slow
 def test_experts_one_product_at_a_time() -> None:
     e, t, d, f, o = symbols("etdfo")
-    choice = cd.library.get("expert_mlps").fusions()
+    choice = fusions(cd.library.get("expert_mlps"))
     # Each product of an expert is one of matrices: leading order 2 t d f / √M where t and d are above √M.
     assert same(choice.unfused.leading, 2 * e * t * f * (d + o) / sympy.sqrt(M) + e * t * (f + o))
     assert same(choice.crossover().roots[0], (sympy.sqrt(2) - 1) * (d + o))

@@ -10,7 +10,7 @@ import sympy
 
 import catdiag as cd
 from catdiag.cost.optima.least import least, tile_sizes
-from catdiag.rewrite.fusions import Fusions
+from catdiag.rewrite.fusions import Fusions, fusions
 from catdiag.rewrite.stream import sizes_in
 
 d, q, x, t, f, o, M = (sympy.Symbol(n, positive=True, integer=n != "M") for n in ("d", "q", "x", "t", "f", "o", "M"))
@@ -18,12 +18,12 @@ d, q, x, t, f, o, M = (sympy.Symbol(n, positive=True, integer=n != "M") for n in
 
 @pytest.fixture(scope="module")
 def scores() -> Fusions:
-    return cd.library.get("attention").fusions()
+    return fusions(cd.library.get("attention"))
 
 
 @pytest.fixture(scope="module")
 def layers() -> Fusions:
-    return cd.library.get("mlp").fusions()
+    return fusions(cd.library.get("mlp"))
 
 
 def same(left: sympy.Expr, right: sympy.Expr) -> bool:
@@ -153,17 +153,17 @@ def test_the_leading_order_is_never_above_integer_tiles(scores: Fusions) -> None
 
 
 def test_bytes_and_opened_boxes() -> None:
-    choice = cd.library.get("softmax_contraction").fusions(opened=True)
+    choice = fusions(cd.library.get("softmax_contraction"), opened=True)
     assert len(choice.row.stages) == 5 and len(choice.ways()) == 16
     assert choice.ways(2)[0].saved == ("max[x] [q]",)
     sizes = {"t": 64, "d": 8, "f": 32, "o": 8}
-    parts = {kind: cd.library.get("mlp").fusions(dtype=kind).kernel(0, 1) for kind in ("bf16", "fp32")}
+    parts = {kind: fusions(cd.library.get("mlp"), dtype=kind).kernel(0, 1) for kind in ("bf16", "fp32")}
     found = {kind: kernel.least(sizes, 1 << 20) for kind, kernel in parts.items()}
     assert [found[k][0].transfers for k in ("bf16", "fp32")] == [k * (64 * 8 + 8 * 32 + 64 * 32) for k in (2, 4)]
 
 
 def test_a_convolution_reads_its_windows_in_place_or_saves_them() -> None:
-    choice = cd.library.get("conv1d").fusions()
+    choice = fusions(cd.library.get("conv1d"))
     sizes = {"n": 2, "x": 34, "y": 32, "k": 3, "c": 4, "o": 4}
     verdict = choice.best(sizes, 200)
     # 2·34·4 elements in and 2·32·4 results once; 3·4·4 weights for each of the two sequences, of which one fits.
@@ -178,7 +178,7 @@ def test_pieces_compose_to_the_whole() -> None:
     rng = np.random.default_rng(0)
     for name in ("attention", "gated_mlp", "linear_cross_entropy"):
         whole = cd.library.get(name)
-        choice = whole.fusions()
+        choice = fusions(whole)
         sizes = {a.name: k + 3 for k, a in enumerate({a.name: a for ty in whole.dom for a in ty.axes}.values())}
         shapes = [tuple(sizes[a.name] for a in ty.axes) for ty in whole.dom]
         arrays = [
@@ -214,7 +214,7 @@ def test_ways_as_diagrams_mean_the_same_and_move_what_the_machine_counts(name: s
 
     from catdiag.run.machine import count
 
-    choice = scores if name == "attention" else cd.library.get(name).fusions()
+    choice = scores if name == "attention" else fusions(cd.library.get(name))
     for way in choice.ways():
         made = choice.derive(way)
         assert not made.theorem.conditional
@@ -253,7 +253,7 @@ def test_random_chains_cost_what_the_machine_counts_and_no_way_beats_the_best(se
     from catdiag.run.machine import count
 
     rng = random.Random(seed)
-    choice = chained(rng).fusions()
+    choice = fusions(chained(rng))
     sizes = {s: rng.randint(2, 12) for s in choice.fused.kernels[0].schedules[0].estimate.account.sizes}
     for room in (rng.randint(4, 30), rng.randint(30, 150)):
         verdict = choice.best(sizes, room)
@@ -283,7 +283,7 @@ def test_random_chains_cost_what_the_machine_counts_and_no_way_beats_the_best(se
 def test_no_way_moves_less_than_what_every_schedule_must(name: str) -> None:
     rng = random.Random(name)
     diagram = cd.library.get(name)
-    choice, bound = diagram.fusions(), diagram.lower_bound()
+    choice, bound = fusions(diagram), diagram.lower_bound()
     for _ in range(10):
         sizes = {s: rng.choice((1, 2, 3, 6, 9, 16, 25)) for s in sizes_in(diagram)}
         room = rng.choice((5, 9, 17, 33, 60, 100, 300))
@@ -293,11 +293,11 @@ def test_no_way_moves_less_than_what_every_schedule_must(name: str) -> None:
 
 def test_what_is_derived_already_or_does_nothing_is_refused() -> None:
     with pytest.raises(cd.CatdiagError, match="before it is derived"):
-        cd.library.get("dot").stream("x").diagram.fusions()
+        fusions(cd.library.get("dot").stream("x").diagram)
     with pytest.raises(cd.CatdiagError, match="nothing to cut"):
-        cd.algorithm("x")(lambda a: a).fusions()
+        fusions(cd.algorithm("x")(lambda a: a))
     with pytest.raises(cd.CatdiagError, match="one dtype"):
-        cd.library.get("dot").fusions(dtype={"a": "bf16"})
+        fusions(cd.library.get("dot"), dtype={"a": "bf16"})
 
 
 def test_a_crossover_says_for_which_shapes_its_schedules_are_the_least() -> None:
@@ -305,7 +305,7 @@ def test_a_crossover_says_for_which_shapes_its_schedules_are_the_least() -> None
     nearest = cd.algorithm("n d, k d -> n", name="nearest")(
         lambda X, C: cd.min(cd.sum(X * X, "d") + cd.sum(C * C, "d") - 2 * cd.einsum("n d, k d -> n k", X, C), "k")
     )
-    choice = nearest.fusions()
+    choice = fusions(nearest)
     found = choice.crossover()
     d, k = (next(s for s in choice.fused.leading.free_symbols if s.name == n) for n in "dk")
     assert (d - k >= 0) in found.conditions

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.rewrite.fusions import Fusions, Verdict
+from catdiag.rewrite.fusions import Fusions, Verdict, fusions
 from catdiag.rewrite.schedules import Kernel
 
 SIZES, CAPACITY = {"t": 512, "d": 16, "f": 64, "o": 16}, 2048
@@ -41,7 +41,7 @@ def two() -> Fusions:
     made = cd.algorithm("t d, d f, f o -> t o", name="two")(
         lambda X, U, W: cd.einsum("t f, f o -> t o", cd.relu(cd.einsum("t d, d f -> t f", X, U)), W)
     )
-    return made.fusions(dtype="bf16")
+    return fusions(made, dtype="bf16")
 
 
 def told(verdict: Verdict) -> tuple[Any, ...]:

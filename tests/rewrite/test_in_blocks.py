@@ -11,7 +11,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.fusions import Fusions
+from catdiag.rewrite.fusions import Fusions, fusions
 from catdiag.rewrite.group import groupable
 from catdiag.rewrite.passes import forms, in_blocks
 from catdiag.rewrite.strategy import attempts, memory, reduced_axes
@@ -116,7 +116,7 @@ def test_a_fold_that_is_given_says_what_it_holds() -> None:
 
 
 def test_a_cut_into_kernels_chooses_no_such_loop() -> None:
-    found: Fusions = written(with_sink).fusions()
+    found: Fusions = fusions(written(with_sink))
     assert "x+h" not in [s.axis for s in found.kernel(0, len(found.row.stages)).schedules]
 
 

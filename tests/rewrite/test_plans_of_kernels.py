@@ -212,5 +212,5 @@ def test_what_is_made_element_by_element_takes_no_registers_of_its_own() -> None
     )
     plain = cd.algorithm("t d, d f -> t f")(lambda X, U: cd.einsum("t d, d f -> t f", X, U))
     sizes = {"t": 8192, "d": 4096, "f": 14336}
-    both = [f.stream("d").group("t f").fit("H200", sizes, tiles={"g_t": 128, "g_f": 128}) for f in (gate, plain)]
+    both = [f.stream("d").group("t f").plan("H200", sizes, tiles={"g_t": 128, "g_f": 128}) for f in (gate, plain)]
     assert both[0].register_bytes == both[1].register_bytes == 4 * 128 * 128

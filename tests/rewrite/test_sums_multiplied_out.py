@@ -76,7 +76,7 @@ def test_random_polynomials_mean_the_same_multiplied_out(ask: Z3, one: Any, othe
     signature = ", ".join(LEAVES.values()) + " -> q x"
     diagram = cd.algorithm(signature)(lambda a, b, w, c, m: polynomial(a=a, b=b, w=w, c=c, m=m))
     try:
-        made = cd.Program(diagram, ask).expand(axis)
+        made = cd.Program(diagram, ask).distribute(axis)
     except cd.NotDistributable:
         assume(False)
         return
@@ -130,7 +130,7 @@ MADE: dict[str, tuple[str, Function, str, int]] = {
 def test_no_array_is_as_large_as_what_was_summed(ask: Z3, name: str) -> None:
     signature, function, axes, products = MADE[name]
     diagram = cd.algorithm(signature)(function)
-    made = cd.Program(diagram, ask).expand(axes)
+    made = cd.Program(diagram, ask).distribute(axes)
     assert [step.name for step in made.steps] == [f"distribute {axes}"] and not made.theorem.conditional
     assert not Checker(ask).check(made.theorem.certificate).conditional
     assert names(made.diagram).count("einsum") == products
@@ -147,7 +147,7 @@ def test_what_lacks_the_axis_is_taken_out_where_it_is_named(ask: Z3) -> None:
     assert not any(box.name == "sub" and "d" in box.cod[0].names for box in made.diagram.boxes)
     np.testing.assert_allclose(made.diagram(*arrays_of(spread)), spread(*arrays_of(spread)))
     with pytest.raises(cd.NotDistributable, match="nothing would be saved"):
-        spread.expand()
+        spread.distribute()
 
 
 def test_a_nested_sum_is_not_taken_apart(ask: Z3) -> None:
@@ -276,7 +276,7 @@ def test_what_is_saved_between_kernels_is_in_single_precision(ask: Z3) -> None:
 def test_the_page_says_that_it_cancels(ask: Z3) -> None:
     made = cd.Program(cd.algorithm("q d, x d -> q x")(squared), ask).distribute("d")
     assert "the terms that were multiplied out cancel" in made.advice()[0]
-    assert "In floating point the terms that were multiplied out cancel" in made.html()
+    assert "In floating point the terms that were multiplied out cancel" in made.draw("html")
     product = cd.Program(cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum(a * b, "d")), ask).distribute("d")
     assert not product.advice() and not product.steps[0].note
 
@@ -307,7 +307,7 @@ def test_what_is_not_multiplied_out_says_why(name: str) -> None:
     signature, function, axes, why = REFUSED[name]
     diagram = cd.algorithm(signature)(function)
     with pytest.raises(cd.NotDistributable, match=why) as caught:
-        diagram.expand(axes)
+        diagram.distribute(axes)
     assert "nothing sums" in why or __file__ in str(caught.value)
 
 
@@ -318,7 +318,7 @@ def test_it_comes_before_loops_and_names_axes_that_are_there(ask: Z3) -> None:
     with pytest.raises(cd.AxisError, match="no axis 'z' to expand sums over: the diagram has q, d, x"):
         diagram.distribute("z")
     with pytest.raises(cd.AxisError, match="expected their names"):
-        diagram.expand(3)  # type: ignore[arg-type]
+        diagram.distribute(3)  # type: ignore[arg-type]
 
 
 def test_too_many_terms_are_refused() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.cost.count.products import deciding
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.emit.nest import For, Let, Make, Program, Save, Span, Start, Statement, Value, lower, statements
 from catdiag.emit.triton.apart import Apart, in_gluon
 from catdiag.emit.triton.builder import Names
@@ -79,7 +79,7 @@ class Module:
 
 
 def module(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     tiles: Mapping[str, int],
     dtype: str | Mapping[str, str] = "bf16",
     *,
@@ -100,7 +100,7 @@ def module(
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
-    >>> made = module(total.stream("x").group("q").diagram, {"g_q": 64, "s_x": 64}, "fp32")
+    >>> made = module(total.stream("x").group("q"), {"g_q": 64, "s_x": 64}, "fp32")
     >>> made.entry, made.kernels, dict(made.tiles)
     ('total', ('_total',), {'g_q': 64, 's_x': 64})
 
@@ -108,6 +108,7 @@ def module(
     (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
     dtype and for numbers of warps that Triton does not take.
     """
+    diagram = diagram_of(diagram)
     return _Modular(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).made()
 
 
