@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.emit.pseudocode import pseudocode
 from catdiag.emit.numpy import source
+from catdiag.emit.pseudocode import pseudocode
 from catdiag.emit.triton import module
 from catdiag.lookups import in_blocks, looked_up
 
