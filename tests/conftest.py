@@ -19,7 +19,7 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 SCHEMA = TESTS.parent / "catdiag" / "certificate.schema.json"
 # The rooms whose tests are not about proving: there, what has been proved in a process need not be proved again.
-BUILT_ON_PROOFS = {"cost", "draw", "emit", "gpu", "library", "rewrite", "run", "test_documents.py"}
+BUILT_ON_PROOFS = {"cost", "draw", "emit", "golden", "gpu", "library", "rewrite", "run", "test_documents.py"}
 
 # As many tests run at once as there are processors. Where each of them computed with as many threads, these would wait
 # for one another, and most of the time go into waiting. Before NumPy and torch are imported, which read it then.

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from catdiag.boxes import Box, bodies, with_bodies
 from catdiag.build import algorithm
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, Node, of_graph
+from catdiag.graph import Graph
 
 Table = dict[str, tuple[Diagram, str]]
 
@@ -37,6 +39,22 @@ class Entries:
         return build
 
     def add(self, diagram: Diagram, mathematics: str) -> Diagram:
-        """Lists a diagram under its title."""
+        """Lists a diagram under its title. Its boxes have no line: what asked for it first wrote none of them."""
+        diagram = _without_lines(diagram)
         self.table[diagram.title] = (diagram, inspect.cleandoc(mathematics))
         return diagram
+
+
+def _without_lines(diagram: Diagram) -> Diagram:
+    """The diagram, and those inside it, with boxes that stand on no line of a user's file."""
+    known: dict[int, Box] = {}
+
+    def box_of(box: Box) -> Box:
+        if id(box) not in known:
+            op = with_bodies(box.op, tuple(map(_without_lines, bodies(box.op))))
+            known[id(box)] = Box(op, box.dom, box.cod)
+        return known[id(box)]
+
+    graph = diagram.graph
+    nodes = tuple(Node(box_of(node.box), node.inputs) for node in graph.nodes)
+    return of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)

@@ -1,11 +1,13 @@
 """The register of the library's names; what its diagrams mean is tested in `test_blocked.py`."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
 import catdiag as cd
 from catdiag import library
+from catdiag.boxes import Box, bodies
 from catdiag.errors import CatdiagError
 
 
@@ -34,4 +36,22 @@ def test_an_unknown_name_is_answered_with_the_near_and_the_known() -> None:
 
 
 def test_the_package_offers_the_library() -> None:
-    assert cd.library.get("attention") is library.get("attention")
+    assert cd.library.get("attention") == library.get("attention")
+
+
+def _boxes(f: cd.Diagram) -> Iterator[Box]:
+    for box in f.boxes:
+        yield box
+        for inner in bodies(box.op):
+            yield from _boxes(inner)
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_no_box_stands_on_a_line_of_what_asked_for_the_library_first(name: str) -> None:
+    assert {box.line for box in _boxes(library.get(name))} == {None}
+
+
+def test_a_mistake_is_at_the_line_that_makes_it() -> None:
+    with pytest.raises(CatdiagError) as caught:
+        library.get("attention").stream("d")
+    assert (caught.value.line or "").startswith(__file__) and "(" + __file__ not in str(caught.value)
