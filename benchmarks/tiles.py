@@ -171,7 +171,7 @@ def compare(path: str, name: str) -> None:
         shapes.setdefault((row["kind"], *row["sizes"].items()), []).append(row)
     for (kind, *sizes), of in shapes.items():
         best = min(of, key=lambda row: row["seconds"])
-        plan = fit(loops if kind == "loop" else products, chip, dict(sizes))
+        plan = fit(loops if kind == "loop" else products, chip, dict(sizes), backend="ideal")
         taken = [r["seconds"] for r in of if r["tiles"] == plan.tiles and 32 * r["warps"] == plan.threads]
         rate = f"{best['flops'] / min(taken) / 1e12:.0f}" if taken else "not measured"
         print(
