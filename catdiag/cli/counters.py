@@ -64,11 +64,11 @@ def run_counters(asked: Asked, json_file: Path | None) -> int:
 def _point(asked: Asked) -> tuple[Derivation, Point]:
     from catdiag.cli.derive import Target, derive
     from catdiag.cost import hardware
+    from catdiag.cost.chips.planned import module_of
     from catdiag.cost.io import io
     from catdiag.cost.plan import fit
     from catdiag.errors import CatdiagError
     from catdiag.gpu.counted import point_of
-    from catdiag.gpu.planned import module_of
     from catdiag.solvers.z3 import Z3
 
     sizes, given, chip = parse_sizes(asked.size), parse_sizes(asked.tiles), hardware.get(asked.on)

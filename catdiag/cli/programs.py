@@ -46,7 +46,7 @@ def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
 
 def launched(report: Report, files: Files) -> list[str]:
     """With which tiles, warps and stages a kernel was written: the plan's."""
-    from catdiag.gpu.planned import module_of
+    from catdiag.cost.chips.planned import module_of
 
     plan = report.plan or report.plans
     if files.triton is None or plan is None:

@@ -173,6 +173,12 @@ class Hardware:
         return max(1, self.matrix_depth * 2 // element)
 
     @property
+    def by_warpgroups(self) -> bool:
+        """Whether four warps work on one matrix instruction, as where the chip copies boxes of arrays itself (Hopper
+        and later)."""
+        return self.matrix_warps >= 4
+
+    @property
     def hierarchy(self) -> Hierarchy:
         """Its memories: HBM, caches, SMEM (one a core; what a block may have of it), TMEM and registers."""
         found: list[tuple[Level, Edge | None]] = [(Level("HBM", None), None)]

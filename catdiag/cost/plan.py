@@ -29,6 +29,7 @@ from catdiag.cost import given
 from catdiag.cost import hardware as chips
 from catdiag.cost.chips.pieces import read_by_products
 from catdiag.cost.chips.planned import IDEAL, TRITON, Plan, spelled
+from catdiag.cost.chips.report import best_plan
 from catdiag.cost.chips.request import asked
 from catdiag.cost.chips.search import Search, block_candidates, group_candidates
 from catdiag.cost.chips.timing import Overlap
@@ -134,7 +135,7 @@ def fit(
             if backend == TRITON:
                 raise
             reason = error.message
-    plan = search.plan() if plan is None else plan
+    plan = best_plan(search) if plan is None else plan
     return replace(
         plan,
         dtype=spelled(dtype),

@@ -56,8 +56,6 @@ _COPY = 16
 """Bytes that one copy to shared memory takes."""
 _LINES = 4
 """Threads of a warp that share a row of a product's result, and hold each the sums along it."""
-GROUPED = 4
-"""Warps that work on one matrix instruction where the chip copies boxes of arrays itself (Hopper and later)."""
 _SHARED_ROWS = 1.45
 """How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
 _ACROSS = 8 * 4
@@ -220,7 +218,7 @@ class Block:
         loaded: dict[Amount, None] = {}
         copies: dict[tuple[str, Amount], None] = {}
         held: dict[str, tuple[Amount, Amount, Amount]] = {}
-        grouped, loops = chip.matrix_warps >= GROUPED, bool(kernel.loops)
+        grouped, loops = chip.by_warpgroups, bool(kernel.loops)
         boxes = boxes and grouped
         made = sum((amount.times(element) for amount in found.kept), ZERO)
         made = sum((amount.times(element * (stages if loops else 1)) for amount in found.again), made)

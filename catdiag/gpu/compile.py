@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.errors import CatdiagError, TypeMismatch
+from catdiag.gpu.register import register
 from catdiag.gpu.sources import Argument, Source, imported, launch_options, unseen
 from catdiag.run.sizes import shown, solve
 from catdiag.types import size_value
@@ -21,10 +22,25 @@ from catdiag.types import size_value
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
     from catdiag.gpu.binary import Binary, Launch
-    from catdiag.gpu.tune import Tuned
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8")
+
+
+class Tuning(Protocol):
+    """How a few configurations did that were timed: see `catdiag.gpu.tune.Tuned`."""
+
+    @property
+    def times_ms(self) -> tuple[float | None, ...]:
+        """Milliseconds of each; None where it was not run."""
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Why each was not run; empty where it was."""
+
+    @property
+    def best(self) -> int:
+        """The place of the one that is taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +62,11 @@ class Compiled:
     diagram: Diagram | None = field(default=None, repr=False)
     source: Diagram | None = field(default=None, repr=False)
     options: Mapping[str, int] = field(default_factory=dict)
-    tuning: Tuned | None = field(default=None, repr=False)
+    tuning: Tuning | None = field(default=None, repr=False)
     op: Any = field(init=False, repr=False)
     """The kernel as an operator of torch, registered (see `catdiag.gpu.register`)."""
 
     def __post_init__(self) -> None:
-        from catdiag.gpu.register import register
-
         # Now, since torch.compile, which may be what asks for it, cannot register one.
         object.__setattr__(self, "op", register(self))
 

@@ -26,9 +26,8 @@ from catdiag.emit.triton import Module
 from catdiag.emit.triton.partitions import REGISTERS as GROUP_REGISTERS
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.gpu.blocks import SCRATCH
-from catdiag.gpu.candidates import Candidates, Proposal, registers_at_most
+from catdiag.gpu.candidates import Candidates, Proposal, first_first, registers_at_most
 from catdiag.gpu.predicted import BESIDE_ROWS, resident, specialized_arrays, specialized_registers
-from catdiag.gpu.proposals import first_first
 from catdiag.gpu.written import Written, write
 
 _TRIED = 12

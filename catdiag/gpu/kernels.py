@@ -219,8 +219,8 @@ def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: st
 
 def _ways(plans: Plans, most: int) -> list[Chosen]:
     """At most so many choices for several kernels: the plan's own, and those that differ in one of them."""
+    from catdiag.cost.chips.planned import module_of
     from catdiag.gpu.fitted import each_dtype
-    from catdiag.gpu.planned import module_of
     from catdiag.gpu.proposals import propose
 
     module_of(plans)

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.plan import searching
 from catdiag.errors import CatdiagError
-from catdiag.gpu.candidates import Candidates, Proposal
+from catdiag.gpu.candidates import Candidates, Proposal, first_first
 
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
@@ -47,10 +47,6 @@ NUMBER = 8
 """Proposals, at most, if nobody asks for another number."""
 WITHIN = 2.0
 """How many times the first proposal's time another may be predicted to take."""
-CLOSE = 1.02
-"""Of the same tiles within this, the one with fewer stages is the first, and where loads are apart that with `AHEAD`:
-with two a load begins when the turn before is over, which took up to 12% longer (H200)."""
-AHEAD = 3
 
 
 def propose(
@@ -77,16 +73,6 @@ def propose(
     search = searching(derivation, hardware, sizes, dtype, **options)
     found = Candidates(search, boxes, dtype)
     return _spread(first_first(found.longest_first(found.ranked())), most)
-
-
-def first_first(ranked: list[Proposal]) -> list[Proposal]:
-    """The same with the model's choice first: of those of the quickest's tiles that are alike within `CLOSE`, the one
-    with fewer stages, or where loads are apart with `AHEAD`."""
-    best = ranked[0]
-    alike = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
-    alike = [p for p in alike if p.specialized == best.specialized]
-    first = min(alike, key=lambda p: abs(p.stages - AHEAD) if p.specialized else p.stages)
-    return [first, *(p for p in ranked if p is not first)]
 
 
 def _spread(ranked: list[Proposal], most: int) -> tuple[Proposal, ...]:

@@ -7,19 +7,38 @@ shapes follow from the types of the diagram, so that nothing is run to find them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from catdiag.gpu.sources import Argument, digest, needed
+from catdiag.gpu.sources import Argument, Source, digest, needed
 from catdiag.types import ArrayType, show_size, size_value
-
-if TYPE_CHECKING:
-    from catdiag.gpu.compile import Compiled
 
 NAMESPACE = "catdiag"
 
 
-def name_of(compiled: Compiled) -> str:
+class Launchable(Protocol):
+    """A kernel of a module's text, with the options that it is launched with; called, it runs."""
+
+    @property
+    def code(self) -> Source:
+        """The module, with the types of what it takes and gives."""
+
+    @property
+    def text(self) -> str:
+        """The source of the module."""
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """What is handed to the launch function beside the arrays."""
+
+    def sizes(self, *arrays: Any) -> dict[str, int]:
+        """The sizes that arrays show."""
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Runs it."""
+
+
+def name_of(compiled: Launchable) -> str:
     """The name of a kernel's operator, `NAME_HASH`."""
     options = ",".join(f"{name}={value}" for name, value in sorted(compiled.options.items()))
     return f"{compiled.code.entry}_{digest(compiled.text + chr(0) + options)}"
@@ -42,7 +61,7 @@ def schema(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> str:
     return f"({', '.join(given)}) -> {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}"
 
 
-def register(compiled: Compiled) -> Any:
+def register(compiled: Launchable) -> Any:
     """The operator of a kernel: one that is registered under its name already, or a new one.
 
     Raises CatdiagError where torch is not installed.

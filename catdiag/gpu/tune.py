@@ -19,11 +19,13 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.chips.planned import Plan, module_of
+from catdiag.cost.plan import searching
 from catdiag.emit.triton import Module, module
 from catdiag.errors import CatdiagError
 from catdiag.files import read_whole, write_whole
@@ -31,6 +33,7 @@ from catdiag.gpu.bench import OURS, Contestant, Machine, Row, reason, run_case, 
 from catdiag.gpu.candidates import Proposal
 from catdiag.gpu.case import Number, case_of
 from catdiag.gpu.compile import Compiled, compiled
+from catdiag.gpu.fitted import Fitting
 from catdiag.gpu.proposals import NUMBER, propose
 from catdiag.gpu.sources import cache_folder, digest, imported
 
@@ -214,6 +217,26 @@ def tuned(
     )
     _keep(place, result)
     return compiled(written[result.best], diagram, source), result
+
+
+def tuned_plan(plan: Plan) -> Plan:
+    """The plan of the configuration that is quickest on the GPU here, of those that the model proposes.
+
+    Tiles that the plan was given are kept. `.compile().tuning` says how all of them did. What was found is kept for
+    the next time.
+
+    Raises CatdiagError for a plan with types by name or of the ideal model, and what `tuned` raises.
+    """
+    module_of(plan)
+    if not isinstance(plan.types, str):
+        raise CatdiagError(f"a kernel of types by name ({plan.dtype}) is not tuned: expected one type for all")
+    if plan.diagram is None or plan.chip is None:
+        raise CatdiagError("the plan does not know its diagram: expected one that fit gave in this process")
+    kernel, found = tuned(plan.diagram, plan.source, plan.chip, plan.sizes, plan.types, **plan.asked)
+    search = searching(plan.diagram, plan.chip, plan.sizes, plan.types, **plan.asked)
+    measured = Fitting(search, plan.types).plan(found.chosen)
+    known = {name: getattr(plan, name) for name in ("dtype", "diagram", "source", "chip", "asked", "types")}
+    return replace(measured, **known).made_of(replace(kernel, tuning=found))
 
 
 def _written(diagram: Diagram, found: Sequence[Proposal], dtype: str) -> tuple[dict[int, Module], dict[int, str]]:

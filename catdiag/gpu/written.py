@@ -19,7 +19,6 @@ from catdiag.cost.hardware import Hardware
 from catdiag.diagram import Diagram
 from catdiag.emit.triton import Module, module
 from catdiag.gpu.binary import Launch
-from catdiag.gpu.blocks import GROUPED
 from catdiag.gpu.dry import dry_launches
 from catdiag.gpu.lengths import Length
 from catdiag.gpu.shared import STAGES, WARPS, Shared, shared_of_launch
@@ -64,7 +63,7 @@ class Written:
 def generation(chip: Hardware) -> int:
     """The generation of NVIDIA's chips (9: Hopper) that a chip is taken for: by who makes a product, and where its
     results lie."""
-    if chip.matrix_warps < GROUPED:
+    if not chip.by_warpgroups:
         return 8
     return 10 if chip.tmem_per_sm else 9
 
@@ -87,7 +86,7 @@ def write(
     made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
     calls = dry_launches(made, sizes, symbols, generation=generation(chip))
-    return Written(made, tuple(_run(made, call, chip.matrix_warps >= GROUPED) for call in calls))
+    return Written(made, tuple(_run(made, call, chip.by_warpgroups) for call in calls))
 
 
 def _run(made: Module, call: Launch, wgmma: bool) -> Run:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Map
-from catdiag.cost.chips.planned import IDEAL, TRITON, Plan, several, shown
+from catdiag.cost.chips.planned import IDEAL, TRITON, Plan, kernel_of, module_of, several, shown
 from catdiag.diagram import Diagram
 from catdiag.errors import NotFusable
 
@@ -157,8 +157,6 @@ class Plans:
     def triton(self) -> str:
         """The kernels as one Triton module: its text (see `catdiag.emit.triton`), each with the tiles, stages and warps
         of its plan. Raises CatdiagError where the plan is of the ideal model, with the reason."""
-        from catdiag.gpu.planned import module_of
-
         return module_of(self).text
 
     def compile(self) -> Compiled:
@@ -167,8 +165,6 @@ class Plans:
         It is that of `triton`. The same plan gives the same function. Raises what `triton` does, and CatdiagError
         where torch or triton is not installed.
         """
-        from catdiag.gpu.planned import kernel_of
-
         if "kernel" not in self._made:
             self._made["kernel"] = kernel_of(self)
         return self._made["kernel"]

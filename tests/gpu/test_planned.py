@@ -7,19 +7,21 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import catdiag as cd
+from catdiag.cost.chips.planned import module_of
 from catdiag.cost.plan import Plan, fit
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
 from catdiag.gpu.candidates import Proposal
 from catdiag.gpu.dry import dry_launches
-from catdiag.gpu.planned import module_of
 from catdiag.gpu.proposals import propose
 from catdiag.gpu.shared import shared_of_launch
+from catdiag.gpu.tune import tuned_plan
 
 SIZES = {"q": 4096, "x": 4096, "d": 64}
 
@@ -210,7 +212,7 @@ def test_what_triton_cannot_write_is_the_ideal_models_and_says_so(
     found = flash.plan("H200", SIZES, **options)
     assert found.backend == "ideal" and found.module is None and reason in found.reason
     assert reason in str(found) and found.as_dict()["reason"] == found.reason
-    for made in (found.triton, found.compile, found.tuned):
+    for made in (found.triton, found.compile, partial(tuned_plan, found)):
         with pytest.raises(CatdiagError, match="the plan is of the ideal model"):
             made()
     with pytest.raises(CatdiagError, match=re.escape(reason)):
@@ -350,17 +352,16 @@ def test_tuning_gives_the_plan_of_what_was_quickest(flash: cd.Program, monkeypat
         return Kernel(), tune.Tuned((other,), (1.0,), ("",), 0)
 
     monkeypatch.setattr(tune, "tuned", tuned)
-    measured = plan.tuned()
+    measured = tune.tuned_plan(plan)
     assert (dict(measured.tiles), measured.stages, measured.warps) == (dict(other.tiles), other.stages, other.warps)
     assert dict(plan.tiles) != dict(measured.tiles) or plan.stages != measured.stages, "another than the first"
     agree(measured)
-    assert plan.tuned() is measured and plan.compile(tune=True) is measured.compile()
     assert measured.compile().tuning.chosen is other
     ((given, options),) = asked
     assert given == (plan.diagram, plan.source, plan.chip, plan.sizes, "bf16") and options["tiles"] == {"g_q": 64}
     named = flash.plan("H200", SIZES, dtype={"Q": "fp8", "K": "fp8", "V": "fp8", "out": "bf16"})
     with pytest.raises(CatdiagError, match="types by name"):
-        named.compile(tune=True)
+        tune.tuned_plan(named)
 
 
 @pytest.mark.triton

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.cost.chips.proof import Proof
 from catdiag.display import AsHTML
+from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.cost.chips.turns import Schedule
@@ -83,6 +84,46 @@ class LeastTraffic:
     bytes_ratio: float
     time_ratio: float
     why: str
+
+
+class Written(Protocol):
+    """A plan of one kernel, or of several, with the module that is written for it, or why there is none."""
+
+    @property
+    def module(self) -> Module | None:
+        """The module, where it is a plan for Triton."""
+
+    @property
+    def reason(self) -> str:
+        """Why there is none."""
+
+    @property
+    def diagram(self) -> Diagram | None:
+        """What was planned."""
+
+    @property
+    def source(self) -> Diagram | None:
+        """What that was derived from."""
+
+
+def module_of(plan: Written) -> Module:
+    """The Triton module of a plan, of which it says what it takes.
+
+    Raises CatdiagError where there is none, with the reason.
+    """
+    if plan.module is None:
+        raise CatdiagError(
+            f"the plan is of the ideal model, and no module of Triton is like it: {plan.reason}; "
+            "fit(…, backend='triton') plans one, where there is one"
+        )
+    return plan.module
+
+
+def kernel_of(plan: Written) -> Compiled:
+    """The kernel of a plan, or its kernels. Raises what `module_of` and `catdiag.gpu.compile.compiled` raise."""
+    from catdiag.gpu.compile import compiled
+
+    return compiled(module_of(plan), plan.diagram, plan.source)
 
 
 UNEVEN = "groups differ in length: these are of the average one, and at the end the longest adds"
@@ -209,37 +250,17 @@ class Plan(AsHTML):
         >>> plan.backend, f"def total(a, *, g_q={plan.tiles['g_q']}, s_x={plan.tiles['s_x']}, " in plan.triton()
         ('triton', True)
         """
-        from catdiag.gpu.planned import module_of
-
         return module_of(self).text
 
-    def compile(self, *, tune: bool = False) -> Compiled:
+    def compile(self) -> Compiled:
         """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.gpu.compile`).
 
-        It is that of `triton`. With `tune`, it is that of `tuned()`. The same plan gives the same function. Raises
-        CatdiagError where torch or triton is not installed, and as `triton` does.
+        It is that of `triton`; `catdiag.gpu.tune.tuned_plan` gives the plan of the quickest of a few. The same plan
+        gives the same function. Raises CatdiagError where torch or triton is not installed, and as `triton` does.
         """
-        if tune:
-            return self.tuned().compile()
         if "kernel" not in self._made:
-            from catdiag.gpu.planned import kernel_of
-
             self._made["kernel"] = kernel_of(self)
-        kernel: Compiled = self._made["kernel"]
-        return kernel
-
-    def tuned(self) -> Plan:
-        """The plan of the quickest of the few configurations that the model proposes, timed on the GPU here.
-
-        Tiles that `fit` was given are kept. `.compile().tuning` says how all of them did. Raises CatdiagError where
-        there is no GPU, and as `compile` does.
-        """
-        if "tuned" not in self._made:
-            from catdiag.gpu.planned import tuned_plan
-
-            self._made["tuned"] = tuned_plan(self)
-        found: Plan = self._made["tuned"]
-        return found
+        return self._made["kernel"]
 
     def made_of(self, kernel: Compiled) -> Plan:
         """This plan, with what `compile` gives."""
@@ -247,8 +268,8 @@ class Plan(AsHTML):
         return self
 
     @cached_property
-    def _made(self) -> dict[str, Any]:
-        """The kernel, and the tuned plan, once they were asked for."""
+    def _made(self) -> dict[str, Compiled]:
+        """The kernel, once it was asked for."""
         return {}
 
     @property

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 from catdiag.cost.chips.planned import IDEAL, WORDS, Alternative, EdgeUse, LeastTraffic, LevelUse, Plan, several
 from catdiag.cost.chips.proof import Proof, prove_bound
+from catdiag.cost.chips.search import Choice, Search, at, choice_at
 from catdiag.cost.chips.timing import STATIONS, ceil_div, flops, overhead
 from catdiag.cost.chips.turns import Schedule, schedule, turn_steps
 from catdiag.cost.count.live import LEVEL, REGISTERS
 from catdiag.cost.count.places import MATRIX
 
 if TYPE_CHECKING:
-    from catdiag.cost.chips.search import Choice, Search
     from catdiag.emit.triton import Module
 
+_BEST = 24  # candidates of each number of buffers and threads that are looked at for the next best
 _BUSY, _FULL = 0.85, 0.95  # parts of the time from which a pipeline, and HBM, are called what bounds a kernel
 
 
@@ -112,6 +113,33 @@ def planned(
     )
 
 
+def best_plan(search: Search) -> Plan:
+    """The best candidate, proved to fit."""
+    import numpy as np
+
+    found, count = search.choices()
+    fewest: Choice | None = None
+    best: list[Choice] = []
+    for stages, warps, kept, timing in found:
+        seconds = np.atleast_1d(timing.seconds)
+        moved = np.broadcast_to(np.atleast_1d(timing.load + timing.save), seconds.shape)
+        first = int(np.lexsort((seconds, moved))[0])
+        choice = choice_at(stages, warps, kept, timing, first)
+        if fewest is None or (choice.moved, choice.get("seconds")) < (fewest.moved, fewest.get("seconds")):
+            fewest = choice
+        order = np.lexsort(
+            tuple(np.broadcast_to(k, seconds.shape) for k in reversed(search.keys(kept, timing, stages)))
+        )
+        best += [choice_at(stages, warps, kept, timing, int(place)) for place in order[:_BEST]]
+    best.sort(key=search.rank)
+    chosen = search.quickest_of(found) if search.request.objective == "time" else best[0]
+    others: dict[tuple[tuple[str, int], ...], Choice] = {}
+    for choice in best:
+        if choice.tiles != chosen.tiles:
+            others.setdefault(tuple(choice.tiles.items()), choice)
+    return planned(search, chosen, fewest or chosen, list(others.values())[:5], count)
+
+
 def _schedule(search: Search, chosen: Choice) -> Schedule | None:
     """How the warpgroups on a core share its pipelines in the turns of the loop, without the waits between steps."""
     if search.parted:
@@ -160,14 +188,10 @@ def _levels(search: Search, chosen: Choice) -> tuple[LevelUse, ...]:
 
 
 def _touched(chosen: Choice, name: str) -> float:
-    from catdiag.cost.chips.search import at
-
     return at(chosen.timing.touched[name], chosen.place)
 
 
 def _edges(search: Search, chosen: Choice) -> tuple[EdgeUse, ...]:
-    from catdiag.cost.chips.search import at
-
     chip = search.chip
     rates = {
         "HBM": chip.hbm_bytes_per_s * chip.sustained["hbm"],

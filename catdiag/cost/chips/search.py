@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.pieces import by_symbol, pieces, step
-from catdiag.cost.chips.planned import WHOLE, Plan, several, shown
+from catdiag.cost.chips.planned import WHOLE, several, shown
 from catdiag.cost.chips.request import Request
 from catdiag.cost.chips.timing import OVERHEAD, Timing, fits, loading, peak, predict, registers_per_thread
 from catdiag.cost.count.amounts import Amount
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _NEAR, _ODD = 1.05, 1.5
 _USED, _ALIKE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
 _GRID, _LONGEST = 300_000, 8192
-_BEST = 24  # candidates of each number of buffers and threads that are looked at for the next best
 
 
 def group_candidates(size: int) -> list[int]:
@@ -273,37 +272,9 @@ class Search:
 
     def quickest(self) -> Choice:
         """The candidate that `plan` takes where time is the objective, without its proof. Raises DoesNotFit."""
-        return self._quickest(self.choices()[0])
+        return self.quickest_of(self.choices()[0])
 
-    def plan(self) -> Plan:
-        """The best candidate, proved to fit."""
-        import numpy as np
-
-        from catdiag.cost.chips.report import planned
-
-        found, count = self.choices()
-        fewest: Choice | None = None
-        best: list[Choice] = []
-        for stages, warps, kept, timing in found:
-            seconds = np.atleast_1d(timing.seconds)
-            moved = np.broadcast_to(np.atleast_1d(timing.load + timing.save), seconds.shape)
-            first = int(np.lexsort((seconds, moved))[0])
-            choice = _choice(stages, warps, kept, timing, first)
-            if fewest is None or (choice.moved, choice.get("seconds")) < (fewest.moved, fewest.get("seconds")):
-                fewest = choice
-            order = np.lexsort(
-                tuple(np.broadcast_to(k, seconds.shape) for k in reversed(self._keys(kept, timing, stages)))
-            )
-            best += [_choice(stages, warps, kept, timing, int(place)) for place in order[:_BEST]]
-        best.sort(key=self._rank)
-        chosen = self._quickest(found) if self.request.objective == "time" else best[0]
-        others: dict[tuple[tuple[str, int], ...], Choice] = {}
-        for choice in best:
-            if choice.tiles != chosen.tiles:
-                others.setdefault(tuple(choice.tiles.items()), choice)
-        return planned(self, chosen, fewest or chosen, list(others.values())[:5], count)
-
-    def _keys(self, kept: Mapping[str, Any], timing: Timing, stages: int) -> list[Any]:
+    def keys(self, kept: Mapping[str, Any], timing: Timing, stages: int) -> list[Any]:
         """What candidates are sorted by: the least first."""
         import numpy as np
 
@@ -319,11 +290,12 @@ class Search:
             points = points * tile
         return [-np.asarray(points), moved, timing.seconds]
 
-    def _rank(self, choice: Choice) -> tuple[Any, ...]:
-        keys = self._keys(dict(choice.tiles), choice.timing, choice.stages)
+    def rank(self, choice: Choice) -> tuple[Any, ...]:
+        """What a candidate is sorted by: the least first."""
+        keys = self.keys(dict(choice.tiles), choice.timing, choice.stages)
         return (*(at(key, choice.place) for key in keys), choice.warps, choice.stages, sorted(choice.tiles.items()))
 
-    def _quickest(self, found: Found) -> Choice:
+    def quickest_of(self, found: Found) -> Choice:
         """By time, with the preferences that `catdiag.cost.plan` states."""
         import numpy as np
 
@@ -332,7 +304,7 @@ class Search:
         for stages, warps, kept, timing in found:
             seconds = np.atleast_1d(timing.seconds)
             for place in np.flatnonzero(seconds <= best * _ODD * _NEAR):
-                close.append(_choice(stages, warps, kept, timing, int(place)))
+                close.append(choice_at(stages, warps, kept, timing, int(place)))
         even = [c for c in close if not c.odd and c.get("seconds") <= best * _ODD]
         pool = even or close
         quickest = min(c.get("seconds") for c in pool)
@@ -398,5 +370,6 @@ class Search:
         return found
 
 
-def _choice(stages: int, warps: int, kept: Mapping[str, Any], timing: Timing, place: int) -> Choice:
+def choice_at(stages: int, warps: int, kept: Mapping[str, Any], timing: Timing, place: int) -> Choice:
+    """The candidate at a place of a grid of tiles."""
     return Choice(stages, warps, {name: int(axis[place]) for name, axis in kept.items()}, timing, place)

@@ -86,6 +86,7 @@ def landscape_of(
     """The data of `landscape`, without a figure."""
     import numpy as np
 
+    from catdiag.cost.chips.report import best_plan
     from catdiag.cost.plan import searching
 
     search = searching(derivation, chip, sizes, dtype, **options)
@@ -95,7 +96,7 @@ def landscape_of(
             f"the plan is for {asked.hardware} at {listed(asked.sizes)}, and the landscape for {search.chip.name} at "
             f"{listed(search.sizes)}: give the plan of these, or none"
         )
-    plan = search.plan() if asked is None or asked.backend == TRITON else asked
+    plan = best_plan(search) if asked is None or asked.backend == TRITON else asked
     all_options = search.options()
     for name, values in all_options.items():
         all_options[name] = sorted({*values, plan.tiles[name], plan.least_traffic.tiles[name]})
