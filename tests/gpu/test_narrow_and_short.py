@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import catdiag as cd
+from catdiag.cost.plan import fit
 from catdiag.gpu.kernels import kernels_of, planned
 from catdiag.gpu.planned import compiled_of
 from catdiag.rewrite import group, stream
@@ -55,10 +56,11 @@ class TestCompiled:
         operator, sizes = cd.library.get("latent_attention"), {"q": 19, "h": 5, "c": 80, "r": 16, "x": 331}
         first = planned(operator, "H200", sizes)[0]
         (kernel,) = kernels_of(first, "H200", sizes, most=1)
-        tiles = {tile: kernel.options.get(tile, 1) for tile in first.tiles}
-        warps, stages = kernel.options["num_warps"], kernel.options["num_stages"]
-        made = compiled_of(first.derivation.diagram, operator, tiles, stages=stages, warps=warps)
-        assert all(code.shared < MOST and not code.spills for code in made.binaries(sizes))
+        plan = fit(first.derivation, "H200", sizes)
+        assert (kernel.options["num_warps"], kernel.options["num_stages"]) == (plan.warps, plan.stages)
+        codes = plan.compile().binaries(sizes)
+        assert all(code.shared < MOST and not code.spills for code in codes)
+        assert abs(max(code.shared for code in codes) - plan.shared_memory_bytes) <= 1024
 
 
 @pytest.mark.usefixtures("interpreting")
