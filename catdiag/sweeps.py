@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.files import read_whole, write_whole
 from catdiag.tasks import Failed, Progress, each
+from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -207,7 +208,6 @@ def _subject(operator: Operator) -> _Subject:
     """An operator streamed and grouped, unless it is a derivation already."""
     from catdiag.diagram import diagram_of
     from catdiag.rewrite.derivation import derivation_of
-    from catdiag.types import size_symbols
 
     if isinstance(operator, str):
         from catdiag.library import get

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.boxes import Fold, Group
 from catdiag.cost import given
@@ -47,13 +47,11 @@ from catdiag.cost.count.amounts import Amount, symbol
 from catdiag.cost.count.kernels import Account, Dtype, measure, output_names, widths_of
 from catdiag.cost.count.live import is_view
 from catdiag.cost.given import formula
+from catdiag.cost.hierarchy import Hierarchy
 from catdiag.cost.io import io
 from catdiag.diagram import Diagram, Graph, HasDiagram, diagram_of, inline
 from catdiag.errors import AxisError, CatdiagError, require
 from catdiag.types import ArrayType
-
-if TYPE_CHECKING:
-    from catdiag.cost.hierarchy import Hierarchy
 
 Expr = Any
 Held = Mapping[str, str | None]
@@ -156,8 +154,6 @@ class Spread:
 
         Raises CatdiagError where the counts differ, sizes are missing, or no dtype was given.
         """
-        from catdiag.cost.hierarchy import Hierarchy
-
         require(isinstance(hierarchy, Hierarchy), "the hierarchy", hierarchy, "a catdiag.cost.hierarchy.Hierarchy")
         level, edge = hierarchy.level(lower), hierarchy.edge(upper, lower)
         if self.unit != "bytes":

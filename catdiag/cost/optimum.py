@@ -27,6 +27,7 @@ from sympy.core.relational import Relational
 
 from catdiag.cost.given import formula, numbers
 from catdiag.cost.optima.closed import by_root, by_shift, by_weights, exponents_of, nothing_left
+from catdiag.cost.optima.dual import certify
 from catdiag.cost.optima.posynomial import (
     Absorb,
     Certificate,
@@ -129,8 +130,6 @@ class Optimum(AsHTML):
         lower bound at all other sizes too. `None` where nothing fits. Raises SizeError for sizes that are missing, and
         FormulaError where there is no program.
         """
-        from catdiag.cost.optima.dual import certify
-
         if self.program is None:
             raise FormulaError("no program was kept to solve")
         numbers(sizes)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from catdiag.cost import hardware as chips
+from catdiag.cost.chips.planned import Plan
 from catdiag.draw.measure import text_width
 from catdiag.draw.panel import wrapped
 from catdiag.draw.scene import Curve, Frame, Item, Label, Rule, Scene, Shape, Spot
 from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
-    from catdiag.cost.chips.planned import Plan
     from catdiag.cost.hardware import Hardware
     from catdiag.cost.warpgroups.configuration import Configuration
 
@@ -84,7 +84,6 @@ def pipeline_picture(of: Plan | Configuration, *, turns: int = 2, chip: Hardware
     """
     if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
         raise CatdiagError(f"turns is {turns!r}: expected the number of periods to draw, 1 or more")
-    from catdiag.cost.chips.planned import Plan
 
     return _drawn(_planned(of, turns, chip) if isinstance(of, Plan) else _configured(of, turns))
 

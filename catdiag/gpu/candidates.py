@@ -19,6 +19,7 @@ from catdiag.cost.chips.timing import Timing, ceil_div, peak, predict
 from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.live import LEVEL, REGISTERS, Kernel, Moment, Transfer
 from catdiag.cost.count.places import MATRIX
+from catdiag.emit.triton import module
 from catdiag.emit.triton.partitions import REGISTERS as GROUP_REGISTERS
 from catdiag.errors import CatdiagError, DoesNotFit
 from catdiag.gpu.blocks import LEAST, MOST, SCRATCH, Block
@@ -345,8 +346,6 @@ class Candidates:
     @cached_property
     def _written(self) -> Module | None:
         """The kernel with loads apart, if it can be written like that."""
-        from catdiag.emit.triton import module
-
         search, loops = self.search, dict(self.search.kernel.loops)
         if sum(bool(c.loops) for c in search.kernel.contractions) < 2 or not search.kernel.tiles:
             return None

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.errors import CatdiagError, TypeMismatch
+from catdiag.gpu.binary import binaries, launches
 from catdiag.gpu.register import register
 from catdiag.gpu.sources import Argument, Source, imported, launch_options, unseen
 from catdiag.run.sizes import shown, solve
@@ -189,14 +190,10 @@ class Compiled:
 
     def binaries(self, sizes: Mapping[str, int], **options: Any) -> tuple[Binary, ...]:
         """The machine code of its kernels at some sizes, no GPU needed (see `catdiag.gpu.binary.binaries`)."""
-        from catdiag.gpu.binary import binaries
-
         return binaries(self.code, self._completed(sizes), **{**self._asked, **options})
 
     def launches(self, sizes: Mapping[str, int], **options: Any) -> tuple[Launch, ...]:
         """What it launches at some sizes, no GPU needed (see `catdiag.gpu.binary.launches`)."""
-        from catdiag.gpu.binary import launches
-
         return launches(self.code, self._completed(sizes), **{**self._asked, **options})
 
     def _completed(self, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 from catdiag.cost.io import io
 from catdiag.diagram import diagram_of
 from catdiag.errors import CatdiagError, SizeError
+from catdiag.gpu.binary import Array as Tensor
+from catdiag.gpu.binary import binaries
 from catdiag.gpu.case import Array, Number, case_of, evaluated
 from catdiag.gpu.dry import dry_launches
 from catdiag.gpu.ncu import SECTOR
@@ -312,8 +314,6 @@ def _compiled(
     code: Module, sizes: Mapping[str, int], options: Mapping[str, int], scalars: Mapping[str, Number]
 ) -> dict[str, dict[str, int]]:
     """What the compiler made, by kernel."""
-    from catdiag.gpu.binary import binaries
-
     how: dict[str, Any] = {"tiles": {t: options[t] for t in code.tiles}, "scalars": dict(scalars)}
     how.update(warps=options["num_warps"], stages=options["num_stages"])
     found = {}
@@ -351,8 +351,6 @@ def _causes(code: Module, launch: Launch, loads: Mapping[str, float], inputs: Se
 
 def _save_causes(code: Module, launch: Launch, saves: Mapping[str, float]) -> list[Cause]:
     """A warp stores 32 times what a thread does at once: where that ends within a sector, two stores have it."""
-    from catdiag.gpu.binary import Array as Tensor
-
     found: list[Cause] = []
     for store in trace_of_launch(code.text, launch).stores:
         tensor, bytes_ = launch.arguments.get(store.array), saves.get(store.array, 0.0)

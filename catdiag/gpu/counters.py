@@ -25,7 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from catdiag.errors import CatdiagError
 from catdiag.gpu import ncu
+from catdiag.gpu.bench import torch_with_gpu, versions
 from catdiag.gpu.counted import Cause, Point, Predicted
 
 NEAR = 0.02
@@ -92,9 +94,6 @@ class Measured:
 
 def measure(points: Sequence[Point], *, timeout: float = 280.0, profiler: str = "ncu") -> Measured:
     """Runs each point once under Nsight Compute and reads its counters. Where that cannot be done, says why of each."""
-    from catdiag.errors import CatdiagError
-    from catdiag.gpu.bench import torch_with_gpu, versions
-
     try:
         torch_with_gpu()
         about = versions()

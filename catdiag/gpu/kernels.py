@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.boxes import Fold, Group, bodies
+from catdiag.cost.chips.planned import module_of
 from catdiag.cost.io import io
 from catdiag.cost.plan import fit
 from catdiag.errors import CatdiagError
@@ -16,7 +17,9 @@ from catdiag.gpu.case import Kernel, evaluated
 from catdiag.rewrite.cuts import planned_from
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.rewrite.skip import skip
+from catdiag.rewrite.strategy import attempts, memory
 from catdiag.rewrite.streaming import split
+from catdiag.solvers.z3 import Z3
 from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
@@ -139,9 +142,6 @@ def _streamed(
     diagram: Diagram | Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
 ) -> list[Planned]:
     """The diagram with a loop over any one axis, and grouped, where Triton has a kernel of it; the quickest first."""
-    from catdiag.rewrite.strategy import attempts, memory
-    from catdiag.solvers.z3 import Z3
-
     try:
         with Z3() as ask:
             tried, _ = attempts(diagram, ask, memory)
@@ -219,7 +219,6 @@ def _of_several(made: Planned, plans: Plans, sizes: Mapping[str, int], dtype: st
 
 def _ways(plans: Plans, most: int) -> list[Chosen]:
     """At most so many choices for several kernels: the plan's own, and those that differ in one of them."""
-    from catdiag.cost.chips.planned import module_of
     from catdiag.gpu.fitted import each_dtype
     from catdiag.gpu.proposals import propose
 

@@ -51,6 +51,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.count.amounts import Amount
 from catdiag.errors import CatdiagError
+from catdiag.gpu.binary import Array
 from catdiag.gpu.lengths import amount_of
 from catdiag.gpu.tile_values import WIDTHS, Dot, Load, Loop, Pointer, Trace, Value, dtype_of
 from catdiag.gpu.tiles_of_text import read
@@ -114,8 +115,6 @@ def shared_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Shared:
 
 def _allocated(text: str, launch: Launch) -> Shared | None:
     """What a kernel in Gluon allocates, by its text; None for one that is not in Gluon."""
-    from catdiag.gpu.binary import Array
-
     functions = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef))
     found = next((n for n in functions if n.name == launch.kernel), None)
     if found is None or not any(ast.unparse(d) == "gluon.jit" for d in found.decorator_list):
@@ -155,8 +154,6 @@ def _length(node: ast.expr, known: Mapping[str, int]) -> int:
 
 def trace_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Trace:
     """What one program of a recorded launch does. Raises CatdiagError as `shared_memory` does."""
-    from catdiag.gpu.binary import Array
-
     arguments = {
         name: Pointer(value.dtype) if isinstance(value, Array) else _described(value)
         for name, value in launch.arguments.items()

@@ -18,7 +18,7 @@ from catdiag.diagram import Diagram
 from catdiag.errors import TypeMismatch
 from catdiag.gpu.torch_code import ATOM, TorchCode, Value
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
-from catdiag.views import leaves, read_off
+from catdiag.views import Read, leaves, read_off, replaced
 
 # Expressions of at most so many letters are written where they are read, if that is once; numbers, anywhere.
 _LONGEST, _SHORT = 72, 24
@@ -358,8 +358,6 @@ def _sized(box: Box, local: Mapping[str, Size]) -> Box:
 
 
 def _viewed(op: View, local: Mapping[str, Size]) -> View:
-    from catdiag.views import Read, replaced
-
     put: dict[Any, Any] = dict(local)
 
     def conditions(found: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from catdiag import build
 from catdiag.diagram import Diagram
+from catdiag.functions import logsumexp
 from catdiag.library.entry import Entries
 from catdiag.scalars import sqrt
 from catdiag.trace import Traced
@@ -95,8 +96,6 @@ def attention_with_log_sum_exp(Q: Traced, K: Traced, V: Traced) -> tuple[Traced,
     O[q,d] = Σ_x softmax_x(S)[q,x] · V[x,d]
     l[q]   = log Σ_x e^S[q,x]
     """
-    from catdiag.functions import logsumexp
-
     S = scores(Q, K)
     return attend(S, V), logsumexp(S, "x")
 

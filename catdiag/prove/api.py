@@ -17,10 +17,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import SizeError, require
+from catdiag.kernel.check import Checker, condition
+from catdiag.kernel.defined import show_condition
+from catdiag.kernel.terms import KernelError, Term
 from catdiag.prove.alike import require_one_type
 from catdiag.prove.identifiers import identifier, name_of
 from catdiag.prove.outcomes import Interrupted, Refuted, Theorem, Undecided
 from catdiag.prove.vacuity import AssumptionError
+from catdiag.run.sizes import tile_bounds
+from catdiag.solvers.limit import OutOfTime, within
+from catdiag.solvers.process import SolverInterrupted, checking, searching
+from catdiag.solvers.z3 import Z3
 
 if TYPE_CHECKING:
     from catdiag.kernel.context import Ask
@@ -114,10 +121,8 @@ def certify(
     of `earlier`, what proves the loops of that one is tried first.
     Raises `find.Open` if no certificate is found, SoundnessError if what was proved is false on an input.
     """
-    from catdiag.kernel.check import Checker
     from catdiag.prove.find import find
     from catdiag.prove.witness import examined
-    from catdiag.solvers.process import checking, searching
 
     start = time.perf_counter()
     certificate = find(searching(ask), statement, further, earlier)
@@ -146,7 +151,6 @@ def certify_equation(
     `through` pairs arrays of the two sides, by their wires in the inlined forms, at which it is cut as well.
     Raises `find.Open` where no proof is found, TypeMismatch for different types.
     """
-    from catdiag.kernel.terms import KernelError
     from catdiag.prove.cut import Apart, Cutter, has_generators
     from catdiag.prove.find import Open
 
@@ -184,8 +188,6 @@ def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | Non
     >>> cd.prove(f, g).conditional
     False
     """
-    from catdiag.solvers.z3 import Z3
-
     with Z3() as ask:
         return prove_with(ask, f, g, assume, limit)
 
@@ -221,7 +223,6 @@ def refutable(f: Diagram, g: Diagram) -> tuple[Diagram, Diagram] | None:
 def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
     """What the work returns; a counterexample that it raises gets the two values that NumPy gives."""
     from catdiag.run.numpy import run
-    from catdiag.run.sizes import tile_bounds
 
     try:
         return work()
@@ -266,9 +267,6 @@ def check_limit(limit: object) -> None:
 
 def in_time(limit: float | None, title: str, work: Callable[[], R]) -> R:
     """What the work returns. Raises Interrupted where it takes more than `limit` seconds, or a solver was stopped."""
-    from catdiag.solvers.limit import OutOfTime, within
-    from catdiag.solvers.process import SolverInterrupted
-
     check_limit(limit)
     try:
         return within(limit, work)
@@ -289,9 +287,6 @@ def decide(
 
     With `prover`, the theorem that it gives, the statement (if there is one) being what refutes it.
     """
-    from catdiag.kernel.check import condition
-    from catdiag.kernel.defined import show_condition
-    from catdiag.kernel.terms import KernelError, Term
     from catdiag.prove import vacuity
     from catdiag.prove.find import Open
     from catdiag.prove.refute import refute

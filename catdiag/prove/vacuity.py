@@ -13,6 +13,8 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 from catdiag.errors import CatdiagError
+from catdiag.kernel.check import condition
+from catdiag.kernel.terms import FALSE
 
 if TYPE_CHECKING:
     from catdiag.kernel.context import Ask
@@ -158,9 +160,6 @@ def check(ask: Ask, symbols: Sequence[str], assume: Sequence[Assumption], texts:
 
     `texts` gives the assumptions of the user by their place in `assume`; the others go without saying.
     """
-    from catdiag.kernel.check import condition
-    from catdiag.kernel.terms import FALSE
-
     if not texts:
         return
     if meeting(symbols, assume, least=2, count=1):

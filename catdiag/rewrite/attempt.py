@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.boxes import Box, Call, Generic, Map, bodies
 from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
 from catdiag.errors import MatchUndecided
-from catdiag.prove.api import Theorem
+from catdiag.kernel.check import condition
+from catdiag.prove.api import Theorem, parse_assumption
 from catdiag.rewrite.search import Nearest, Occurrence, Search, Variables, Wiring, named, only_layout
 from catdiag.rewrite.splice import Cyclic, Origins, Patch, Trail, opened, patch, spliced
 from catdiag.rewrite.unify import Clash, Fitted, fits, polynomial, put_sizes
+from catdiag.solvers.z3 import Z3
 from catdiag.types import Size, show_size, size_symbols
-
-if TYPE_CHECKING:
-    from catdiag.solvers.z3 import Z3
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,6 @@ class Attempt:
     """A rule being matched against a diagram."""
 
     def __init__(self, rule: Equation, diagram: Diagram, assume: Sequence[str], ask: Z3 | None = None) -> None:
-        from catdiag.prove.api import parse_assumption
-        from catdiag.solvers.z3 import Z3
-
         self.rule, self.diagram = rule, diagram
         self.where = diagram.title or "the diagram"
         self.ask = ask or Z3()
@@ -145,8 +141,6 @@ class Attempt:
 
     def _hypotheses(self, fitted: Fitted) -> None:
         """Raises Clash unless the rule's hypotheses, at the sizes here, follow from the diagram's."""
-        from catdiag.kernel.check import condition
-
         known = [condition(c) for c in self.hypotheses]
         for op, left, right in self.rule.theorem.certificate["statement"]["assume"]:
             sides = [put_sizes(_size(s), fitted.unifier.sizes) for s in (left, right)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.diagram import Diagram
 from catdiag.errors import SignatureError
+from catdiag.prove.api import prove
 from catdiag.rewrite.derivation import Derivation, derivation_of, source_of
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ class Claim:
 
         `limit` is in the place of `.limit`. A derivation that begins with the left side is proved already.
         """
-        from catdiag.prove.api import prove
-
         left, right = self.sides()
         if isinstance(right, Derivation):
             if right.source == left and not self.assume:

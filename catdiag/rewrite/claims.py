@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from catdiag.boxes import Box, Rename
 from catdiag.diagram import Diagram
 from catdiag.display import AsHTML
+from catdiag.kernel.terms import KernelError
 from catdiag.rewrite.lists import Assembly
 from catdiag.types import ArrayType, Ty
 
@@ -179,7 +180,6 @@ class Claims:
         return known
 
     def _attempt(self, left: Diagram, right: Diagram, assume: tuple[str, ...], further: bool) -> Verdict:
-        from catdiag.kernel.terms import KernelError
         from catdiag.prove.api import certify_equation
         from catdiag.prove.find import Open
 

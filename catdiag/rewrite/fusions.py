@@ -18,6 +18,8 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.crossover import crossover
+from catdiag.cost.given import finite, numbers
 from catdiag.diagram import Diagram, HasDiagram, diagram_of, of_graph
 from catdiag.errors import CatdiagError, NotFusable, require
 from catdiag.rewrite.derivation import Derivation
@@ -223,8 +225,6 @@ class Fusions:
 
         Raises NotFusable where one of them has no closed form.
         """
-        from catdiag.cost.crossover import crossover
-
         for way in (first, second):
             require(way is None or isinstance(way, Way), "what is compared", way, "one of .ways()")
         first = self.fused if first is None else first
@@ -291,8 +291,6 @@ class Fusions:
         `catdiag.tasks`) what each kernel moves is counted in its workers, with the same result; `progress` is told how
         many are counted. Raises CatdiagError for sizes that are missing, and for an executor that is none.
         """
-        from catdiag.cost.given import finite, numbers
-
         numbers(sizes)
         require(finite(capacity), "the memory", capacity, "a number of values or bytes")
         require(kernels is None or type(kernels) is int, "kernels", kernels, "how many kernels at most, 1 or more")

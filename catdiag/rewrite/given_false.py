@@ -15,6 +15,8 @@ from typing import Any
 
 from catdiag.boxes import const_box, index_box, reindex_box
 from catdiag.diagram import Diagram
+from catdiag.prove.api import statement_of
+from catdiag.prove.export import size_data
 from catdiag.prove.replay import Counterexample, said
 from catdiag.rewrite.emitter import Emitter
 from catdiag.rewrite.given import Given, use, writer
@@ -129,9 +131,6 @@ def refuted(
 
 
 def _statement(axis: Axis, trial: Trial, assume: Sequence[str]) -> dict[str, Any]:
-    from catdiag.prove.api import statement_of
-    from catdiag.prove.export import size_data
-
     statement = statement_of(trial.left, trial.right, assume)
     length = ["eq", size_data(axis.size), trial.length]
     return {**statement, "assume": [*statement["assume"], length]}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from catdiag.boxes import reindex_box
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import NotStreamable
+from catdiag.prove.api import Refuted, Undecided, how_false
 from catdiag.rewrite.formula import ComponentFound, Found, Printer
 from catdiag.rewrite.given import Fold, Given, use, writer
 from catdiag.rewrite.given_false import FEW, MANY, false_fold
@@ -42,8 +43,6 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
     it is of a list was not found; Undecided, with the goal, where neither a proof nor such a list was found; and what
     `typed` raises.
     """
-    from catdiag.prove.api import Refuted, Undecided, how_false
-
     title = f"{source.title or 'the diagram'} by the fold over {axis!r}"
     given = typed(fold, source, require_streamed(source, axis))
 

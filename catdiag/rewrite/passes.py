@@ -17,6 +17,7 @@ from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
 from catdiag.errors import NotGroupable, NotStreamable
 from catdiag.rewrite.cascade import Cascade
 from catdiag.rewrite.formula import Found, Printer
+from catdiag.rewrite.group import find
 from catdiag.rewrite.on_chip import allocated_whole
 from catdiag.rewrite.stream import Streamed, axis_of, candidates
 from catdiag.rewrite.terms import Terms
@@ -217,8 +218,6 @@ def _after(diagram: Diagram, cuts: Sequence[int], before: Diagram) -> Diagram:
 
 def _mapped(diagram: Diagram, axis: str, fold: Fold) -> Streamed:
     """The last pass: the results that keep the axis, made tile by tile."""
-    from catdiag.rewrite.group import find
-
     graph = diagram.graph
     places = [k for k, ty in enumerate(diagram.cod) if axis in ty.names]
     try:

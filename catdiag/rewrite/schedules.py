@@ -20,12 +20,15 @@ from catdiag.cost.optima.least import Least, least
 from catdiag.cost.optima.powerform import power_form
 from catdiag.diagram import Diagram, inline
 from catdiag.errors import AxisError, CatdiagError, NotGroupable, NotStreamable
+from catdiag.kernel.terms import KernelError
+from catdiag.prove.api import Interrupted, certify_equation
+from catdiag.prove.find import Open
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import find, group, groupable
 from catdiag.rewrite.passes import in_blocks
 from catdiag.rewrite.steps import Group, Scheduled, Stream
 from catdiag.rewrite.streaming import stream
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import Z3, SolverInterrupted
 
 if TYPE_CHECKING:
     from catdiag.cost.optimum import Optimum
@@ -215,11 +218,6 @@ def counted(
 
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
     """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""
-    from catdiag.kernel.terms import KernelError
-    from catdiag.prove.api import Interrupted, certify_equation
-    from catdiag.prove.find import Open
-    from catdiag.solvers.z3 import SolverInterrupted
-
     try:
         theorem = certify_equation(ask, source, made, further=further)
     except (Open, KernelError):

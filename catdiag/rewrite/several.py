@@ -11,6 +11,7 @@ from catdiag.boxes import Map
 from catdiag.cost.chips.planned import IDEAL, TRITON, Plan, kernel_of, module_of, several, shown
 from catdiag.diagram import Diagram
 from catdiag.errors import NotFusable
+from catdiag.types import BYTES, size_value
 
 if TYPE_CHECKING:
     from catdiag.emit.triton import Module
@@ -267,7 +268,6 @@ def bytes_of(
     (32,)
     """
     from catdiag.cost.count.kernels import output_names, width
-    from catdiag.types import BYTES, size_value
 
     made = {}
     count, names = len(diagram.dom), output_names(diagram)

@@ -24,6 +24,7 @@ from catdiag.errors import AxisError, NotStreamable
 from catdiag.rewrite.cascade import Cascade, reduces
 from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.emitter import Emitter, NotInScope, element_type, localised
+from catdiag.rewrite.formula import describe
 from catdiag.rewrite.stabiliser import FALLING, MODES, Component
 from catdiag.rewrite.terms import Terms
 from catdiag.rewrite.tidy import last_over, reads_first, seen_only
@@ -482,8 +483,6 @@ class _Loop:
 
     def streamed(self) -> Streamed:
         """The whole: boxes before, the loop, boxes after."""
-        from catdiag.rewrite.formula import describe
-
         fold = Fold(self.axis, self.block, self.unit(), self.step(), self.merge(), self.state(), self.names)
         terms = self.terms
         emitter = Emitter(terms, terms.dom.arrays)

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from catdiag.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.errors import NotStreamable
+from catdiag.prove import Interrupted, Refuted, Undecided, prove
+from catdiag.prove.api import how_false
+from catdiag.rewrite.derivation import derivation_of
 from catdiag.testing.concise import concise
 
 if TYPE_CHECKING:
@@ -40,8 +44,6 @@ def assert_equivalent(
     at x=1:
         A = np.array([1.0])
     """
-    from catdiag.prove import Interrupted, Refuted, Undecided, prove
-    from catdiag.prove.api import how_false
     from catdiag.testing.paste import counterexample
 
     f, g = diagram_of(f), diagram_of(g)
@@ -80,8 +82,6 @@ def assert_streams(diagram: Diagram | HasDiagram, axis: str, *, passes: int = 1)
     ...
     AssertionError: cubes does not stream along 'x': ...
     """
-    from catdiag.errors import NotStreamable
-    from catdiag.rewrite.derivation import derivation_of
     from catdiag.rewrite.streaming import stream
 
     diagram = diagram_of(diagram)

@@ -7,9 +7,11 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from catdiag.boxes import Fold, bodies
 from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.emit.pseudocode import shown
 from catdiag.errors import CatdiagError, SizeError
+from catdiag.run.sizes import tile_bounds
 from catdiag.testing.concise import concise
 from catdiag.types import size_symbols, size_value
 
@@ -92,8 +94,6 @@ def assert_counts_match(
 
 def _known(diagram: Diagram, sizes: Mapping[str, int], tiles: Mapping[str, int]) -> None:
     """Raises SizeError for sizes and tiles that the diagram lacks."""
-    from catdiag.run.sizes import tile_bounds
-
     local = [*tile_bounds(diagram)]
     own: dict[str, None] = {}
     for ty in diagram.graph.wire_types():
@@ -251,8 +251,6 @@ def parts_of(diagram: Diagram) -> dict[str, str]:
     >>> parts_of(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")).stream("x").split("x").diagram)
     {'s_x': 'p_x'}
     """
-    from catdiag.boxes import Fold, bodies
-
     found: dict[str, str] = {}
     todo = [diagram]
     while todo:
@@ -270,8 +268,6 @@ def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> d
     >>> drawn_tiles(cd.id(cd.Ty()), {}, Random(0))
     {}
     """
-    from catdiag.run.sizes import tile_bounds
-
     parts, bounds = parts_of(diagram), tile_bounds(diagram)
     found: dict[str, int] = {}
     for symbol, size in sorted(bounds.items()):

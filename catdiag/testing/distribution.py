@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from catdiag.errors import CatdiagError
+from catdiag.testing import machines, pairs, programs, strategies, type_strategies
+from catdiag.testing.kinds import all_boxes, boxes, kind_of, objects, said_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -63,8 +65,6 @@ def _counted(many: int) -> str:
 
 def tables(examples: int = 200, only: str | None = None) -> Iterable[str]:
     """The tables of all strategies, or of the one named `only`. Raises CatdiagError for an unknown name."""
-    from catdiag.testing import machines, pairs, programs, strategies, type_strategies
-    from catdiag.testing.kinds import all_boxes, boxes, kind_of, objects, said_of
 
     def of_programs(f: Any) -> list[str]:
         found = all_boxes(f)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
 from catdiag.rewrite.derivation import source_of
+from catdiag.run.sizes import solve
 from catdiag.testing.concise import concise
 
 if TYPE_CHECKING:
@@ -253,8 +254,6 @@ def _example(array: Any, element: str, form: Any, held: Any, rounded: Any) -> An
 
 
 def _sizes_of(diagram: Diagram, arrays: Sequence[Any]) -> dict[str, int]:
-    from catdiag.run.sizes import solve
-
     return solve(diagram, [a.shape for a in arrays], {})
 
 

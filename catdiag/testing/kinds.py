@@ -22,6 +22,7 @@ from catdiag.boxes import (
 )
 from catdiag.diagram import Diagram, box, call, of_box
 from catdiag.errors import CatdiagError
+from catdiag.rewrite import group, stream
 from catdiag.testing.type_strategies import array_types, strategies_of
 from catdiag.types import BYTES, ArrayType, Axis, Ty
 
@@ -218,8 +219,6 @@ _STREAMED: dict[str, Callable[[Any, str], Any]] = {
 
 
 def _fold(draw: Any, st: Any) -> Diagram:
-    from catdiag.rewrite import stream
-
     program = _STREAMED[draw(st.sampled_from(sorted(_STREAMED)))]
     ty = _array(draw, st, 1)
     found = stream.find(_made([ty], lambda a: program(a, ty.names[0])), ty.names[0]).diagram
@@ -227,8 +226,6 @@ def _fold(draw: Any, st: Any) -> Diagram:
 
 
 def _group(draw: Any, st: Any) -> Diagram:
-    from catdiag.rewrite import group
-
     ty = _array(draw, st, 1)
     fn = draw(st.sampled_from([scalars.exp, scalars.tanh]))
     return _only(group.find(_made([ty], fn), [draw(st.sampled_from(ty.names))]), "group")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.hierarchy import CACHE, SCRATCHPAD, Edge, Hierarchy, Level
 from catdiag.testing.type_strategies import strategies_of
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from catdiag.cost.hierarchy import Hierarchy
 
 _NAMES = ("HBM", "L2", "SMEM", "registers", "tensor")
 
@@ -26,8 +26,6 @@ def hierarchies(max_levels: int = 4, caches: bool = True, branches: bool = True)
     >>> [level.name for level in find(hierarchies(), lambda h: True).levels]
     ['HBM', 'L2']
     """
-    from catdiag.cost.hierarchy import CACHE, SCRATCHPAD, Edge, Hierarchy, Level
-
     st = strategies_of()
 
     def hierarchy(draw: Callable[[Any], Any]) -> Hierarchy:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from catdiag import build, scalars
 from catdiag.diagram import Diagram
 from catdiag.errors import CatdiagError
+from catdiag.rewrite import group, stream
+from catdiag.rewrite.parts import in_parts
 from catdiag.testing.type_strategies import strategies_of
 from catdiag.trace import Trace, Traced, building
 from catdiag.types import ArrayType, Axis
@@ -146,8 +148,6 @@ def blocked(diagram: Diagram) -> SearchStrategy[Diagram]:
     The rewrites are found and not proved. One that does not apply is skipped, so that the result may be the diagram
     itself.
     """
-    from catdiag.rewrite import group, stream
-    from catdiag.rewrite.parts import in_parts
     from catdiag.rewrite.passes import plans
 
     st = strategies_of()

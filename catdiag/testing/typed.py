@@ -9,6 +9,7 @@ from catdiag import build, functions, indexing, scalars, structure
 from catdiag.calls import call_diagram
 from catdiag.diagram import Diagram, box
 from catdiag.errors import CatdiagError
+from catdiag.rewrite import group, stream
 from catdiag.testing.kinds import checked_kinds
 from catdiag.testing.type_strategies import strategies_of
 from catdiag.trace import Trace, Traced, building
@@ -54,14 +55,10 @@ def _new(a: Traced) -> Axis:
 
 
 def _streamed(a: Traced, axis: str) -> Diagram:
-    from catdiag.rewrite import stream
-
     return stream.find(build.program([a.type], lambda v: build.sum(scalars.tanh(v), axis)), axis).diagram
 
 
 def _grouped(a: Traced, axis: str) -> Diagram:
-    from catdiag.rewrite import group
-
     return group.find(build.program([a.type], scalars.tanh), [axis])
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from catdiag.cost.bounds import lower_bound
+from catdiag.cost import hardware
+from catdiag.cost.bounds import assumptions, lower_bound
 from catdiag.cost.io import IO, io
 from catdiag.draw.plots.numbers import at, name_of
 from catdiag.draw.plots.style import (
@@ -151,8 +152,6 @@ def capacities(
 
 def _assumed(bound: LowerBound | None) -> list[str]:
     """The assumptions of a bound beyond the definition of a schedule: about masks, and loops that skip blocks."""
-    from catdiag.cost.bounds import assumptions
-
     return [] if bound is None else [a for a in bound.assumptions if a not in assumptions(bound.recompute)]
 
 
@@ -161,8 +160,6 @@ def _sentence(words: str) -> str:
 
 
 def _chip(chip: Hardware | str) -> Hardware:
-    from catdiag.cost import hardware
-
     return hardware.get(chip)
 
 

@@ -9,6 +9,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.planned import TRITON
+from catdiag.cost.chips.report import best_plan
+from catdiag.cost.chips.timing import loading, peak, registers_per_thread
+from catdiag.cost.count.live import LEVEL
+from catdiag.cost.count.places import MATRIX
+from catdiag.cost.plan import searching
 from catdiag.draw.plots.numbers import name_of
 from catdiag.draw.plots.style import (
     HATCHES,
@@ -85,9 +90,6 @@ def landscape_of(
 ) -> Landscape:
     """The data of `landscape`, without a figure."""
     import numpy as np
-
-    from catdiag.cost.chips.report import best_plan
-    from catdiag.cost.plan import searching
 
     search = searching(derivation, chip, sizes, dtype, **options)
     asked = plan
@@ -184,10 +186,6 @@ def _exceeded(search: Search, grid: Mapping[str, Any], full: tuple[int, ...], re
     """The memory that is too small even at the smallest choice of the rest, where no choice fits."""
     import numpy as np
 
-    from catdiag.cost.chips.timing import peak
-    from catdiag.cost.count.live import LEVEL
-    from catdiag.cost.count.places import MATRIX
-
     chip, size = search.chip, int(np.prod(full))
     values = search.full({**search.sizes, **grid})
     kernels = [[search.kernels[s], *([search.merging[s]] if search.merging else [])] for s in search.kernels]
@@ -215,8 +213,6 @@ def _places(chip: Hardware) -> tuple[str, ...]:
 
 
 def _registers_fit(kernel: Kernel, chip: Hardware, values: Mapping[str, Any], warps: int, producers: int) -> Any:
-    from catdiag.cost.chips.timing import loading, registers_per_thread
-
     each, threads = registers_per_thread(kernel, chip, values, warps, producers), chip.warp * warps
     taken = -(-each // chip.register_step) * chip.register_step
     return (each <= chip.registers_per_thread) & (taken * threads + loading(chip, producers) <= chip.registers_per_sm)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from catdiag.boxes import Fold, Group
+from catdiag.cost import hardware
 from catdiag.errors import CatdiagError, SizeError
 
 if TYPE_CHECKING:
@@ -49,8 +51,6 @@ def dtype_of(plan: Plan) -> Dtype:
 
 def chip_of(plan: Plan, chip: Hardware | str | None) -> Hardware:
     """The chip of a plan. Raises CatdiagError where its bandwidths are not those of the plan."""
-    from catdiag.cost import hardware
-
     found = hardware.get(plan.hardware if chip is None else chip)
     rates = {
         "HBM": found.hbm_bytes_per_s * found.sustained["hbm"],
@@ -68,8 +68,6 @@ def chip_of(plan: Plan, chip: Hardware | str | None) -> Hardware:
 
 def source_of(derivation: Any) -> Any:
     """The diagram that a derivation started from; None for a diagram that has groups or loops already."""
-    from catdiag.boxes import Fold, Group
-
     source = getattr(derivation, "source", derivation)
     return None if any(isinstance(box.op, (Fold, Group)) for box in source.boxes) else source
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.count.kernels import measure, worked_in
 from catdiag.cost.io import io
+from catdiag.cost.plan import fit
 from catdiag.draw.plots.numbers import at, chip_of, dtype_of, name_of, source_of
 from catdiag.draw.plots.style import (
     DASHES,
@@ -153,8 +155,6 @@ def _fewest(plan: Plan, derivation: Any, chip: Hardware, work: int, names: Mappi
         return None
     how = f"the tiles of least traffic, {listed(least.tiles)}, predicted"
     if derivation is not None:
-        from catdiag.cost.plan import fit
-
         found = fit(derivation, chip, plan.sizes, dtype_of(plan) or plan.dtype, tiles=least.tiles, objective="traffic")
         if found.bytes_moved == least.bytes_moved:
             there = {
@@ -188,8 +188,6 @@ def _unfused(
 
 def _at_best(source: Diagram, plan: Plan, chip: Hardware, work: int, edge: str) -> Row:
     """Each box as a kernel of its own, which takes at least the time of its bytes, and of each of its pipelines."""
-    from catdiag.cost.count.kernels import measure, worked_in
-
     dtype = dtype_of(plan)
     rates = {
         "tensor": chip.tensor.get(worked_in(source, dtype or "fp32"), 0.0) * chip.sustained["tensor"],

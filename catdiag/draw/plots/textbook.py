@@ -7,17 +7,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from catdiag.cost.count.kernels import measure, output_names
 from catdiag.cost.io import io
 from catdiag.cost.levels import levels_io
+from catdiag.cost.plan import fit
 from catdiag.draw.plots.numbers import Dtype, at
 from catdiag.errors import CatdiagError
+from catdiag.rewrite.segments import Row
+from catdiag.solvers.z3 import Z3
 
 if TYPE_CHECKING:
     from catdiag.cost.chips.planned import Plan
     from catdiag.cost.hardware import Hardware
     from catdiag.diagram import Diagram
     from catdiag.rewrite.schedules import Schedule
-    from catdiag.rewrite.segments import Row
 
 Moved = dict[str, dict[str, int]]
 """Bytes by array and direction, "load" or "save"."""
@@ -88,9 +91,6 @@ def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: D
     >>> [stage.schedule for stage in found.stages], found.inner["softmax [q x]"]["save"]
     (['group q', 'stream x, group q d'], 262144)
     """
-    from catdiag.rewrite.segments import Row
-    from catdiag.solvers.z3 import Z3
-
     if not isinstance(dtype, str):
         raise CatdiagError("saved arrays need an element type too: expected one dtype for all arrays, such as 'bf16'")
     row = Row(source)
@@ -103,8 +103,6 @@ def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: D
 
 def _labels(row: Row) -> dict[int, str]:
     """The names of wires: outputs as in `io`, and arrays with the same name numbered."""
-    from catdiag.cost.count.kernels import output_names
-
     found: dict[int, str] = {}
     for name, w in zip(output_names(row.diagram), row.graph.outputs):
         found[w] = found[row.root[w]] = name
@@ -125,8 +123,6 @@ def _wires(row: Row, k: int) -> tuple[int, ...]:
 def _stage(
     row: Row, k: int, chip: Hardware, sizes: Mapping[str, int], dtype: str, labels: Mapping[int, str], ask: Any
 ) -> Stage:
-    from catdiag.cost.count.kernels import measure, output_names
-    from catdiag.cost.plan import fit
     from catdiag.rewrite.schedules import Kernel
 
     segment = row.segment(k, k + 1)

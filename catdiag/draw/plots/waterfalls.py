@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.bounds import lower_bound
 from catdiag.cost.chips.planned import several
+from catdiag.cost.count.kernels import measure
 from catdiag.cost.io import io
 from catdiag.cost.plan import fit
 from catdiag.draw.plots.numbers import Dtype, at, chip_of, name_of, source_of
@@ -183,8 +184,6 @@ def _planned(
 
 def _counted(source: Diagram, dtype: Dtype, sizes: Mapping[str, int]) -> Moved:
     """The traffic of each array where each box is a kernel of its own; arrays with the same name are numbered."""
-    from catdiag.cost.count.kernels import measure
-
     account = measure(source, dtype, fused=False)
     moved = [t for kernel in account.kernels for t in kernel.transfers]
     wires: dict[str, list[int]] = {}

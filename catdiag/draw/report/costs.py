@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, table, tag
 from catdiag.draw.report.maths import at, equation, math, name, of_expr, plain, sign
+from catdiag.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.cost.bounds import LowerBound
@@ -218,8 +219,6 @@ def of_bound(bound: LowerBound) -> Html:
 
 def of_ratio(bound: LowerBound, optimum: Optimum, sizes: Mapping[str, int], room: Room | None) -> Html:
     """The ratio of the least transfers to the bound; with sizes and a room, as a number too."""
-    from catdiag.errors import CatdiagError
-
     try:
         ratio = bound.ratio(optimum)
     except CatdiagError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost import given
+from catdiag.cost import hardware as chips
 from catdiag.cost.bounds import lower_bound
 from catdiag.cost.io import io as count
 from catdiag.cost.levels import levels_io
@@ -77,8 +78,6 @@ def gathered(
     Raises SizeError for a chip without sizes, and for sizes without a chip; CatdiagError where nothing was derived, and
     for an unknown chip or dtype.
     """
-    from catdiag.cost import hardware as chips
-
     if not derivation.steps:
         raise CatdiagError("nothing was derived yet: use .stream(axis) or .group(axes)")
     if sizes is not None:

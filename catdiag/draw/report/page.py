@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from catdiag.cost.count.kernels import widest, width
 from catdiag.draw.report import charts, costs, plans, proofs
 from catdiag.draw.report.facts import gathered
 from catdiag.draw.report.html import Html, escaped, joined, listed, tag
@@ -253,8 +254,6 @@ def _least(facts: Facts) -> Iterator[Section]:
 
 def _room(facts: Facts) -> costs.Room | None:
     """The number of values that the shared memory of a group holds, on the chip of the plan."""
-    from catdiag.cost.count.kernels import widest, width
-
     if facts.plan is None or isinstance(facts.plan, str):
         return None
     level = next((level for level in facts.plan.levels if level.name == "SMEM"), None)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from catdiag.boxes import Fold, Group, bodies
 from catdiag.draw.changes import changes, gathered
+from catdiag.draw.pipeline import pipeline_picture
+from catdiag.draw.program import program_picture
 from catdiag.draw.report.facts import LEVELS
 from catdiag.draw.report.html import Html, joined, tag
 from catdiag.errors import CatdiagError
@@ -75,8 +77,6 @@ class Pictures:
 
     def program(self, derivation: Derivation) -> Html:
         """The allocations of the loops, line by line; or why there is no such picture."""
-        from catdiag.draw.program import program_picture
-
         if boxes_in(derivation.diagram) > MOST:
             return Html("")
         try:
@@ -90,8 +90,6 @@ class Pictures:
 
     def pipeline(self, plan: Plan, chip: Hardware | None) -> Html:
         """The iterations of a plan's loop in clocks, where a loop is scheduled."""
-        from catdiag.draw.pipeline import pipeline_picture
-
         try:
             scene = pipeline_picture(plan, chip=chip)
         except CatdiagError as error:

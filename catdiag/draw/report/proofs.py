@@ -12,6 +12,7 @@ from catdiag.draw.report.html import Html, escaped, folded, joined, listed, tabl
 from catdiag.draw.report.maths import plain
 from catdiag.draw.report.texts import of_condition, of_text
 from catdiag.rewrite.stability import lost_maxima
+from catdiag.run.sizes import tile_bounds
 
 if TYPE_CHECKING:
     from catdiag.diagram import Diagram
@@ -80,7 +81,6 @@ def _checked(theorem: Theorem) -> Html:
 def _symbols(diagram: Diagram | None) -> list[str]:
     if diagram is None:
         return []
-    from catdiag.run.sizes import tile_bounds
 
     return list(tile_bounds(diagram))
 
