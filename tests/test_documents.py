@@ -50,7 +50,8 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", [*DOCUMENTS, *(ROOT / f"{name}.md" for name in OTHERS)], ids=named)
 def test_links_lead_somewhere(path):
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+    drawn_from = re.findall(r"^```\{schema\} (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    for target in [*re.findall(r"\]\(([^)\s]+)\)", prose), *drawn_from]:
         if re.match(r"[a-z]+:", target):
             continue
         file, _, anchor = target.partition("#")
@@ -180,3 +181,16 @@ def test_example_of_decoding():
     assert "a step reads and writes 2*b*d*k*(r + x) values" in told
     assert re.search(r"batch  1: +(?!1 )\d+ parts", told)
     assert "by cache heads: 0" in told
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    """The site has every page, and its search knows them and those of modules."""
+    pytest.importorskip("furo")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(tmp_path / "trees"), str(DOCS)]
+    done = subprocess.run([*command, str(tmp_path / "site")], capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stderr
+    for page in PAGES:
+        assert (tmp_path / "site" / page.relative_to(DOCS)).with_suffix(".html").exists(), page
+    found = (tmp_path / "site" / "searchindex.js").read_text(encoding="utf-8")
+    assert all(word in found for word in ("reference/api/catdiag.kernel", "explanation/lower_bounds", "glossary"))
