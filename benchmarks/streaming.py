@@ -42,7 +42,7 @@ def main(chosen: Sequence[str]) -> None:
     """Derives the named operators, or all."""
     found = []
     for name in chosen or library.names():
-        for axis in reduced_axes(library.get(name)):
+        for axis in reduced_axes(library.get(name).diagram):
             start = spent()
             how = derived(name, axis)
             found.append((spent() - start, name, how))

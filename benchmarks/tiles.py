@@ -148,8 +148,8 @@ def compare(path: str, name: str) -> None:
     from catdiag.rewrite import group, stream
 
     chip = cd.hardware.get(name)
-    loops = group.find(stream.find(cd.library.get("multi_head_attention"), "x").diagram, ["b", "h", "q"])
-    products = group.find(stream.find(cd.library.get("matmul"), "b").diagram, ["a", "c"])
+    loops = group.find(stream.find(cd.library.get("multi_head_attention").diagram, "x").diagram, ["b", "h", "q"])
+    products = group.find(stream.find(cd.library.get("matmul").diagram, "b").diagram, ["a", "c"])
     with open(path, encoding="utf-8") as file:
         rows = [row for row in json.load(file) if row.get("right")]
     shapes: dict[tuple[Any, ...], list[Row]] = {}

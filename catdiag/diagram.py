@@ -111,7 +111,7 @@ class Diagram(AsProgram):
 
     def __rshift__(self, other: Diagram) -> Diagram:
         """First this, then `other`. Raises TypeMismatch, naming both types and the wire."""
-        if not issubclass(type(other), Diagram):
+        if not isinstance(other, Diagram):
             return NotImplemented
         given, taken = self.cod, other.dom
         if given is not taken:
@@ -125,7 +125,7 @@ class Diagram(AsProgram):
 
     def __matmul__(self, other: Diagram) -> Diagram:
         """This beside `other`."""
-        if not issubclass(type(other), Diagram):
+        if not isinstance(other, Diagram):
             return NotImplemented
         return Diagram(PAR, self, other, None, None)  # its objects are put together when asked for
 

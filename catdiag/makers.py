@@ -18,7 +18,6 @@ from catdiag import build, diagram
 from catdiag import library as operators
 from catdiag.errors import CatdiagError
 from catdiag.program import Program
-from catdiag.transition import install
 from catdiag.types import ArrayType, Ty
 
 
@@ -95,4 +94,3 @@ class Library:
 
 
 library = Library()
-install()

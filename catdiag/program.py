@@ -69,10 +69,6 @@ class Program(AsProgram):
             self.__dict__["derivation"] = found
         self._ask = ask
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        return Diagram  # until nothing takes a program for its diagram: see `catdiag.transition`
-
     # -- what it is ------------------------------------------------------------------------------
 
     @cached_property
@@ -88,8 +84,12 @@ class Program(AsProgram):
         return self._diagram
 
     @property
-    def source(self) -> Diagram:
-        """The diagram that was written."""
+    def source(self) -> Program:
+        """The program that was written, of no steps."""
+        return Program(self._source, self.derivation.ask) if self.steps else self
+
+    @property
+    def _source(self) -> Diagram:
         return self.derivation.source if "derivation" in self.__dict__ else self._diagram
 
     @property
@@ -105,7 +105,7 @@ class Program(AsProgram):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the inputs."""
-        return self.source.input_names
+        return self._source.input_names
 
     @property
     def title(self) -> str:
@@ -547,7 +547,7 @@ class Program(AsProgram):
         types = dtype if isinstance(dtype, str) else tuple(dtype.items())
         place = (tuple(tiles.items()), types, stages, warps)
         if place not in self._compiled:
-            self._compiled[place] = compiled_of(self._diagram, self.source, tiles, dtype, stages=stages, warps=warps)
+            self._compiled[place] = compiled_of(self._diagram, self._source, tiles, dtype, stages=stages, warps=warps)
         return self._compiled[place]
 
     @cached_property

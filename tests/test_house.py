@@ -50,7 +50,6 @@ ROWS: tuple[dict[str, str], ...] = (
     {"gpu": ""},
     {"testing": ""},
     {"sweeps": "", "program": ""},
-    {"transition": ""},
     {"makers": ""},
     {"cli": ""},
 )

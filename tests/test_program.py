@@ -60,10 +60,10 @@ def test_the_theorem_of_a_composition_is_the_kernels_and_about_the_whole(f: cd.P
     again = both.check()
     assert again.statement == both.theorem.statement and not again.conditional
     assert checked_again(both.theorem.certificate).statement == again.statement
-    whole = cd.Program(f.source >> g.source)
+    whole = f.source >> g.source
     assert both.theorem.certificate["statement"]["left"] == whole.theorem.certificate["statement"]["left"]
     parts = {step.part for step in both.steps}
-    assert parts <= {f.source, g.source, None}
+    assert parts <= {f.source.diagram, g.source.diagram, None}
     assert (len(both.steps) > 0) == (len(f.steps) + len(g.steps) > 0)
 
 
@@ -96,7 +96,7 @@ def test_steps_are_those_of_the_parts_and_groups_stay_kernels() -> None:
 @given(diagrams())
 def test_no_steps_mean_a_theorem_by_reflexivity(diagram: cd.Diagram) -> None:
     program = cd.Program(diagram)
-    assert program.steps == () and program.source is program.diagram is diagram
+    assert program.steps == () and program.source is program and program.diagram is diagram
     assert program.theorem.trivial and not program.theorem.conditional
 
 

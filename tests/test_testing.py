@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag import testing
-from catdiag.diagram import Graph
+from catdiag.diagram import Graph, diagram_of
 from catdiag.types import ArrayType, Ty, size_value
 
 
@@ -23,10 +23,10 @@ def check_graph(graph: Graph) -> None:
 
 @given(testing.diagrams())
 def test_drawn_diagrams_are_well_formed_and_without_dead_boxes(f: cd.Diagram) -> None:
-    check_graph(f.graph)
-    needed = set(f.graph.outputs)
-    wire = len(f.dom) + sum(len(b.cod) for b in f.boxes)
-    for node in reversed(f.graph.nodes):
+    check_graph(diagram_of(f).graph)
+    needed = set(diagram_of(f).graph.outputs)
+    wire = len(f.dom) + sum(len(b.cod) for b in diagram_of(f).boxes)
+    for node in reversed(diagram_of(f).graph.nodes):
         outs = range(wire - len(node.box.cod), wire)
         assert needed & set(outs)
         needed |= set(node.inputs)
@@ -38,7 +38,7 @@ def test_drawn_diagrams_are_well_formed_and_without_dead_boxes(f: cd.Diagram) ->
 def test_values_are_finite_and_have_the_shape_of_the_type(data: st.DataObject) -> None:
     f = data.draw(testing.diagrams())
     sizes = data.draw(testing.sizes_for(f))
-    results = f(*data.draw(testing.arrays_for(f, sizes)))
+    results = cd.Program(f)(*data.draw(testing.arrays_for(f, sizes)))
     for result, ty in zip(results if len(f.cod) > 1 else [results], f.cod, strict=True):
         assert result.shape == tuple(size_value(a.size, sizes) for a in ty.axes)
         assert np.isfinite(result).all() and np.abs(result).max() <= 1e6

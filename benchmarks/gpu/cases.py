@@ -51,7 +51,7 @@ def woven(name: str, *axes: tuple[str, Sequence[str]]) -> Callable[[], Diagram]:
         def known() -> Diagram:
             diagram = cd.library.get(name)
             for axis, inputs in axes:
-                diagram = diagram.weave(axis, [n for n in inputs if n in diagram.input_names])
+                diagram = diagram.weave(axis, [n for n in inputs if n in diagram.diagram.input_names])
             diagram.title = name
             return diagram
 

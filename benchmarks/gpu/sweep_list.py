@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import catdiag as cd
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.errors import CatdiagError
 from catdiag.gpu.bench import raised, reason
 from catdiag.gpu.case import Case, case_of
@@ -134,7 +134,7 @@ def scalars(name: str, diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, 
     """Values of the inputs without axes."""
     keys = sizes.get("x", 8)
     found: dict[str, float] = {}
-    for label, ty in zip(diagram.input_names, diagram.dom, strict=True):
+    for label, ty in zip(diagram_of(diagram).input_names, diagram.dom, strict=True):
         if ty.axes:
             continue
         if ty.element == "int":
@@ -151,7 +151,7 @@ def draws(name: str, diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, di
     """How the inputs are drawn, where not from a normal distribution."""
     found: dict[str, dict[str, Any]] = {}
     tokens = any("t" in ty.names for ty in diagram.dom) or name in ("conv1d", "conv2d", "im2col")
-    for label, ty in zip(diagram.input_names, diagram.dom, strict=True):
+    for label, ty in zip(diagram_of(diagram).input_names, diagram.dom, strict=True):
         if ty.element == "int" and ty.axes:
             found[label] = {"below": 4 if label.startswith("of_") else sizes.get("v", 4)}
         elif tokens and label in _WEIGHTS and len(ty.axes) > 1:

@@ -66,7 +66,7 @@ def derive(
     skip: Annotated[
         list[str] | None, typer.Option(help="Leave out the blocks of this axis that a mask empties.")
     ] = None,
-    expand: Annotated[
+    distribute: Annotated[
         str | None,
         typer.Option(help="Multiply out sums over these axes, such as d, or any; read the note on rounding."),
     ] = None,
@@ -104,7 +104,7 @@ def derive(
                 group,
                 split,
                 skip,
-                expand,
+                distribute,
                 json,
                 certificate,
                 html,
@@ -136,7 +136,7 @@ def derive(
                 times,
                 cuts,
                 Files(Path(pseudocode) if pseudocode not in (None, "-") else None, triton, numpy),
-                expand,
+                distribute,
             )
         )
 

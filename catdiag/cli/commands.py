@@ -45,7 +45,7 @@ def run_derive(
     times: bool = False,
     cuts: str = "any",
     programs: Files | None = None,
-    expand: str | None = None,
+    distribute: str | None = None,
 ) -> int:
     """`catdiag derive`: the exit status; raises CatdiagError for what cannot be derived, fitted or written."""
     from catdiag.cli.programs import Files, launched, texts
@@ -98,7 +98,7 @@ def run_derive(
                 theorems=theorems,
                 cuts=most,
                 several=cuts == "some",
-                expand=None if expand is None else () if expand == "any" else axis_names(expand),
+                distribute=None if distribute is None else () if distribute == "any" else axis_names(distribute),
             )
         page = None
         if html is not None and report.derivation.steps:

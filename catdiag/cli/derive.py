@@ -57,7 +57,7 @@ def derive(
     passes: int = 1,
     cuts: int | None = 0,
     several: bool = False,
-    expand: Sequence[str] | None = None,
+    distribute: Sequence[str] | None = None,
 ) -> Report:
     """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
 
@@ -65,7 +65,7 @@ def derive(
     `skip` without the blocks that a mask empties. With `theorems`, all that is claimed of the loops is proved, else
     only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
 
-    With `expand`, sums over these axes are multiplied out first (of none, over any); else it is offered where it is
+    With `distribute`, sums over these axes are multiplied out first (of none, over any); else it is offered where it is
     predicted to pay.
 
     With a target and no axes of one's own, the diagram is cut in at most as many places as `cuts` says (None: as many
@@ -88,7 +88,7 @@ def derive(
     from catdiag.rewrite.corollaries import verdicts
     from catdiag.rewrite.cuts import NEAR
     from catdiag.rewrite.derivation import Derivation
-    from catdiag.rewrite.expand import distribute
+    from catdiag.rewrite.expand import distribute as distribute_over
     from catdiag.rewrite.skip import skip as skip_axis
     from catdiag.rewrite.strategy import PAYS, Attempt, Refused, attempts, best, memory
     from catdiag.rewrite.streaming import split as split_axis
@@ -98,7 +98,7 @@ def derive(
 
     start = time.perf_counter()
     begun = Derivation.start(diagram, ask)
-    begun = begun if expand is None else distribute(begun, expand or None)
+    begun = begun if distribute is None else distribute_over(begun, distribute or None)
     search: Cuts | None = None
     found: Plans | None = None
     if target is not None and stream is None and group is None and not split and not skip and passes == 1:
@@ -153,7 +153,7 @@ def derive(
         seconds=time.perf_counter() - start,
         whole=whole,
         instead=instead,
-        offers=_offers(diagram, target, worth) if expand is None else (),
+        offers=_offers(diagram, target, worth) if distribute is None else (),
     )
 
 
@@ -204,7 +204,7 @@ def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[st
     if seconds >= PAYS * worth.measure:
         return ()
     part = "where this does not fit" if math.isinf(worth.measure) else f"{seconds / worth.measure:.2g} times the time"
-    said = f"sums multiplied out (--expand any) are predicted to take {seconds * 1e6:,.0f} µs, {part}"
+    said = f"sums multiplied out (--distribute any) are predicted to take {seconds * 1e6:,.0f} µs, {part}"
     return (f"{said}; {CANCELS}" if found.cancels else said,)
 
 

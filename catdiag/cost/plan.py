@@ -136,11 +136,12 @@ def fit(
                 raise
             reason = error.message
     plan = best_plan(search) if plan is None else plan
+    source = getattr(diagram, "source", None)
     return replace(
         plan,
         dtype=spelled(dtype),
         diagram=search.diagram,
-        source=getattr(diagram, "source", None),
+        source=None if source is None else diagram_of(source),
         chip=search.chip,
         asked={
             "stages": stages,

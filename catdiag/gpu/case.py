@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.io import io
-from catdiag.diagram import Diagram, HasDiagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import CatdiagError, SizeError
 from catdiag.gpu.textbook import textbook
 from catdiag.rewrite.pairs import in_pairs
 from catdiag.types import BYTES, ArrayType, size_value
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.derivation import Derivation
+    pass
 
 _NARROWEST = {"int": 8, "bool": 1}
 Number = int | float
@@ -113,7 +113,7 @@ class Case:
 
 
 def case_of(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     sizes: Mapping[str, int],
     dtype: str = "bf16",
     *,
@@ -121,7 +121,7 @@ def case_of(
     draws: Mapping[str, Mapping[str, Any]] | None = None,
     name: str = "",
     group: str = "",
-    derivation: Derivation | None = None,
+    derivation: HasDiagram | None = None,
     kernels: Sequence[Kernel] = (),
     peers: Sequence[str] = (),
     refused: str = "",
@@ -137,6 +137,7 @@ def case_of(
     >>> case.flops, case.bytes
     (128.0, 112.0)
     """
+    diagram = diagram_of(diagram)
     book = textbook(diagram)
     scalars, draws = dict(scalars or {}), draws or {}
     inputs = []
@@ -194,7 +195,7 @@ def _shape(ty: ArrayType, sizes: Mapping[str, int]) -> tuple[int, ...]:
 # -- formulas at sizes ----------------------------------------------------------------------------------------
 
 
-def _flops(diagram: Diagram, derivation: Derivation | None, sizes: Mapping[str, int]) -> float:
+def _flops(diagram: Diagram, derivation: HasDiagram | None, sizes: Mapping[str, int]) -> float:
     """The least that either counts: a derivation may leave blocks out, and it may compute things twice. Products of
     several arrays are counted two at a time, in the order that multiplies least."""
     whole = flops_of(in_pairs(diagram, sizes), sizes)

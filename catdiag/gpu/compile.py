@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import CatdiagError, TypeMismatch
 from catdiag.gpu.binary import binaries, launches
 from catdiag.gpu.register import register
@@ -21,7 +22,6 @@ from catdiag.run.sizes import shown, solve
 from catdiag.types import size_value
 
 if TYPE_CHECKING:
-    from catdiag.diagram import Diagram
     from catdiag.gpu.binary import Binary, Launch
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
@@ -223,8 +223,8 @@ NO_GPU = (
 
 def compiled(
     code: Source,
-    diagram: Diagram | None = None,
-    source: Diagram | None = None,
+    diagram: Diagram | HasDiagram | None = None,
+    source: Diagram | HasDiagram | None = None,
     *,
     tiles: Mapping[str, int] | None = None,
     warps: int | None = None,
@@ -237,7 +237,8 @@ def compiled(
     be kept; SizeError for a tile that the module does not have.
     """
     options = launch_options(code, tiles, warps, stages)
-    return Compiled(code, _loaded(code.text, code.entry), diagram, source, options)
+    form, begun = (None if d is None else diagram_of(d) for d in (diagram, source))
+    return Compiled(code, _loaded(code.text, code.entry), form, begun, options)
 
 
 @lru_cache(maxsize=256)

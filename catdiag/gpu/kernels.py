@@ -24,7 +24,7 @@ from catdiag.types import size_symbols
 
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
-    from catdiag.diagram import Diagram
+    from catdiag.diagram import Diagram, HasDiagram
     from catdiag.gpu.candidates import Proposal
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.several import Plans
@@ -65,7 +65,7 @@ class Chosen:
 
 
 def planned(
-    diagram: Diagram | Derivation,
+    diagram: Diagram | HasDiagram,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
     dtype: str = "bf16",
@@ -139,7 +139,7 @@ def _proposals(
 
 
 def _streamed(
-    diagram: Diagram | Derivation, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
+    diagram: Diagram | HasDiagram, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str
 ) -> list[Planned]:
     """The diagram with a loop over any one axis, and grouped, where Triton has a kernel of it; the quickest first."""
     try:
@@ -168,7 +168,7 @@ def _steps(single: Derivation) -> list[tuple[Callable[[Derivation, str], Derivat
 
 
 def kernels_of(
-    made: Derivation | Planned,
+    made: HasDiagram | Planned,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
     dtype: str = "bf16",
@@ -187,7 +187,7 @@ def kernels_of(
     """
     if isinstance(made, Planned) and made.plans is not None:
         return _of_several(made, made.plans, sizes, dtype, most)
-    derivation = made.derivation if isinstance(made, Planned) else made
+    derivation = made.derivation if isinstance(made, Planned) else derivation_of(made)
     sizes = _of_form(derivation, sizes)
     found: list[Kernel] = []
     problem: CatdiagError | None = None

@@ -10,13 +10,13 @@ from catdiag.gpu.compile import Compiled, compiled
 
 if TYPE_CHECKING:
     from catdiag.cost.plan import Plan
-    from catdiag.diagram import Diagram
+    from catdiag.diagram import Diagram, HasDiagram
     from catdiag.rewrite.several import Plans
 
 
 def compiled_of(
-    diagram: Diagram,
-    source: Diagram | None,
+    diagram: Diagram | HasDiagram,
+    source: Diagram | HasDiagram | None,
     tiles: Mapping[str, int],
     dtype: str | Mapping[str, str] = "bf16",
     *,

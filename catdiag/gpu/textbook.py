@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catdiag.boxes import Box, Call, Fold, Generic, Group, Index, Reindex, Rename, SizeOf, View
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.errors import TypeMismatch
 from catdiag.gpu.torch_code import ATOM, TorchCode, Value
 from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
@@ -66,7 +66,7 @@ class Textbook:
         return made
 
 
-def textbook(diagram: Diagram) -> Textbook:
+def textbook(subject: Diagram | HasDiagram) -> Textbook:
     """The meaning of a diagram as a function of PyTorch tensors.
 
     Elementwise work and sums are in float32 where the inputs are narrower, operands of contractions and the results
@@ -91,6 +91,7 @@ def textbook(diagram: Diagram) -> Textbook:
 
     Raises TypeMismatch for an input that is no identifier, and for a box of the user's with several results.
     """
+    diagram = diagram_of(subject)
     return _Printer(diagram).printed()
 
 

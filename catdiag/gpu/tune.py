@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.cost.chips.planned import Plan, module_of
 from catdiag.cost.plan import searching
+from catdiag.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.emit.triton import Module, module
 from catdiag.errors import CatdiagError
 from catdiag.files import read_whole, write_whole
@@ -39,7 +40,6 @@ from catdiag.gpu.sources import cache_folder, digest, imported
 
 if TYPE_CHECKING:
     from catdiag.cost.hardware import Hardware
-    from catdiag.diagram import Diagram
 
 NEAR = 0.05
 """How much longer than the best one may take and be near it."""
@@ -169,8 +169,8 @@ class Tuned:
 
 
 def tuned(
-    diagram: Diagram,
-    source: Diagram | None,
+    diagram: Diagram | HasDiagram,
+    source: Diagram | HasDiagram | None,
     hardware: Hardware | str,
     sizes: Mapping[str, int],
     dtype: str = "bf16",
@@ -191,6 +191,7 @@ def tuned(
     `fresh`, what was kept is not looked at. Raises CatdiagError where PyTorch sees no GPU or no proposal is right, with
     the reasons; and as `propose` and `module` do.
     """
+    diagram, source = diagram_of(diagram), None if source is None else diagram_of(source)
     found = propose(diagram, hardware, sizes, dtype, most=most, **options)
     written, refused = _written(diagram, found, dtype)
     if not written:

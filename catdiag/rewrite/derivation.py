@@ -172,5 +172,4 @@ def derivation_of(subject: Derivation | Diagram | HasDiagram, ask: Z3 | None = N
 
 def source_of(subject: Derivation | Diagram | HasDiagram) -> Diagram:
     """What something was derived from; a diagram itself."""
-    found = getattr(subject, "derivation", subject)
-    return found.source if isinstance(found, Derivation) else diagram_of(subject)
+    return diagram_of(getattr(subject, "source", subject), "the source")

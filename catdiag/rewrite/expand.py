@@ -114,17 +114,23 @@ def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
     flat = inline(diagram)
     said = "any axis" if axes is None else "axis " + " ".join(map(repr, axes))
     if any(isinstance(box.op, (Fold, Group)) for box in flat.boxes):
-        raise NotDistributable(f"cannot expand sums over {said}: the diagram runs in loops or groups already")
+        raise NotDistributable(
+            f"cannot distribute products over sums along {said}: the diagram runs in loops or groups already"
+        )
     known = dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes)
     for axis in axes or ():
         if axis not in known:
-            raise AxisError(f"there is no axis {axis!r} to expand sums over: the diagram has {', '.join(known)}")
+            raise AxisError(
+                f"there is no axis {axis!r} to distribute products along: the diagram has {', '.join(known)}"
+            )
     search = _Expansion(flat, axes)
     made = search.diagram()
     if not search.done:
         box, why = search.refusals[0] if search.refusals else (None, "nothing sums over it")
         where = "" if box is None else f"{box.name} of {' and '.join(map(str, box.dom))}: "
-        raise NotDistributable(f"cannot expand sums over {said}: {where}{why}", None if box is None else box.line)
+        raise NotDistributable(
+            f"cannot distribute products over sums along {said}: {where}{why}", None if box is None else box.line
+        )
     return Expanded(made, tuple(search.floors), bool(search.rounded))
 
 

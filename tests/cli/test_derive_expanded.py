@@ -1,4 +1,4 @@
-"""`catdiag derive --expand`: sums multiplied out where that is asked for, and offered where it would pay."""
+"""`catdiag derive --distribute`: sums multiplied out where that is asked for, and offered where it would pay."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def path(tmp_path_factory):
 def test_what_cancels_is_said(run, path, tmp_path):
     data, certificate = (tmp_path / n for n in ("all.json", "theorem.json"))
     written = "--json", data, "--certificate", certificate, "--triton", tmp_path / "k.py"
-    done = run("derive", f"{path}:squares", *CHOSEN, "--expand", "d", *written)
+    done = run("derive", f"{path}:squares", *CHOSEN, "--distribute", "d", *written)
     assert done.status == 0, done.err
     assert "1. distribute d, proved in" in done.out and "2. stream d, proved in" in done.out
     assert "note: in floating point the terms that were multiplied out cancel" in done.out
@@ -48,7 +48,8 @@ def test_what_cancels_is_said(run, path, tmp_path):
 def test_it_is_offered_where_it_pays_and_not_done(run, path):
     done = run("derive", f"{path}:squares", *CHOSEN)
     assert done.status == 0 and "distribute d" not in done.out
-    assert "advice: sums multiplied out (--expand any) are predicted to take" in done.out
+    assert "advice: sums multiplied out (--distribute any) are predicted to take" in done.out
     assert "times the time; in floating point the terms that were multiplied out cancel" in done.out
-    refused = run("derive", f"{path}:product", "--expand", "d")
-    assert refused.status == 2 and "cannot expand sums over axis 'd': einsum of [q d] and [x d]" in refused.err
+    refused = run("derive", f"{path}:product", "--distribute", "d")
+    said = "cannot distribute products over sums along axis 'd': einsum of [q d] and [x d]"
+    assert refused.status == 2 and said in refused.err

@@ -46,7 +46,7 @@ d, q, x, g, s, w = (symbol(n) for n in ("d", "q", "x", "g_q", "s_x", "width"))
 @cache
 def skipping(name: str, axes: str = "q") -> Diagram:
     """The operator streamed, grouped and without blocks, unproved."""
-    streamed = stream.find(cd.library.get(name), "x").diagram
+    streamed = stream.find(cd.library.get(name).diagram, "x").diagram
     return skip.find(group.find(streamed, axes.split()), "x")
 
 
@@ -207,7 +207,7 @@ def test_plans_count_exactly():
     assert at(found.save, sizes, plan.tiles) == plan.save_bytes
     assert at(found.work["tensor"], sizes, plan.tiles) == plan.flops
     whole = fit(
-        group.find(stream.find(cd.library.get("causal_attention"), "x").diagram, ["q"]),
+        group.find(stream.find(cd.library.get("causal_attention").diagram, "x").diagram, ["q"]),
         "H100",
         size(16384),
         backend="ideal",
@@ -276,7 +276,7 @@ def test_masks_by_position(mask, axes):
         S = cd.where(seen, cd.einsum("q d, x d -> q x", Q, K), 0)
         return cd.einsum("q x, x v -> q v", S, V) + 0 * w
 
-    streamed = stream.find(masked, "x").diagram
+    streamed = stream.find(masked.diagram, "x").diagram
     diagram = skip.find(group.find(streamed, axes.split()) if axes else streamed, "x")
     found, generator = io(diagram), np.random.default_rng(5)
     for _ in range(40):

@@ -14,7 +14,7 @@ import sympy
 import catdiag as cd
 from catdiag.cost.devices import Spread, spread
 from catdiag.cost.hierarchy import Edge, Hierarchy, Level
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 
 P, R, F, B = (sympy.Symbol(n, positive=True, integer=n in "PR") for n in ("P", "R", "F", "B"))
 
@@ -43,7 +43,7 @@ def numbers(formula: sympy.Expr, sizes: Mapping[str, int]) -> int:
 
 
 def at(diagram: Diagram, sizes: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...]]]:
-    for name, ty in zip(diagram.input_names, diagram.dom, strict=True):
+    for name, ty in zip(diagram_of(diagram).input_names, diagram.dom, strict=True):
         yield name, ty.names, tuple(sizes[a.name] for a in ty.axes)
 
 
@@ -89,7 +89,7 @@ def test_what_devices_receive_is_counted_by_devices(name: str, stream: str, grou
             assert numbers(share.held, sizes) == held.sum()
             total += received
             local.append(arrays[array][cut])
-        out = made.diagram.run(*local)
+        out = made.run(*local)
         cut = tile(diagram.cod[0].names, whole.shape, place, over)
         np.testing.assert_allclose(out, whole[cut], rtol=1e-10)
     assert numbers(formula.transfers, sizes) == total
@@ -189,7 +189,7 @@ def test_a_convolution_receives_what_its_windows_reach() -> None:
     from catdiag.rewrite.group import find
 
     diagram = cd.library.get("conv1d")
-    formula = spread(find(diagram, ["n", "y", "o"]), {"y": 4})
+    formula = spread(find(diagram_of(diagram), ["n", "y", "o"]), {"y": 4})
     sizes = {"n": 2, "c": 3, "o": 5, "y": 12, "k": 5, "x": 16}
     shares = {s.array: s for s in formula.shares}
     assert {a: s.how for a, s in shares.items()} == {"a": "halo", "w": "gathered", "out": "stays"}
@@ -198,7 +198,7 @@ def test_a_convolution_receives_what_its_windows_reach() -> None:
         held = set(range(4 * p, 4 * p + 4))
         assert held <= needed
         assert numbers(shares["a"].received, sizes) == 2 * 3 * len(needed - held)
-    both = spread(find(diagram, ["n", "y", "o"]), {"y": 4, "o": 5})
+    both = spread(find(diagram_of(diagram), ["n", "y", "o"]), {"y": 4, "o": 5})
     assert numbers(both.shares[0].received, {**sizes, "n": 10}) == 10 * 3 * 7 - 10 * 3 * 16 // 20
 
 
@@ -254,7 +254,7 @@ def test_random_sums_of_products_over_devices_receive_what_is_counted(seed: int)
     signature = ", ".join(" ".join(ty) for ty in arrays) + " -> " + " ".join(kept)
     diagram = cd.algorithm(signature, name="sums")(lambda *given: cd.einsum(signature, *given))
     over = {a: rng.choice((2, 3)) for a in rng.sample(kept, rng.randint(1, len(kept)))}
-    formula = spread(find(diagram, kept), over)
+    formula = spread(find(diagram_of(diagram), kept), over)
     sizes = dict.fromkeys(used, 6**3)
     for (_, names, shape), share in zip(at(diagram, sizes), formula.shares, strict=False):
         # Counted by lengths of slices: each device holds as much of its tile as there are devices with the same one.

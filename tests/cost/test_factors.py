@@ -65,7 +65,7 @@ def counted(diagram: cd.Diagram, dtype: str = "bf16") -> list[tuple[str, int, in
 def test_what_is_read_as_it_was_loaded_is_no_such_factor() -> None:
     assert counted(plain) == []
     assert counted(squares) == []  # what is squared is summed, and the product reads the block itself
-    flash = find(forms(inline(cd.library.get("attention")), "x", 1)[1][0].diagram, ["q"])
+    flash = find(forms(inline(cd.library.get("attention").diagram), "x", 1)[1][0].diagram, ["q"])
     assert searching(flash, "H200", {"q": 8192, "x": 8192, "d": 128}, stages=2).kernel.factors == []
 
 

@@ -18,6 +18,7 @@ from catdiag.cost.count.kernels import measure
 from catdiag.cost.count.live import LEVEL, REGISTERS
 from catdiag.cost.count.places import MATRIX
 from catdiag.cost.plan import kernels_on
+from catdiag.diagram import diagram_of
 from catdiag.rewrite import group, stream
 
 # The ideal model, which knows no compiler, is what is compared with tiles that people chose.
@@ -25,7 +26,7 @@ fit = functools.partial(plans.fit, backend="ideal")
 
 FLASH = cd.library.get("attention").stream("x").group("q")
 PRODUCT = cd.library.get("matmul").stream("b").group("a c")
-HEADS = group.find(stream.find(cd.library.get("multi_head_attention"), "x").diagram, ["b", "h", "q"])
+HEADS = group.find(stream.find(cd.library.get("multi_head_attention").diagram, "x").diagram, ["b", "h", "q"])
 LONG = {"q": 8192, "x": 8192}
 SQUARE = {"a": 8192, "b": 8192, "c": 8192}
 LARGEST = {"objective": "largest"}
@@ -66,7 +67,7 @@ def test_products_fill_shared_memory_and_matrix_memory():
     # 256 x 256 x 64 takes all of a compute unit's LDS; FlashMLA's 64 rows and 64 keys take 221,184 bytes.
     amd = fit(PRODUCT, "MI300X", SQUARE, stages=1, tiles={"g_a": 256, "g_c": 256}, objective="largest")
     assert amd.tiles["s_b"] == 64 and amd.shared_memory_bytes == 64 * 1024
-    latents = group.find(stream.find(cd.library.get("latent_attention"), "x").diagram, ["h", "q"])
+    latents = group.find(stream.find(cd.library.get("latent_attention").diagram, "x").diagram, ["h", "q"])
     sizes = {"q": 1, "h": 128, "x": 8192, "c": 512, "r": 64}
     mla = fit(latents, "H100", sizes, stages=2, tiles={"g_h": 64}, objective="largest", threads=256)
     assert mla.tiles["s_x"] == 64 and mla.shared_memory_bytes == 3 * 64 * 576 * 2 + 2  # and the scale
@@ -146,8 +147,8 @@ def test_pieces_are_named_and_kept():
     assert all(plan.tiles[name] % piece == 0 for name, of in plan.divisors.items() for piece in of.values())
     whole = PRODUCT.diagram
     for dtype, step in (("fp8", 128), ("bf16", 64), ("tf32", 32), ("fp32", 32)):
-        kernel = measure(whole, dtype, registers=True).kernels[0]
-        assert by_symbol(pieces(whole, kernel, hardware.H100, dtype))["s_b"]["row of a load"] == step
+        kernel = measure(diagram_of(whole), dtype, registers=True).kernels[0]
+        assert by_symbol(pieces(diagram_of(whole), kernel, hardware.H100, dtype))["s_b"]["row of a load"] == step
     mine = fit(PRODUCT, "H100", SQUARE, multiples={"s_b": 48}, at_least={"g_a": 200})
     assert mine.tiles["s_b"] % 48 == 0 and mine.tiles["g_a"] >= 200
     short = fit(PRODUCT, "H100", {"a": 100, "b": 40, "c": 7})
@@ -228,7 +229,7 @@ def test_wrong_requests_are_named():
 def test_axes_shorter_than_a_piece_and_rows_that_nobody_shares():
     def found(name, axis, axes):
         whole = cd.library.get(name)
-        return group.find(stream.find(whole, axis).diagram if axis else whole, axes)
+        return group.find(stream.find(diagram_of(whole), axis).diagram if axis else whole, axes)
 
     batches = found("conv1d", "c", ["n", "y", "o"])
     sizes = {"n": 8, "x": 1026, "y": 1024, "k": 3, "c": 64, "o": 64}

@@ -20,6 +20,7 @@ from catdiag.cost.count.amounts import Amount
 from catdiag.cost.count.kernels import measure
 from catdiag.cost.count.live import LEVEL, REGISTERS
 from catdiag.cost.plan import block_candidates, group_candidates
+from catdiag.diagram import diagram_of
 from catdiag.library.attention import attention, grouped_query_attention, multi_head_attention
 from catdiag.library.matmul import matmul
 from catdiag.rewrite import group, stream
@@ -28,7 +29,7 @@ fit = functools.partial(plans.fit, backend="ideal")
 
 
 def derived(diagram, axis, axes):
-    return group.find(stream.find(diagram, axis).diagram, axes)
+    return group.find(stream.find(diagram_of(diagram), axis).diagram, axes)
 
 
 FLASH = derived(attention, "x", ["q"])

@@ -9,7 +9,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.cost.io import io
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.rewrite import group, stream
 
 
@@ -29,8 +29,8 @@ def weighed(A: Any) -> Any:
 
 
 def forms(program: Diagram) -> list[Diagram]:
-    tiled = group.find(program, ["q"])
-    return [program, tiled, group.find(stream.find(program, "x").diagram, ["q"])]
+    tiled = group.find(diagram_of(program), ["q"])
+    return [program, tiled, group.find(stream.find(diagram_of(program), "x").diagram, ["q"])]
 
 
 @pytest.mark.parametrize("program", [by_distance, masked, weighed], ids=["distance", "mask", "weights"])
@@ -56,7 +56,7 @@ def test_what_is_made_of_data_as_well_is_an_array() -> None:
 
 def test_an_inlined_result_is_saved_from_nowhere() -> None:
     both = cd.algorithm("q x -> q, q x")(lambda A: (cd.sum(A, "x"), (cd.index("q") - cd.index("x")) * 2))
-    for form in (both, group.find(both, ["q"])):
+    for form in (both, group.find(both.diagram, ["q"])):
         found = io(form, dtype="bf16")
         assert str(next(t.exact for t in found.traffic if t.array == "out1")) == "4*q*x"
         for fused in (True, False):

@@ -313,7 +313,7 @@ def held(nested_product):
 
 
 def test_windows_are_what_each_piece_reaches():
-    form = group.find(cd.library.get("conv1d"), ["y"])
+    form = group.find(cd.library.get("conv1d").diagram, ["y"])
     found, plain = levels_io(form, CHAIN), io(form)
     assert found.edges["HBM", "SMEM"].transfers.expand() == plain.transfers.expand()
     assert found.edges["HBM", "SMEM"].relaxed == plain.relaxed

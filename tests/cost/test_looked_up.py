@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from catdiag.diagram import diagram_of
 from catdiag.emit.numpy import source
 from catdiag.emit.pseudocode import pseudocode
 from catdiag.emit.triton import module
@@ -47,11 +48,11 @@ def test_in_parts_too_and_with_a_view_of_a_view(grouped: cd.Derivation) -> None:
 
 def test_what_no_loop_reads_in_blocks_is_no_such_view() -> None:
     rows = cd.algorithm("v d, int[t] -> t d")(lambda A, at: cd.gather(A, "v", at))
-    assert not looked_up(rows.graph), "nothing is in groups"
+    assert not looked_up(diagram_of(rows).graph), "nothing is in groups"
     whole = cd.algorithm("v d, int[d] -> v", name="whole")(
         lambda A, at: cd.sum(A * cd.sum(cd.gather(A, "v", at).rename(d="e"), "e"), "d")
     )
-    assert not in_blocks(whole.graph), "no loop reads it"
+    assert not in_blocks(whole.diagram.graph), "no loop reads it"
 
 
 def test_it_is_one_kernel_that_loads_where_it_is_told(grouped: cd.Derivation) -> None:

@@ -13,6 +13,7 @@ import catdiag as cd
 from catdiag.cost.io import io
 from catdiag.cost.lower.lifetimes import Lifetime, check_lifetime
 from catdiag.cost.lower.segments import BoundError, Claim, check, times
+from catdiag.diagram import diagram_of
 from catdiag.rewrite import group, skip, stream
 from catdiag.run.machine import count
 from catdiag.testing.counts import drawn_tiles
@@ -67,7 +68,7 @@ def test_two_regimes_of_a_chain():
     found = cd.library.get("attention").lower_bound()
     assert found.kind == "chain"
     # The least of the class of tiled schedules is 4 d^2 q x / M at leading order: as much.
-    flash = stream.find(cd.library.get("attention"), "x").diagram
+    flash = stream.find(cd.library.get("attention").diagram, "x").diagram
     optimum = io(group.find(flash, ["q"])).optimum()
     assert 1 <= found.ratio(optimum, {"d": 64, "q": 2**16, "x": 2**16}, 10**5) < 1.05
     assert found.capacity in found.ratio(optimum).free_symbols
@@ -79,7 +80,7 @@ def test_what_computing_nothing_twice_adds():
     assert "q*x/(M/(d + v)**2 + 1)" in [str(t.value) for t in once.terms]
     sizes, capacity = {"q": 2**14, "x": 2**14, "d": 16, "v": 256}, 2**20
     assert once.at(sizes, capacity) > 1.9 * scored.lower_bound().at(sizes, capacity)
-    optimum = io(group.find(stream.find(scored, "x").diagram, ["q"])).optimum()
+    optimum = io(group.find(stream.find(scored.diagram, "x").diagram, ["q"])).optimum()
     assert 1 <= once.ratio(optimum, sizes, capacity) < 2
     live = next(case for case in once.certificate if isinstance(case, Lifetime))
     check_lifetime(live)
@@ -161,7 +162,7 @@ def test_no_bound_on_equal_diagrams():
 
 def test_what_a_mask_empties_counts_and_what_is_skipped_does_not():
     """Causal: the form that skips blocks moves less than the whole form has to, and no less than its own bound."""
-    whole = group.find(stream.find(cd.library.get("causal_attention"), "x").diagram, ["q"])
+    whole = group.find(stream.find(cd.library.get("causal_attention").diagram, "x").diagram, ["q"])
     skipped = skip.find(whole, "x")
     assert any("mask" in text for text in whole.lower_bound().assumptions)
     assert any("skips blocks" in text for text in skipped.lower_bound().assumptions)
@@ -183,7 +184,7 @@ LONGER = {"grouped_query_attention", "linear_cross_entropy", "mlp"}
 def derived(name):
     axis, axes = PLANS[name]
     diagram = cd.library.get(name)
-    streamed = stream.find(diagram, axis).diagram if axis else diagram
+    streamed = stream.find(diagram_of(diagram), axis).diagram if axis else diagram
     return group.find(streamed, axes.split())
 
 

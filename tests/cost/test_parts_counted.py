@@ -44,7 +44,7 @@ def split(name: str) -> Any:
     }
     base, _, grouped = name.partition(" by ")
     signature, function = programs[base]
-    found = stream.find(cd.algorithm(signature, name=base)(function), "x").diagram
+    found = stream.find(cd.algorithm(signature, name=base)(function).diagram, "x").diagram
     return in_parts(group.find(found, grouped.split()) if grouped else found, "x")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.boxes import Box, Group, Rename, map_box
 from catdiag.cost.io import io
-from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.diagram import Diagram, Graph, Node, diagram_of, inline, of_graph
 from catdiag.rewrite import group, stream
 from catdiag.rewrite.parts import in_parts
 from catdiag.run.machine import count
@@ -72,7 +72,7 @@ def coinciding(draw: Any, programs: Any) -> Diagram:
 
 def read(diagram: Diagram) -> set[int]:
     """The inputs that a diagram reads: a group may take arrays that its body does not."""
-    graph = inline(diagram, kernels=True).graph
+    graph = inline(diagram_of(diagram), kernels=True).graph
     used = set(graph.outputs)
     for node in graph.nodes:
         inner = read(node.box.op.body) if isinstance(node.box.op, Group) else range(len(node.inputs))
@@ -92,7 +92,7 @@ def above(source: Diagram, form: Diagram, trials: int, number: int, dtypes: Any 
             return
         if "rho_" in str(formula.transfers):  # blocks that data leave out
             return
-        bounds = [form.lower_bound(dtype=dtype)]
+        bounds = [cd.Program(form).lower_bound(dtype=dtype)]
         if read(form) == read(source):  # else operations were left out, as in max(a − max a) = 0: another diagram's
             bounds.append(source.lower_bound(dtype=dtype))
         for trial in range(trials):
@@ -100,7 +100,7 @@ def above(source: Diagram, form: Diagram, trials: int, number: int, dtypes: Any 
             names = sorted({*formula.account.sizes, *(n for bound in bounds for n in bound.axes)})
             sizes = {n: max(1, round(longest ** random.random())) for n in names}
             sizes |= dict.fromkeys(windowed, 2 * sum(sizes.values()))
-            tiles = drawn_tiles(form, sizes, random)
+            tiles = drawn_tiles(diagram_of(form), sizes, random)
             at = evaluator({**sizes, **tiles})
             moved, peak = at(formula.transfers), at(formula.memory)
             if counted and not trial:
@@ -134,17 +134,17 @@ def turned(A: Any, B: Any) -> Any:
 @pytest.mark.parametrize("program", [computed_twice, returned_twice, turned], ids=str)
 def test_equal_results_are_saved_each_in_every_form(program: Diagram) -> None:
     sizes = {"a": 12, "b": 12, "c": 12}
-    streamed = stream.find(program, "b").diagram
-    for form in (program, streamed, group.find(streamed, ["a", "c"]), group.find(program, ["a"])):
+    streamed = stream.find(diagram_of(program), "b").diagram
+    for form in (program, streamed, group.find(streamed, ["a", "c"]), group.find(diagram_of(program), ["a"])):
         counts = count(form, sizes)
         assert counts.saves == {"out0": 144, "out1": 144}
-        assert evaluator(sizes | drawn_tiles(form, sizes, Random(0)))(io(form).save) == counts.save
-        assert form.lower_bound().at(sizes, 10**6) == counts.load + counts.save == 576
+        assert evaluator(sizes | drawn_tiles(diagram_of(form), sizes, Random(0)))(io(form).save) == counts.save
+        assert cd.Program(form).lower_bound().at(sizes, 10**6) == counts.load + counts.save == 576
         above(program, form, 2, 0, ("bf16",), counted=False)
 
 
 def test_each_result_is_as_wide_as_it_is_said_to_be() -> None:
-    streamed = stream.find(returned_twice, "b").diagram
+    streamed = stream.find(returned_twice.diagram, "b").diagram
     for form in (returned_twice, streamed, group.find(streamed, ["a"])):
         counts = count(form, {"a": 2, "b": 3, "c": 5}, dtype={"out0": "bf16", "out1": "fp64"})
         assert counts.saves == {"out0": 20, "out1": 80}
@@ -163,7 +163,7 @@ def test_an_operand_may_be_summed_before_over_what_it_alone_has() -> None:
     program = cd.algorithm("a b, q d -> q d")(lambda A, B: cd.einsum("a b, q d -> q d", A, B))
     bound = program.lower_bound()
     assert (bound.kind, str(bound.bound)) == ("compulsory", "a*b + 2*d*q")
-    above(program, group.find(stream.find(program, "a").diagram, ["q"]), 4, 1)
+    above(program, group.find(stream.find(program.diagram, "a").diagram, ["q"]), 4, 1)
     # A sum that is left for last is still a row of the chain: P is made, and summed, before it meets B.
     chain = cd.algorithm("q d, x d -> q")(lambda Q, K: cd.einsum("q x -> q", cd.einsum("q d, x d -> q x", Q, K)))
     assert chain.lower_bound().kind == "chain"
@@ -201,11 +201,11 @@ def test_every_operator_in_all_ways(name: str) -> None:
     """Each axis streamed, in parts too, and all axes grouped that can be."""
     source, random = cd.library.get(name), Random(name)
     source.lower_bound().check()
-    axes = sorted({a.name for ty in source.graph.wire_types() for a in ty.axes})
+    axes = sorted({a.name for ty in diagram_of(source).graph.wire_types() for a in ty.axes})
     forms = [source]
     for axis in axes:
         with suppress(cd.CatdiagError):
-            forms.append(stream.find(source, axis).diagram)
+            forms.append(stream.find(diagram_of(source), axis).diagram)
             forms.append(in_parts(forms[-1], axis))
     for form in tuple(forms):
         tiled = form

@@ -9,13 +9,13 @@ import pytest
 import catdiag as cd
 from catdiag.boxes import array_name
 from catdiag.cost.io import io
-from catdiag.diagram import Diagram, inline
+from catdiag.diagram import Diagram, diagram_of, inline
 from catdiag.rewrite import group, stream
 from catdiag.statistics import statistics
 
 
 def told(program: Diagram) -> list[str]:
-    graph = inline(program).graph
+    graph = inline(diagram_of(program)).graph
     found, wire = statistics(graph), len(graph.dom)
     names = []
     for node in graph.nodes:
@@ -58,7 +58,7 @@ def test_loops_and_groups_keep_them(name: str) -> None:
     """The states of a streamed form are statistics where what they become is."""
     source = cd.library.get(name)
     axis = {"attention": "x", "linear_cross_entropy": "v", "qk_norm_attention": "x"}.get(name, "d")
-    streamed = inline(stream.find(source, axis).diagram)
+    streamed = inline(stream.find(source.diagram, axis).diagram)
     graph = streamed.graph
     found, wire = statistics(graph), len(graph.dom)
     for node in graph.nodes:
@@ -84,7 +84,7 @@ def test_bytes_between_kernels() -> None:
     narrow = cd.algorithm("t d -> t d")(lambda X: X / cd.cast(cd.sum(X, "t"), "bf16"))
     found = {t.array: str(t.exact) for t in io(narrow, dtype="bf16", fused=False).traffic if t.direction == "save"}
     assert found["cast:bf16 [d]"] == "2*d"
-    grouped = group.find(normed, ["d"])  # a result follows the dtype
+    grouped = group.find(normed.diagram, ["d"])  # a result follows the dtype
     assert {t.array: str(t.exact) for t in io(grouped, dtype="bf16").traffic}["out"] == "2*d*t"
 
 

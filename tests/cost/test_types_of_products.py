@@ -8,6 +8,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.cost.count.kernels import worked_in
+from catdiag.diagram import diagram_of
 from catdiag.emit.triton import module
 
 SIZES = {"q": 2048, "x": 2048, "d": 128}
@@ -43,7 +44,7 @@ def test_products_are_in_the_type_that_the_kernel_hands_over() -> None:
         ({**ARRAYS, "V": "fp32", "L": "bf16"}, "fp32"),
         ({**ARRAYS, "K": "fp16", "L": "fp32"}, "bf16"),
     ):
-        assert worked_in(form, types) == kind
+        assert worked_in(diagram_of(form), types) == kind
         text = module(form, {"g_q": 64, "s_x": 64}, types).text
         dots = [line for line in text.splitlines() if "tl.dot(" in line]
         assert any("tf32x3" in line for line in dots) == (kind == "fp32")

@@ -15,7 +15,7 @@ from catdiag.cost.count.amounts import symbol
 from catdiag.cost.io import io
 from catdiag.cost.optimum import CAPACITY
 from catdiag.cost.plan import fit
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.rewrite import group, stream
 from catdiag.run.levels import count_levels
 from catdiag.run.machine import count
@@ -35,13 +35,13 @@ def convolution(padding: int = 0, stride: int = 1, dilation: int = 1) -> Diagram
 
 @cache
 def grouped(padding: int, stride: int, dilation: int) -> Diagram:
-    return group.find(stream.find(convolution(padding, stride, dilation), "c").diagram, ["y", "o"])
+    return group.find(stream.find(convolution(padding, stride, dilation).diagram, "c").diagram, ["y", "o"])
 
 
 @cache
 def tiled(name: str, streamed: str, axes: str) -> Diagram:
     diagram = cd.library.get(name)
-    return group.find(stream.find(diagram, streamed).diagram if streamed else diagram, axes.split())
+    return group.find(stream.find(diagram_of(diagram), streamed).diagram if streamed else diagram, axes.split())
 
 
 def at(formula, *numbers):
@@ -134,7 +134,7 @@ def test_the_library_of_windows(name, streamed, axes):
 
 def test_a_stencil_of_one_axis():
     shifted = cd.algorithm("x -> x")(lambda a: a + cd.shift(a, "x", 1))
-    diagram = group.find(shifted, ["x"])
+    diagram = group.find(shifted.diagram, ["x"])
     found, machine = io(diagram), count(diagram, {"x": 11}, {"g_x": 4})
     assert at(found.load, {"x": 11, "g_x": 4}) == machine.load == 11 + 10
     # The array itself by tiles, and for what is read beside it 3 + 4 + 3: the element before the first is no element.
@@ -155,7 +155,7 @@ def test_sizes_are_found_in_groups():
         lambda a, w: cd.einsum("y k c, k c o -> y o", cd.window(a, "x", "y k", pad=(1, 1)), w)
     )
     inputs = [a[0, 0], f[:, 0]]
-    found = run(group.find(stream.find(padded, "c").diagram, ["y"]), inputs, {"g_y": 4})
+    found = run(group.find(stream.find(padded.diagram, "c").diagram, ["y"]), inputs, {"g_y": 4})
     assert found.shape == (9, 4) and np.allclose(found, run(padded, inputs))
 
 
@@ -221,13 +221,13 @@ def test_sizes_that_leave_the_padding_are_refused():
     padded = cd.algorithm("x c, k c -> y")(
         lambda a, w: cd.einsum("y k c, k c -> y", cd.window(a, "x", "y k", pad=(1, 1)), w)
     )
-    diagram = group.find(padded, ["y"])
+    diagram = group.find(padded.diagram, ["y"])
     sizes = {"x": 5, "k": 4, "y": 5, "c": 2}
     with pytest.raises(cd.SizeError, match="at y \\+ k, which is up to 7: expected 0 to 6; axis 'y' is 5, and 4 or"):
         count(diagram, sizes, {"g_y": 2})
     assert count(diagram, {**sizes, "y": 4}, {"g_y": 3}).load
     inside = cd.algorithm("x")(lambda a: cd.sum(cd.reindex(a, "y k=3", x=lambda y, k: y + k, fill=0), "k"))
-    assert count(group.find(inside, ["y"]), {"x": 5, "y": 9}, {"g_y": 4}).load == 5 + 1
+    assert count(group.find(inside.diagram, ["y"]), {"x": 5, "y": 9}, {"g_y": 4}).load == 5 + 1
 
 
 def test_parts_of_a_loop_over_windows_are_as_many_as_are_best():

@@ -6,13 +6,13 @@ import pytest
 
 import catdiag as cd
 from catdiag.boxes import Call, Fold, Group, bodies
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.draw.changes import CHANGED, GONE, INTO, NEW, OUT_OF, changes, gathered
 
 
 def boxes(diagram: Diagram, address=(), within=True):
     """All boxes by address, with the loops around each; of loops the body that runs."""
-    for k, node in enumerate(diagram.graph.nodes):
+    for k, node in enumerate(diagram_of(diagram).graph.nodes):
         here = (*address, k)
         yield here, node.box
         inner = {Fold: 1, Group: 0, Call: 0}.get(type(node.box.op))
@@ -22,6 +22,7 @@ def boxes(diagram: Diagram, address=(), within=True):
 
 def both_ways(before, after):
     """The changes, which exchange where the diagrams do, at addresses that exist."""
+    before, after = diagram_of(before), diagram_of(after)
     found, back = changes(before, after), changes(after, before)
     assert set(found.before) == set(back.after)
     assert set(found.after) == set(back.before)
@@ -104,10 +105,10 @@ def test_of_equal_boxes_those_made_of_the_same_are_the_same():
 def test_marks_of_named_diagrams_are_gathered():
     f = cd.algorithm("q x -> q x")(lambda a: cd.softmax(a, "x"))
     inner = {at: GONE for at, _ in boxes(f) if len(at) > 1}
-    assert gathered(f, inner) == ({(0,): GONE}, frozenset())
+    assert gathered(diagram_of(f), inner) == ({(0,): GONE}, frozenset())
     some = dict(list(inner.items())[:2])
-    assert gathered(f, some) == (some, frozenset({f.graph.nodes[0].box.op.name}))
-    assert gathered(f, {}) == ({}, frozenset())
+    assert gathered(diagram_of(f), some) == (some, frozenset({diagram_of(f).graph.nodes[0].box.op.name}))
+    assert gathered(diagram_of(f), {}) == ({}, frozenset())
 
 
 def test_long_chains_take_work_in_proportion(calls):
@@ -117,7 +118,7 @@ def test_long_chains_take_work_in_proportion(calls):
                 a = cd.exp(a) if k != n // 2 else fn(a)
             return a
 
-        return cd.algorithm("x -> x")(body)
+        return cd.algorithm("x -> x")(body).diagram
 
     work = []
     for n in (500, 1000):

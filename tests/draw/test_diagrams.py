@@ -8,7 +8,7 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
-from catdiag.draw.api import SHOWN
+from catdiag.draw.api import SHOWN, svg_of
 from catdiag.errors import CatdiagError
 from catdiag.rewrite.group import find
 
@@ -38,7 +38,7 @@ def test_named_diagrams_open_by_name():
 
 def test_a_derivation_is_drawn_as_what_it_came_to():
     derivation = library.get("sum_of_squares").stream("x").group("q")
-    assert derivation.draw("svg", theme="light") == derivation.diagram.draw("svg", theme="light")
+    assert derivation.draw("svg", theme="light") == svg_of(derivation.diagram, theme="light")
     assert {"gq", "sx"} <= set(texts(derivation.draw("svg"))) and "catdiag-level1" in derivation.draw("tikz")
     assert derivation._repr_svg_() == derivation.draw("svg")
     assert "size of q in each group" in texts(derivation.draw("svg", legend=True))
@@ -51,7 +51,7 @@ def test_a_notebook_shows_what_is_small_and_folds_what_is_not():
     assert "part 1" in texts(chain._repr_svg_()) and "exp" not in texts(chain._repr_svg_())
     opened = texts(chain.draw("svg", open="part 1"))
     assert 100 < opened.count("exp") <= texts(chain.draw("svg", most=None)).count("exp") == SHOWN + 1
-    inside = find(chain, ["q"])
+    inside = find(chain.diagram, ["q"])
     assert len(inside.boxes) == 1 and "part 1" in texts(inside._repr_svg_())
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.boxes import bodies
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.draw import columns
 from catdiag.draw.layout import layout
 from catdiag.draw.scene import Curve, Frame, Label, Scene, Shape
@@ -33,7 +33,7 @@ MANY = settings(max_examples=400, deadline=None, suppress_health_check=list(Heal
 
 @pytest.fixture(scope="module")
 def good() -> Scene:
-    found = layout(cd.library.get("softmax_contraction"), open=True)
+    found = layout(cd.library.get("softmax_contraction").diagram, open=True)
     assert not faults(found)
     return found
 
@@ -119,8 +119,8 @@ def test_boxes_out_of_line_are_found():
 def test_crossings_are_counted():
     assert crossings(layout(chain(5))) == 0
     crossed = cd.swap(array("x"), array("y"))
-    assert crossings(layout(crossed)) == 1
-    assert crossings(layout(cd.swap(array("x"), array("a b c")))) == 3
+    assert crossings(layout(crossed.diagram)) == 1
+    assert crossings(layout(cd.swap(array("x"), array("a b c")).diagram)) == 3
 
 
 # -- everything is drawn without a fault -------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_crossings_are_counted():
 
 def drawn(diagram: Diagram, **options: object) -> Scene:
     """The scene of a diagram, without faults, whose texts are about what the diagram has."""
-    scene = layout(diagram, **options)
+    scene = layout(diagram_of(diagram), **options)
     assert faults(scene) == []
     known = names_of(diagram)
     for label in scene.items:
@@ -140,7 +140,7 @@ def drawn(diagram: Diagram, **options: object) -> Scene:
 def names_of(diagram: Diagram) -> set[str]:
     """What axes of a diagram and of its insides are called: by name, and by the sizes of their parts."""
     found: set[str] = set()
-    todo, seen = [diagram], set()
+    todo, seen = [diagram_of(diagram)], set()
     while todo:
         inside = todo.pop()
         if id(inside) in seen:
@@ -267,14 +267,14 @@ def joined(scene: Scene) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("make", [lambda: anyhow(60, 8), lambda: bricks(60, 7), lambda: ODD["around each box"]()])
 def test_wires_lead_where_the_diagram_says(make):
     diagram = make()
-    graph = diagram.graph
+    graph = diagram_of(diagram).graph
     starts = [f"in{k}.x" for k in range(len(graph.dom))]
     wanted = set()
     for number, node in enumerate(graph.nodes):
         wanted |= {(starts[w], f"{number}.in{k}.x") for k, w in enumerate(node.inputs)}
         starts += [f"{number}.out{k}.x" for k in range(len(node.box.cod))]
     wanted |= {(starts[w], f"out{k}.x") for k, w in enumerate(graph.outputs)}
-    assert joined(layout(diagram)) == wanted
+    assert joined(layout(diagram_of(diagram))) == wanted
 
 
 # -- few crossings -----------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_no_more_crossings_than_in_the_order_that_was_given(seed, monkeypatch):
                 slot.index = k
 
     monkeypatch.setattr(columns, "_order", given_order)
-    assert found <= crossings(layout(diagram))
+    assert found <= crossings(layout(diagram_of(diagram)))
 
 
 # -- the same picture --------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_one_diagram_has_one_picture_under_any_hash_seed():
     }
     assert len(found) == 1 and len(found.pop()) > 10_000
     diagram = cd.library.get("attention")
-    assert layout(diagram) == layout(diagram)
+    assert layout(diagram_of(diagram)) == layout(diagram_of(diagram))
 
 
 def test_each_box_of_many_is_in_a_column_of_its_own_depth():

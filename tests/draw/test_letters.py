@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.draw.levels import placement
 from catdiag.draw.plan import plan_of
 from catdiag.draw.sheets import sheet_of
@@ -47,7 +47,7 @@ def read(text: str, values: list[float]) -> float:
 
 def drawn(diagram: Diagram, values: list[float], join: bool) -> list[float]:
     """What a picture of scalar functions says, read from left to right."""
-    sheet = sheet_of(diagram, lambda _: False, placement(), join)
+    sheet = sheet_of(diagram_of(diagram), lambda _: False, placement(), join)
     plan = plan_of(sheet, False)
     got = dict(zip(sheet.inputs, values, strict=True))
     for column in plan.columns.columns:

@@ -6,7 +6,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.boxes import Call, bodies
-from catdiag.diagram import Diagram, inline
+from catdiag.diagram import Diagram, diagram_of, inline
 from catdiag.draw.api import scene_of
 from catdiag.draw.parts import MOST, folded
 from catdiag.draw.scene import Label
@@ -34,7 +34,7 @@ MANY = {"chain": chain, "beside": beside, "around": around, "bricks": lambda n: 
 @pytest.mark.parametrize(("number", "most"), [(50, 4), (700, 12), (5000, MOST)])
 def test_parts_are_the_diagram_and_each_has_few_boxes(kind, number, most):
     diagram = MANY[kind](number)
-    parts = folded(diagram, most)
+    parts = folded(diagram_of(diagram), most)
     assert inline(parts) == diagram and parts.dom == diagram.dom and parts.cod == diagram.cod
     found = levels(parts)
     assert all(0 < len(inside.boxes) <= most for inside in found)
@@ -47,7 +47,7 @@ def test_parts_are_the_diagram_and_each_has_few_boxes(kind, number, most):
 
 
 def test_what_is_small_stays_as_it_is():
-    diagram = cd.library.get("attention")
+    diagram = cd.library.get("attention").diagram
     assert folded(diagram) is diagram
     with pytest.raises(ValueError, match="most is 3: expected parts of 4 or more"):
         folded(diagram, 3)
@@ -61,7 +61,7 @@ def _network(layers: int) -> Diagram:
             a = a + cd.sigmoid(cd.einsum("t f, d f -> t d", hidden, v))
         return a
 
-    return cd.algorithm("t d" + ", d f, d f" * layers, name="network")(network)
+    return cd.algorithm("t d" + ", d f, d f" * layers, name="network")(network).diagram
 
 
 def test_the_layers_of_a_network_are_parts_of_one_name():

@@ -60,7 +60,7 @@ def drawn_roofs() -> Any:
 
 @cache
 def book() -> Any:
-    return textbook(attention().source, cd.hardware.H100, SIZES, "bf16", attention().ask)
+    return textbook(attention().source.diagram, cd.hardware.H100, SIZES, "bf16", attention().derivation.ask)
 
 
 @cache

@@ -14,6 +14,7 @@ import catdiag as cd
 from catdiag.cost.count.places import two
 from catdiag.cost.io import io
 from catdiag.cost.levels import levels_io
+from catdiag.diagram import diagram_of
 from catdiag.draw.program import program_picture
 from catdiag.draw.scene import Frame, Label, Scene, Shape
 from catdiag.draw.story import tell
@@ -27,7 +28,7 @@ THREE = ("HBM", "SMEM", "registers")
 
 @pytest.fixture(autouse=True)
 def unproved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Derivation, "_prove", lambda *args, **options: None)
+    monkeypatch.setattr(Derivation, "prove", lambda *args, **options: None)
 
 
 def streamed(name: str, axis: str, tiles: str) -> Derivation:
@@ -106,7 +107,12 @@ def test_a_bar_at_each_line_for_what_is_held_and_nothing_else(program: cd.Diagra
     scene = program_picture(program)
     bars = [i for i in scene.items if isinstance(i, Shape) and i.kind == "bar"]
     marks = sorted({i.y for i in scene.items if isinstance(i, Shape) and i.kind in ("dot", "ring")})
-    lines = [line for told in tell(program, None, two()).kernels for line in told.lines if line.reads or line.writes]
+    lines = [
+        line
+        for told in tell(diagram_of(program), None, two()).kernels
+        for line in told.lines
+        if line.reads or line.writes
+    ]
     assert len(marks) == len(lines)
     for y, line in zip(marks, lines, strict=True):
         assert sum(bar.y < y < bar.y + bar.height for bar in bars) == len({v for v, _, _ in line.held})

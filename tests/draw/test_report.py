@@ -187,7 +187,7 @@ def test_one_picture_twice_has_two_names():
     from catdiag.draw.layout import layout
     from catdiag.draw.report.pictures import Pictures
 
-    scene = layout(cd.algorithm("x ->")(lambda A: cd.sum(A, "x")))
+    scene = layout(cd.algorithm("x ->")(lambda A: cd.sum(A, "x")).diagram)
     pictures = Pictures()
     ids = Read(pictures.figure(scene, "one") + pictures.figure(scene, "two")).values("id")
     assert len(ids) == len(set(ids)) >= 4

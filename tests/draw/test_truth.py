@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.draw.layout import layout
 from catdiag.draw.levels import placement
 from catdiag.draw.scene import Curve, Frame, Label, Shape
@@ -53,8 +53,8 @@ def kernel(diagram: Diagram) -> Sheet:
     ids=["split", "transposed", "plain", "held"],
 )
 def test_arrays_that_come_in_blocks_are_in_slow_memory_up_to_their_loop(diagram, axis, tiles):
-    found = grouped(streamed(diagram, axis).diagram, tiles.split())
-    (counted,) = found.io().account.kernels
+    found = grouped(streamed(diagram_of(diagram), axis).diagram, tiles.split())
+    (counted,) = cd.Program(found).io().account.kernels
     roles = {t.array: t.role for t in counted.transfers if t.direction == "load"}
     sheet = kernel(found)
     drawn = {w.name: "operand" if w.level else "streamed" for w in sheet.wires if w.name}
@@ -66,7 +66,7 @@ def test_arrays_that_come_in_blocks_are_in_slow_memory_up_to_their_loop(diagram,
 
 
 def test_positions_are_at_the_level_of_what_reads_them():
-    found = grouped(cd.library.get("conv1d"), ["y"])
+    found = grouped(cd.library.get("conv1d").diagram, ["y"])
     sheet = kernel(found)
     sources = [cell for cell in sheet.cells if cell.kind == "source"]
     assert len(sources) == 2
@@ -90,7 +90,7 @@ def mean_and_spread(A):
     ids=["early", "copied", "swapped", "passed", "only"],
 )
 def test_results_are_labelled_where_they_leave(diagram):
-    scene = layout(diagram)
+    scene = layout(diagram_of(diagram))
     said = [(item.x, item.y - 3.4) for item in scene.items if isinstance(item, Label) and item.role == "axis"]
     ends = [(f"out{k}.{name}") for k, ty in enumerate(diagram.cod) for name in ty.names]
     assert ends
@@ -100,13 +100,13 @@ def test_results_are_labelled_where_they_leave(diagram):
 
 
 def test_of_what_is_read_in_place_a_window_is_held():
-    found = grouped(streamed(cd.library.get("conv1d"), "c").diagram, ["n", "y", "o"])
-    held = [str(amount) for amount in found.io().memory.as_coefficients_dict()]
+    found = grouped(streamed(cd.library.get("conv1d").diagram, "c").diagram, ["n", "y", "o"])
+    held = [str(amount) for amount in cd.Program(found).io().memory.as_coefficients_dict()]
     assert "g_n*g_y*s_c" in held and "g_n*k*s_c" in held  # g_n·(g_y + k - 1)·s_c
     texts = [item.text for item in layout(found).items if isinstance(item, Label) and item.role == "axis"]
     assert texts.count("g_y + k − 1") >= 1
     assert texts.count("x") == 1  # in slow memory
-    pooled = grouped(cd.library.get("max_pool"), ["y"])
+    pooled = grouped(cd.library.get("max_pool").diagram, ["y"])
     assert "2·g_y" in [item.text for item in layout(pooled).items if isinstance(item, Label)]
 
 
@@ -117,8 +117,8 @@ def chain(A, B, C):
 
 
 def test_what_is_made_on_chip_stays_there_for_a_second_loop():
-    found = grouped(streamed(streamed(chain, "b").diagram, "c").diagram, ["a"])
-    (counted,) = found.io().account.kernels
+    found = grouped(streamed(streamed(chain.diagram, "b").diagram, "c").diagram, ["a"])
+    (counted,) = cd.Program(found).io().account.kernels
     assert sorted(t.array for t in counted.transfers if t.direction == "load") == ["A", "B", "C"]
     sheet = kernel(found)
     first, second = (cell for cell in sheet.cells if cell.frame == "fold")
@@ -135,7 +135,7 @@ def unit_rows(A):
 
 def test_a_loop_before_a_group_is_a_kernel_whose_result_goes_through_slow_memory():
     found = unit_rows.stream("x", passes=2).group("q").diagram
-    loaded = [[t.array for t in k.transfers if t.direction == "load"] for k in found.io().account.kernels]
+    loaded = [[t.array for t in k.transfers if t.direction == "load"] for k in cd.Program(found).io().account.kernels]
     assert loaded == [["A"], ["A", "sqrt [q]"]]
     scene = layout(found, levels=CHAIN)
     root = next(item for item in scene.items if isinstance(item, Shape) and item.title.startswith("sqrt"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import catdiag as cd
 from catdiag import library
+from catdiag.diagram import diagram_of
 from catdiag.emit.state import formulas
 from catdiag.rewrite.group import find
 from catdiag.rewrite.stream import candidates
 
 
 def of(program, axis="x"):
-    return formulas(next(candidates(program, axis)).diagram)
+    return formulas(next(candidates(diagram_of(program), axis)).diagram)
 
 
 def test_attention():
@@ -26,7 +27,7 @@ def test_attention():
 
 
 def test_groups_change_nothing_of_it():
-    flash = next(candidates(library.get("attention"), "x")).diagram
+    flash = next(candidates(library.get("attention").diagram, "x")).diagram
     assert formulas(find(flash, ["q"])) == formulas(flash)
     assert str(formulas(flash)).splitlines()[-1] == "finish out = sum3/sum2"
     assert "finish out = sum1" in str(library.get("sum_of_squares").stream("x").group("q"))
@@ -65,7 +66,7 @@ def test_text_does_not_explode():
             A = cd.exp(A) * A + A
         return cd.sum(A, "q")
 
-    assert len(str(formulas(deep))) < 10_000
+    assert len(str(formulas(deep.diagram))) < 10_000
     assert len(deep.code("pseudocode")) < 10_000
 
 
@@ -77,7 +78,7 @@ def test_what_was_found_does_not_explode():
             s = s * s + s
         return s
 
-    found = next(candidates(deep, "x")).found
+    found = next(candidates(deep.diagram, "x")).found
     assert len(str(found)) < 100_000
     assert found.shared
 

@@ -16,7 +16,7 @@ import catdiag as cd
 from catdiag import library
 from catdiag.boxes import Box, Call, Const, Einsum, Fold, Group, map_box
 from catdiag.cli.arguments import sizes_of
-from catdiag.diagram import Graph, Node, inline, of_box, of_graph
+from catdiag.diagram import Graph, Node, diagram_of, inline, of_box, of_graph
 from catdiag.emit.numpy import source
 from catdiag.emit.pseudocode import pseudocode
 from catdiag.emit.state import formulas
@@ -89,7 +89,7 @@ def forms(diagram):
     found = [diagram]
     for axis in dict.fromkeys(a.name for ty in diagram.dom for a in ty.axes):
         try:
-            found.append(next(candidates(diagram, axis)).diagram)
+            found.append(next(candidates(diagram_of(diagram), axis)).diagram)
         except cd.NotStreamable:
             continue
     for streamed in found[1:]:
@@ -101,7 +101,7 @@ def forms(diagram):
 def folds(diagram):
     found, todo = [], [diagram]
     while todo:
-        for box in inline(todo.pop()).boxes:
+        for box in inline(diagram_of(todo.pop())).boxes:
             if isinstance(box.op, Fold):
                 found.append(box.op)
             if hasattr(box.op, "body"):
@@ -112,13 +112,15 @@ def folds(diagram):
 def inputs_for(diagram, rng):
     """Arrays of small sizes, windows smaller than what they slide over."""
     small = {"k", "i", "j", "b"}
-    symbols = {s for ty in diagram.dom for a in ty.axes for s in size_symbols(a.size)} | set(sizes_of(diagram))
+    symbols = {s for ty in diagram.dom for a in ty.axes for s in size_symbols(a.size)} | set(
+        sizes_of(diagram_of(diagram))
+    )
     sizes = {s: 2 if s in small else int(rng.integers(6, 8)) for s in sorted(symbols)}
     shapes = [[size_value(a.size, sizes) for a in ty.axes] for ty in diagram.dom]
     made = {"int": lambda s: rng.integers(0, 5, s), "bool": lambda s: rng.random(s) < 0.6}
     arrays = [made.get(t.element, lambda s: rng.uniform(0.2, 1.4, s))(s) for t, s in zip(diagram.dom, shapes)]
     hidden = {"b": 2} if "(b g)" in str(diagram) else {}
-    return arrays, {**sizes, **solve(diagram, shapes, hidden)}
+    return arrays, {**sizes, **solve(diagram_of(diagram), shapes, hidden)}
 
 
 def function(text):
@@ -146,7 +148,7 @@ def test_numpy_gives_what_the_program_gives(name):
     for form in forms(program):
         text = source(form)
         for length in (1, 2, 3, 100):
-            given = {**sizes, **dict.fromkeys(tile_bounds(form), length), "f": np.sin}
+            given = {**sizes, **dict.fromkeys(tile_bounds(diagram_of(form)), length), "f": np.sin}
             assert same(call(text, arrays, given), want), text
         assert "catdiag" not in text
 
@@ -155,9 +157,13 @@ def test_numpy_gives_what_the_program_gives(name):
 def test_pseudocode_names_all_there_is(name):
     for form in forms(PROGRAMS[name]):
         text = pseudocode(form)
-        for word in (*form.input_names, *tile_bounds(form), *(c for fold in folds(form) for c in fold.components)):
+        for word in (
+            *diagram_of(form).input_names,
+            *tile_bounds(diagram_of(form)),
+            *(c for fold in folds(form) for c in fold.components),
+        ):
             assert word in text, text
-        assert text.count("save out") == len(set(form.graph.outputs))
+        assert text.count("save out") == len(set(diagram_of(form).graph.outputs))
         assert text == pseudocode(form)
 
 
@@ -166,13 +172,13 @@ def test_what_is_loaded_is_what_is_counted(name):
     for form in forms(PROGRAMS[name]):
         loads = " ".join(line.split("load ")[1] for line in pseudocode(form).splitlines() if "load " in line)
         said = Counter(re.findall(r"(\w+)(?:\[[^\]]*\])?(?:, |$| )", loads))
-        counted = Counter(t.array for t in form.io().traffic if t.direction == "load")
-        for array in form.input_names:
+        counted = Counter(t.array for t in cd.Program(form).io().traffic if t.direction == "load")
+        for array in diagram_of(form).input_names:
             assert said[array] == counted[array], (array, pseudocode(form), counted)
 
 
 def test_attention_reads_as_people_write_it():
-    flash = grouped(next(candidates(library.get("attention"), "x")).diagram, ["q"])
+    flash = grouped(next(candidates(library.get("attention").diagram, "x")).diagram, ["q"])
     assert pseudocode(flash).splitlines() == [
         "attention: Q[q d], K[x d], V[x d] → out[q d]",
         "for each tile of q (g_q at a time), in parallel:",
@@ -201,7 +207,7 @@ def test_a_plain_program_has_no_loop():
 
 
 def test_two_results_and_a_mask():
-    assert pseudocode(next(candidates(PROGRAMS["cross_entropy"], "x")).diagram).splitlines() == [
+    assert pseudocode(next(candidates(PROGRAMS["cross_entropy"].diagram, "x")).diagram).splitlines() == [
         "cross_entropy: Z[q x], y[q] → out[q]",
         "load y[q]",
         "start: max1[q] = -∞, sum2[q] = 0, sum3[q] = 0",
@@ -213,7 +219,7 @@ def test_two_results_and_a_mask():
         "    max1 = max1′",
         "save out[q] = max1 + log(sum2) - sum3",
     ]
-    both = pseudocode(next(candidates(PROGRAMS["smallest_and_largest"], "x")).diagram)
+    both = pseudocode(next(candidates(PROGRAMS["smallest_and_largest"].diagram, "x")).diagram)
     assert "save out0[q] = " in both and "save out1[q] = " in both
 
 
@@ -233,7 +239,7 @@ def test_parts_are_merged_in_order(name, parts):
     program = PROGRAMS[name]
     arrays, sizes = inputs_for(program, np.random.default_rng(2))
     # The second way of `causal` is the one that is defined where a part has no entry.
-    split = with_fold([*candidates(program, "x")][name == "causal"].diagram, parts="p_x")
+    split = with_fold([*candidates(program.diagram, "x")][name == "causal"].diagram, parts="p_x")
     text = pseudocode(split)
     assert "for each of p_x parts of x, in parallel:" in text and "for each part of x in order" in text
     got = call(source(split), arrays, {**sizes, "p_x": parts, "s_x": 2})
@@ -250,7 +256,7 @@ def test_a_kernel_of_one_number_has_no_tiles():
 
 def test_a_loop_inside_a_loop():
     program = library.get("attention")
-    streamed = next(candidates(program, "x")).diagram
+    streamed = next(candidates(program.diagram, "x")).diagram
     (fold,) = folds(streamed)
     inner = []
     for node in fold.step.graph.nodes:
@@ -281,7 +287,7 @@ def test_a_loop_inside_a_loop():
 def test_blocks_left_out_are_said_and_not_run():
     x = Axis("x", "s_x")
     first = cd.algorithm("x", name="first")(lambda A: cd.sum(cd.where(cd.index("x") < 3, A, 0), "x"))
-    streamed = next(candidates(first, "x")).diagram
+    streamed = next(candidates(first.diagram, "x")).diagram
     (fold,) = folds(streamed)
     dom = fold.state.dom
     place = next(k for k, ty in enumerate(dom) if ty.element == "int")

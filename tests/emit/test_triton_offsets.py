@@ -147,13 +147,13 @@ def test_more_programs_than_a_grid_has_are_refused() -> None:
 def test_so_are_those_of_the_library(name: str) -> None:
     source = library.get(name)
     with Z3() as ask:
-        form = best_of(source, ask).diagram
+        form = best_of(source.diagram, ask).diagram
     made = written(form)
     entry = next(n for n in ast.parse(made.text).body if isinstance(n, ast.FunctionDef) and n.name == made.entry)
     unseen = [
         a.arg for a, default in zip(entry.args.kwonlyargs, entry.args.kw_defaults, strict=True) if default is None
     ]
-    symbols = {*symbols_of(source), *unseen}
+    symbols = {*symbols_of(source.diagram), *unseen}
     for length in (LONG, 40):
         # Axes that are products of axes, and grids of several, may be too long for any kernel.
         with suppress(SizeError) if length == LONG else nullcontext():

@@ -67,8 +67,8 @@ def test_no_library_operator_is_without_a_case() -> None:
 
     for name in cd.library.names():
         diagram = cd.library.get(name)
-        sizes = dict.fromkeys(sizes_of(diagram), 6)
-        integers = {n: 2 for n, t in zip(diagram.input_names, diagram.dom, strict=True) if t.element == "int"}
+        sizes = dict.fromkeys(sizes_of(diagram.diagram), 6)
+        integers = {n: 2 for n, t in zip(diagram.diagram.input_names, diagram.dom, strict=True) if t.element == "int"}
         case = case_of(diagram, sizes, scalars=integers)
         assert case.bytes > 0 and set(case.slices) <= set(case.outputs[0].axes)
         compile(case.text, name, "exec")

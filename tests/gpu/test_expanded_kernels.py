@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.emit.triton import Module, module
 from catdiag.gpu.binary import HOPPER, binaries
 from catdiag.gpu.compile import Compiled
@@ -70,9 +70,9 @@ def test_it_gives_what_was_written(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_products_are_on_matrix_units(name: str) -> None:
     made = derived(name).diagram
-    text = module(made, dict.fromkeys(tile_bounds(made), 64), "bf16")
+    text = module(made, dict.fromkeys(tile_bounds(diagram_of(made)), 64), "bf16")
     assert text.text.count("tl.dot") == {"fourth": 3, "gaussian": 2, "mean": 2}.get(name, 1)
-    codes = binaries(text, dict.fromkeys(symbols_of(made), 256) | {"d": 64, "e": 64})
+    codes = binaries(text, dict.fromkeys(symbols_of(diagram_of(made)), 256) | {"d": 64, "e": 64})
     assert codes[0].arch == HOPPER and codes[0].ptx.count("wgmma.mma_async") >= text.text.count("tl.dot")
     assert not any(code.spills for code in codes)
 

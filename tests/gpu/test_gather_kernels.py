@@ -29,7 +29,7 @@ def projected(table: Any, tokens: Any, W: Any) -> Any:
 def test_positions_that_data_says_are_wide_enough_for_large_arrays() -> None:
     from catdiag.emit.triton import module
 
-    text = module(find(cd.library.get("embedding"), ["t", "d"]), {"g_t": 16, "g_d": 16}, "bf16").text
+    text = module(find(cd.library.get("embedding").diagram, ["t", "d"]), {"g_t": 16, "g_d": 16}, "bf16").text
     assert "tl.cast(tokens_tile, tl.int64) * table_v" in text
 
 

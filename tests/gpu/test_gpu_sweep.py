@@ -28,7 +28,9 @@ def test_every_operator_has_lengths_of_every_kind() -> None:
             sizes = lengths(name, diagram, kind)
             assert set(sizes) == set(symbols(diagram)) and min(sizes.values()) >= 1
             values = scalars(name, diagram, sizes)
-            assert set(values) == {n for n, ty in zip(diagram.input_names, diagram.dom, strict=True) if not ty.axes}
+            assert set(values) == {
+                n for n, ty in zip(diagram.diagram.input_names, diagram.dom, strict=True) if not ty.axes
+            }
     sizes = lengths("conv2d", cd.library.get("conv2d"), "odd")
     assert sizes["h"] == sizes["y"] + sizes["i"] - 1 and sizes["w"] == sizes["x"] + sizes["j"] - 1
 

@@ -23,7 +23,7 @@ def kernel(name: str, dtype: str) -> Compiled:
     """The operator as `derive` has it, in short tiles, of several axes in tiles of one but for the last."""
     source = cd.library.get(name)
     with Z3() as ask:
-        derived = best_of(source, ask).diagram
+        derived = best_of(source.diagram, ask).diagram
     symbols = tile_bounds(derived)
     groups = [s for s in symbols if s.startswith("g_")]
     tiles = {s: 2 if s.startswith("p_") else 1 if s in groups[:-1] else 16 for s in symbols}

@@ -8,6 +8,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.cost.plan import fit
+from catdiag.diagram import diagram_of
 from catdiag.gpu.kernels import kernels_of, planned
 from catdiag.gpu.planned import compiled_of
 from catdiag.rewrite import group, stream
@@ -29,18 +30,18 @@ def scores(A: Any, B: Any) -> Any:
 def windows(*streamed: str) -> cd.Diagram:
     form = cd.library.get("conv1d")
     for axis in streamed:
-        form = stream.find(form, axis).diagram
-    return group.find(form, ["n", "y", "o"])
+        form = stream.find(diagram_of(form), axis).diagram
+    return group.find(diagram_of(form), ["n", "y", "o"])
 
 
 @pytest.mark.usefixtures("compiling")
 class TestCompiled:
     def test_what_is_masked_may_be_of_8_bits(self) -> None:
-        for form, tiles in ((peak, {}), (stream.find(peak, "x").diagram, {"s_x": 64})):
+        for form, tiles in ((peak, {}), (stream.find(peak.diagram, "x").diagram, {"s_x": 64})):
             assert compiled_of(form, peak, tiles, "fp8").binaries({"q": 40, "x": 100})
 
     def test_products_of_8_bits_sum_32_at_least(self) -> None:
-        form = group.find(scores, ["q", "x"])
+        form = group.find(scores.diagram, ["q", "x"])
         sizes = {"q": 100, "x": 70, "d": 16}
         assert compiled_of(form, scores, {"g_q": 64, "g_x": 64}, "fp8").binaries(sizes)
         choice = kernels_of(scores.stream("d").group("q x"), "H200", sizes, "fp8", most=1)[0]
@@ -69,8 +70,8 @@ class TestRun:
         program = cd.algorithm("n k c, k c o -> n o", name="both")(
             lambda A, W: cd.einsum("n k c, k c o -> n o", A, W) + cd.sum(cd.max(A, "k"), "c")
         )
-        streamed = group.find(stream.find(program, "c").diagram, ["n", "o"])
-        whole = group.find(program, ["n", "o"])
+        streamed = group.find(stream.find(program.diagram, "c").diagram, ["n", "o"])
+        whole = group.find(program.diagram, ["n", "o"])
         for form, tiles in ((streamed, {"s_c": 16}), (streamed, {"s_c": 2}), (whole, {})):
             kernel = compiled_of(form, program, {"g_n": 8, "g_o": 16, **tiles}, "fp32")
             cd.testing.assert_compiled(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.cost.count.kernels import measure
 from catdiag.cost.plan import searching
+from catdiag.diagram import diagram_of
 from catdiag.errors import CatdiagError, DoesNotFit, SizeError
 from catdiag.gpu.blocks import MOST, SCRATCH, Block
 from catdiag.gpu.candidates import ALIKE, Candidates, Proposal
@@ -25,8 +26,8 @@ from catdiag.solvers.z3 import Z3
 
 def derived(name, axis, axes):
     diagram = cd.library.get(name)
-    streamed = stream.find(diagram, axis).diagram if axis else diagram
-    return group.find(streamed, axes) if axes else streamed
+    streamed = stream.find(diagram.diagram, axis).diagram if axis else diagram
+    return group.find(streamed.diagram, axes) if axes else streamed
 
 
 HEADS = derived("multi_head_attention", "x", ["b", "h", "q"])
@@ -174,7 +175,7 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
     for key, rows in MEASURED.items():
         diagram, sizes, names, alone = shape(key)
         search = searching(diagram, "H200", sizes)
-        blocks = {n: Block.of(diagram, k, "bf16", search.chip, n, False) for n, k in search.kernels.items()}
+        blocks = {n: Block.of(diagram_of(diagram), k, "bf16", search.chip, n, False) for n, k in search.kernels.items()}
         for *tile, stages, warps, registers, spilled, smem, _ in rows:
             values = {**sizes, **alone, **dict(zip(names, tile, strict=True))}
             assert int(blocks[stages].shared(values)) == smem

@@ -30,7 +30,7 @@ CASES = [
 @pytest.mark.usefixtures("compiling")
 @pytest.mark.parametrize(("name", "axis", "axes", "sizes", "exact"), CASES)
 def test_no_proposal_spills_or_takes_more_shared_memory_than_is_said(name, axis, axes, sizes, exact):
-    diagram = group.find(stream.find(cd.library.get(name), axis).diagram, axes.split())
+    diagram = group.find(stream.find(cd.library.get(name).diagram, axis).diagram, axes.split())
     for p in propose(diagram, "H200", sizes):
         code = module(diagram, p.tiles, stages=p.stages, warps=p.warps)
         scalars = {a.name: 1.0 for a in code.inputs if not a.ty.axes}

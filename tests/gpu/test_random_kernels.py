@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.diagram import diagram_of
 from catdiag.emit.triton import module
 from catdiag.errors import TypeMismatch
 from catdiag.gpu.planned import compiled_of
@@ -23,7 +24,7 @@ class TestRun:
     @settings(max_examples=30, deadline=None, derandomize=True)
     def test_they_give_what_they_mean(self, data: st.DataObject) -> None:
         program = data.draw(st.one_of(cascades(), einsums(), cd.testing.diagrams()))
-        form = data.draw(blocked(program))
+        form = data.draw(blocked(diagram_of(program)))
         # The interpreter cuts numbers off to bfloat16; and of numbers alone it does not know where to run.
         assume("cast:" not in form.code("pseudocode") and any(ty.axes for ty in program.dom))
         tiles = {tile: data.draw(st.sampled_from([1, 2, 16])) for tile in tile_bounds(form)}
@@ -35,7 +36,7 @@ class TestRun:
                 raise
             return
         cd.testing.assert_compiled(
-            kernel, {symbol: [1, 2, 3, 5] for symbol in symbols_of(program)}, trials=2, repeats=False
+            kernel, {symbol: [1, 2, 3, 5] for symbol in symbols_of(diagram_of(program))}, trials=2, repeats=False
         )
 
     def test_a_factor_may_be_there_twice(self) -> None:

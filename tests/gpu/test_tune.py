@@ -13,7 +13,7 @@ from catdiag.gpu.tune import Timed, Tuned, reached, tuned
 from catdiag.rewrite import group, stream
 
 SOURCE = cd.library.get("matmul")
-PRODUCT = group.find(stream.find(SOURCE, "b").diagram, ["a", "c"])
+PRODUCT = group.find(stream.find(SOURCE.diagram, "b").diagram, ["a", "c"])
 SIZES = {"a": 20, "b": 40, "c": 24}
 
 

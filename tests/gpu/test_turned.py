@@ -37,7 +37,7 @@ def pieces(ttgir: str) -> list[tuple[int, int]]:
 def test_what_is_turned_in_shared_memory_has_several_pieces_one_way_only(
     kind: str, x: int, d: int, turned: bool
 ) -> None:
-    form = group.find(scores, ["q", "x"])
+    form = group.find(scores.diagram, ["q", "x"])
     kernel = compiled_of(form, scores, {"g_q": 64, "g_x": x}, kind, stages=2, warps=8)
     (code,) = kernel.binaries({"q": 64, "x": x, "d": d})
     read = pieces(code.stages["ttgir"])
@@ -48,6 +48,6 @@ def test_what_is_turned_in_shared_memory_has_several_pieces_one_way_only(
 @pytest.mark.usefixtures("interpreting")
 class TestRun:
     def test_large_factors_are_right(self) -> None:
-        form = group.find(scores, ["q", "x"])
+        form = group.find(scores.diagram, ["q", "x"])
         kernel = compiled_of(form, scores, {"g_q": 16, "g_x": 512}, "fp32")
         cd.testing.assert_compiled(kernel, {"q": [5], "x": [300, 512], "d": [40]}, trials=2, repeats=False)

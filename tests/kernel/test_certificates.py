@@ -320,4 +320,4 @@ def test_a_searched_certificate_of_a_false_statement_is_not_found(ask: Z3, real_
 def test_the_statement_of_a_proof_is_that_of_the_programs() -> None:
     f = cd.algorithm("x")(lambda A: cd.sum(2 * A, "x"))
     g = cd.algorithm("x")(lambda A: 2 * cd.sum(A, "x"))
-    assert cd.prove(f, g).certificate["statement"] == statement_of(f, g)
+    assert cd.prove(f, g).certificate["statement"] == statement_of(f.diagram, g.diagram)

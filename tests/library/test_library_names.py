@@ -8,6 +8,7 @@ import pytest
 import catdiag as cd
 from catdiag import library
 from catdiag.boxes import Box, bodies
+from catdiag.diagram import diagram_of
 from catdiag.errors import CatdiagError
 
 
@@ -40,7 +41,7 @@ def test_the_package_offers_the_library() -> None:
 
 
 def _boxes(f: cd.Diagram) -> Iterator[Box]:
-    for box in f.boxes:
+    for box in diagram_of(f).boxes:
         yield box
         for inner in bodies(box.op):
             yield from _boxes(inner)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.diagram import diagram_of
 from catdiag.prove.api import refutable, statement_of
 from catdiag.prove.exact import BOTTOM
 from catdiag.prove.points import Drawer, Pool
@@ -50,7 +51,7 @@ def test_all_that_is_drawn_is_of_its_sort(kinds, n, seed, constants) -> None:
 def test_what_is_solved_for_and_what_is_shrunk_is_of_its_sort() -> None:
     f = cd.algorithm("int[x], bool[x] -> x")(lambda a, b: cd.where(b & (3 * a == 7), 1, cd.where(2 * a > 41, 2, 0)))
     g = cd.algorithm("int[x], bool[x] -> x")(lambda a, b: 0 * a / 1)
-    found = refute(statement_of(f, g))
+    found = refute(statement_of(diagram_of(f), diagram_of(g)))
     assert found is not None
     assert all(v.denominator == 1 for v in found.arrays["a"])
     assert all(type(v) is bool for v in found.arrays["b"])
@@ -76,7 +77,7 @@ TRUE = {
 def test_what_is_true_of_integers_is_not_refuted(name: str) -> None:
     signature, left, right = TRUE[name]
     f, g = cd.algorithm(signature)(left), cd.algorithm(signature)(right)
-    assert refute(statement_of(f, g), tries=60, partial=True) is None
+    assert refute(statement_of(diagram_of(f), diagram_of(g)), tries=60, partial=True) is None
 
 
 def test_a_box_that_gives_integers_is_not_refuted_by_fractions() -> None:
@@ -115,7 +116,7 @@ NATURAL = {
 def test_that_a_box_is_mapped_row_by_row_is_not_refuted(name: str) -> None:
     """What stands for a box in a search for counterexamples is one function, wherever the box is mapped."""
     signature, left, right = NATURAL[name]
-    sides = refutable(cd.algorithm(signature)(left), cd.algorithm(signature)(right))
+    sides = refutable(cd.algorithm(signature)(left).diagram, cd.algorithm(signature)(right).diagram)
     assert sides is not None
     assert refute(statement_of(*sides), tries=30, partial=True) is None
 
@@ -127,7 +128,7 @@ def test_what_no_mapping_explains_is_refuted_of_a_box() -> None:
         ("q x -> q x", lambda A: h(A), lambda A: h(cd.reverse(A, "q"))),
         ("x ->", lambda A: to_two(A)[1], lambda A: cd.sum(to_two(A)[0], "x")),
     ):
-        sides = refutable(cd.algorithm(signature)(left), cd.algorithm(signature)(right))
+        sides = refutable(cd.algorithm(signature)(left).diagram, cd.algorithm(signature)(right).diagram)
         assert sides is not None
         assert refute(statement_of(*sides)) is not None
 
@@ -160,8 +161,8 @@ def test_numbers_of_another_sort_are_not_said(monkeypatch: pytest.MonkeyPatch) -
         return np.full_like(made, self.pool.of([HALF])[0])
 
     monkeypatch.setattr(Drawer, "_array", halves)
-    assert any(True for _ in Search(statement_of(f, g), 20, 10**7, 0, ()).find())
-    assert refute(statement_of(f, g), partial=True) is None
+    assert any(True for _ in Search(statement_of(diagram_of(f), diagram_of(g)), 20, 10**7, 0, ()).find())
+    assert refute(statement_of(diagram_of(f), diagram_of(g)), partial=True) is None
     with pytest.raises(cd.Undecided):
         cd.prove(f, g)
     (outcome,) = cd.prove_all([(f, g)])
@@ -183,7 +184,7 @@ def test_the_search_goes_on_after_what_does_not_stand(monkeypatch: pytest.Monkey
         return replay(statement, found)
 
     monkeypatch.setattr(module, "replay", stubborn)
-    assert module.refute(statement_of(f, g)) is not None
+    assert module.refute(statement_of(diagram_of(f), diagram_of(g))) is not None
     assert len(asked) == 3
 
 
@@ -236,9 +237,9 @@ def test_what_the_kernel_reads_otherwise_is_not_said(monkeypatch: pytest.MonkeyP
     f = cd.algorithm("x")(lambda A: cd.maximum(A, 0))
     g = cd.algorithm("x")(lambda A: cd.where(A > 0, A, 0))
     monkeypatch.setattr(exact, "maximum", lambda x, y: x)
-    found = refute(statement_of(f, cd.algorithm("x")(lambda A: A + 1)))
+    found = refute(statement_of(diagram_of(f), cd.algorithm("x")(lambda A: A + 1).diagram))
     assert found is not None
     found = replace(found, sizes={"x": 1}, arrays={"A": [Fraction(-1)]}, index={"x": 0})
     with pytest.raises(NotACounterexample, match="by the kernel's reading the two programs are equal"):
-        replay(statement_of(f, g), found)
-    assert refute(statement_of(f, g), tries=20) is None
+        replay(statement_of(diagram_of(f), diagram_of(g)), found)
+    assert refute(statement_of(diagram_of(f), diagram_of(g)), tries=20) is None

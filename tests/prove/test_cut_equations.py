@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.diagram import diagram_of
 from catdiag.kernel.check import Checker
 from catdiag.prove.cut import Cutter, has_generators, interpreted
 from catdiag.run.numpy import run
@@ -94,7 +95,7 @@ def test_a_box_with_several_results_and_types_of_its_own() -> None:
 def test_boxes_in_named_boxes_are_seen() -> None:
     from catdiag.diagram import call
 
-    inner = call("inner", DOUBLE >> F)
+    inner = call("inner", (DOUBLE >> F).diagram)
     assert has_generators(inner)
     recheck(cd.prove(inner, TWICE >> F))
 
@@ -133,19 +134,19 @@ def test_cutting_through_other_arrays() -> None:
         raise AssertionError("there are no boxes to compare")
 
     # On the left a + a is wire 1 and its tanh wire 2; on the right wire 1 is the constant.
-    cut = Cutter(f, g, never).find([(1, 2), (2, 3)])
+    cut = Cutter(diagram_of(f), diagram_of(g), never).find([(1, 2), (2, 3)])
     assert [len(cut.left.dom), len(cut.left.cod)] == [3, 3]
     recheck(cd.prove(cut.left, cut.right))
-    wrong = Cutter(f, g, never).find([(2, 2)])
+    wrong = Cutter(diagram_of(f), diagram_of(g), never).find([(2, 2)])
     with pytest.raises((cd.Refuted, cd.Undecided)):
         cd.prove(wrong.left, wrong.right)
 
 
 def test_a_stand_in_is_one_function() -> None:
-    stood = interpreted(cd.copy(X) >> F @ F >> MINUS)
+    stood = interpreted((cd.copy(X) >> F @ F >> MINUS).diagram)
     assert stood is not None
     assert cd.equivalent(stood, ZERO)
-    assert interpreted(cd.box("e", cd.ArrayType((), "extended"), X)) is None
+    assert interpreted(cd.box("e", cd.ArrayType((), "extended"), X).diagram) is None
 
 
 def test_what_is_cut_through_may_be_minus_infinity_on_either_side() -> None:
@@ -158,7 +159,7 @@ def test_what_is_cut_through_may_be_minus_infinity_on_either_side() -> None:
         return of_box(Box(Map("max"), X @ X, cd.Ty(inner))) >> of_box(Box(Map("exp"), cd.Ty(inner), cd.Ty(X)))
 
     f, g = through(X), through(wide)
-    cut = Cutter(f, g, lambda a, b: False).find([(2, 2)])
+    cut = Cutter(diagram_of(f), diagram_of(g), lambda a, b: False).find([(2, 2)])
     assert [t.element for t in cut.left.dom] == ["real", "real", "extended"]
     recheck(cd.prove(cut.left, cut.right))
 

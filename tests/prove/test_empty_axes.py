@@ -19,7 +19,7 @@ def test_groups_over_nothing(entry: str, axes: str, empty: str) -> None:
     grouped = whole.group(axes).diagram
     assume = [f"{empty} >= 0"]
     assert not cd.prove(whole, grouped, assume).conditional
-    assert refute(statement_of(whole, grouped, assume), tries=8, operations=1_000_000) is None
+    assert refute(statement_of(whole.diagram, grouped, assume), tries=8, operations=1_000_000) is None
 
 
 def test_a_loop_over_nothing() -> None:

@@ -73,7 +73,7 @@ def test_in_threads_and_by_any_executor() -> None:
 def test_what_is_not_defined_is_not_said_to_be_false() -> None:
     one = cd.algorithm("x", name="one")(lambda A: 1 + 0 * A)
     quotient = cd.algorithm("x", name="quotient")(lambda A: A / A)
-    found = refute(statement_of(one, quotient), tries=10, partial=True)
+    found = refute(statement_of(one.diagram, quotient.diagram), tries=10, partial=True)
     assert found is not None and found.undefined
 
     def says(_: Any) -> dict[str, Any]:
@@ -180,11 +180,11 @@ def test_counterexamples_are_plain_data() -> None:
     assert json.loads(json.dumps(data)) == data
     from catdiag.prove.api import statement_of
 
-    assert replay(statement_of(F, H), of_data(data)) == outcome.counterexample
+    assert replay(statement_of(F.diagram, H.diagram), of_data(data)) == outcome.counterexample
     with pytest.raises(NotACounterexample):
         of_data({**data, "sizes": {"x": -1}})
     with pytest.raises(NotACounterexample, match="certainly differ"):
-        replay(statement_of(F, F), of_data(data))
+        replay(statement_of(F.diagram, F.diagram), of_data(data))
     assert isinstance(outcome.counterexample.lhs, Fraction)
 
 

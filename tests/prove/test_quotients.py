@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
+from catdiag.diagram import diagram_of
 from catdiag.kernel.exact import told
 from catdiag.kernel.meaning import inputs_of
 from catdiag.kernel.terms import num
@@ -47,7 +48,7 @@ def whole(depth):
 @given(whole(2), st.lists(st.integers(-4, 4), min_size=1, max_size=3), st.integers(0, 2))
 def test_all_readings_agree_where_a_quotient_has_a_value(function, numbers, x) -> None:
     f = cd.algorithm(SIGNATURE)(lambda a, _: function(a) + 0 * a)
-    made, sizes = program(f), {"q": len(numbers), "x": x}
+    made, sizes = program(diagram_of(f)), {"q": len(numbers), "x": x}
     arrays = [
         exact.build(["q"], (len(numbers),), lambda i: Fraction(numbers[i[0]])),
         exact.build(["x"], (x,), lambda _: Fraction(0)),
@@ -146,7 +147,7 @@ def test_what_is_negative_is_rounded_down(dividend: int) -> None:
     f = cd.algorithm("int[q] -> int[q], int[q]")(lambda a: (a // 3, a % 3))
     (quotient,), (rest,) = f(np.array([dividend]))
     assert (quotient, rest) == (dividend // 3, dividend % 3)
-    outs = exact.run(program(f), [exact.build(["q"], (1,), lambda _: Fraction(dividend))], {"q": 1}, {}, {})
+    outs = exact.run(program(diagram_of(f)), [exact.build(["q"], (1,), lambda _: Fraction(dividend))], {"q": 1}, {}, {})
     assert [out.values[0,] for out in outs] == [dividend // 3, dividend % 3]
 
 

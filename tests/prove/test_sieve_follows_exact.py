@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.diagram import Diagram
+from catdiag.diagram import Diagram, diagram_of
 from catdiag.errors import NotGroupable, NotStreamable
 from catdiag.prove import exact, sieve
 from catdiag.prove.export import program
@@ -22,7 +22,7 @@ POOL = [Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(1, 2), Fra
 
 def agree(diagram: Diagram, seed: int) -> None:
     rng = random.Random(seed)
-    made = program(diagram)
+    made = program(diagram_of(diagram))
     symbols = sorted({s for ty in diagram.dom for a in ty.axes for s in size_symbols(a.size)})
     sizes = {s: rng.randrange(1, 4) for s in symbols}
     blocks = dict.fromkeys(exact.locals_of(made), rng.randrange(1, 3))

@@ -82,9 +82,9 @@ def test_views_mean_the_same_everywhere(box, seed):
     given_arrays = [a if ty.element == "int" else a.astype(float) for a, ty in zip(arrays, f.dom, strict=True)]
     if outside:
         with pytest.raises(cd.SizeError, match=r"is read at|divides by what is not positive"):
-            f.run(*given_arrays, sizes=known)
+            cd.Program(f).run(*given_arrays, sizes=known)
         return
-    ran = f.run(*given_arrays, sizes=known)
+    ran = cd.Program(f).run(*given_arrays, sizes=known)
     (wire,) = evaluate(made, inputs_of(made, {}), {}, lambda *args: None)
     cells = {
         (str(d["name"]), i): v for d, a in zip(made["inputs"], given_exactly, strict=True) for i, v in a.values.items()

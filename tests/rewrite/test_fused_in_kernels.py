@@ -32,7 +32,7 @@ def ring(A):
 
 def moved(diagram, sizes):
     """What the formulas say is loaded and saved."""
-    io = diagram.io()
+    io = cd.Program(diagram).io()
     return tuple(int(e.subs({s: sizes[str(s)] for s in e.free_symbols})) for e in (io.load, io.save))
 
 
@@ -84,10 +84,10 @@ def chain(length):
 @settings(max_examples=15, deadline=None)
 def test_each_array_that_stays_is_moved_twice_less(length, data):
     program = chain(length)
-    names = [own[0] for own in Opened(inline(program)).named().values()]
+    names = [own[0] for own in Opened(inline(program.diagram)).named().values()]
     stay = data.draw(st.lists(st.sampled_from(names), unique=True))
     sizes = {"q": 3, "x": 5}
-    apart, fused = moved(arrange(program, []), sizes), moved(arrange(program, stay), sizes)
+    apart, fused = moved(arrange(program.diagram, []), sizes), moved(arrange(program, stay), sizes)
     assert sum(apart) - sum(fused) == 2 * 15 * len(stay)
 
 
@@ -126,7 +126,7 @@ def test_a_name_that_is_none():
 def test_kernels_that_would_wait_for_each_other():
     with pytest.raises(cd.NotFusable, match="wait for each other"):
         ring.fuse("a, b")
-    assert len(ring.fuse().diagram.boxes) == len(ring.boxes)
+    assert len(ring.fuse().diagram.boxes) == len(ring.diagram.boxes)
     assert len(ring.fuse(saved="b").diagram.boxes) >= 2
 
 

@@ -12,6 +12,7 @@ import catdiag as cd
 from catdiag.cost.optima.least import least, tile_sizes
 from catdiag.rewrite.fusions import Fusions, fusions
 from catdiag.rewrite.stream import sizes_in
+from catdiag.run.numpy import run
 
 d, q, x, t, f, o, M = (sympy.Symbol(n, positive=True, integer=n != "M") for n in ("d", "q", "x", "t", "f", "o", "M"))
 
@@ -229,7 +230,7 @@ def test_ways_as_diagrams_mean_the_same_and_move_what_the_machine_counts(name: s
         )
         if name == "attention":
             arrays = [np.random.default_rng(0).normal(size=n) for n in ((5, 4), (6, 4), (6, 4))]
-            np.testing.assert_allclose(made.run(*arrays, tiles=tiles), choice.diagram(*arrays), rtol=1e-12)
+            np.testing.assert_allclose(made.run(*arrays, tiles=tiles), run(choice.diagram, arrays), rtol=1e-12)
 
 
 def chained(rng: random.Random) -> cd.Diagram:
@@ -285,7 +286,7 @@ def test_no_way_moves_less_than_what_every_schedule_must(name: str) -> None:
     diagram = cd.library.get(name)
     choice, bound = fusions(diagram), diagram.lower_bound()
     for _ in range(10):
-        sizes = {s: rng.choice((1, 2, 3, 6, 9, 16, 25)) for s in sizes_in(diagram)}
+        sizes = {s: rng.choice((1, 2, 3, 6, 9, 16, 25)) for s in sizes_in(diagram.diagram)}
         room = rng.choice((5, 9, 17, 33, 60, 100, 300))
         verdict = choice.best(sizes, room)
         assert verdict.transfers is None or bound.at(sizes, room) <= verdict.transfers

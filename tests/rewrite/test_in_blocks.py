@@ -105,7 +105,7 @@ def test_another_axis_is_chosen(program: Callable[..., Any]) -> None:
     assert reason.startswith(named) and axis not in [a.axis for a in tried]
     assert all(a.axis is None or not held(a.derivation, a.axis) for a in tried)
     with pytest.raises(cd.NotStreamable, match="on chip along all of axis"):
-        in_blocks(written(program), axis, 1)
+        in_blocks(written(program).diagram, axis, 1)
 
 
 def test_a_fold_that_is_given_says_what_it_holds() -> None:
@@ -153,13 +153,13 @@ def test_operators_run_in_blocks(name: str) -> None:
     """The taps of a convolution too: of the image a group holds what lies around its tile."""
     operator = cd.library.get(name)
     found = []
-    for axis in reduced_axes(operator):
+    for axis in reduced_axes(operator.diagram):
         with suppress(cd.NotStreamable):
-            forms(operator, axis, 1)
+            forms(operator.diagram, axis, 1)
             found.append(axis)
     assert found
     for axis in found:
-        in_blocks(operator, axis, 1)
+        in_blocks(operator.diagram, axis, 1)
 
 
 def test_another_axis_of_the_same_size_is_named_and_streamed() -> None:
@@ -167,7 +167,7 @@ def test_another_axis_of_the_same_size_is_named_and_streamed() -> None:
     layer = cd.algorithm("t d, d h=d -> t")(lambda X, W: cd.sum(cd.tanh(cd.einsum("t d, d h -> t h", X, W)), "h"))
     held = layer.stream("h").steps[0].held
     assert held is not None and not held.itself and "X (along d, of that size)" in str(held)
-    in_blocks(layer, "h", 1)
+    in_blocks(layer.diagram, "h", 1)
 
 
 def test_numbers_for_sizes_are_no_names_of_axes() -> None:

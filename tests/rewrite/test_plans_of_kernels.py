@@ -171,7 +171,7 @@ def test_wrong_requests(sizes: dict[str, int], options: dict[str, Any], words: s
 
 def test_what_is_derived_already_is_refused() -> None:
     with pytest.raises(cd.CatdiagError, match="before it is derived"):
-        layer.stream("f").diagram.plan("H200", WIDE)
+        searching(layer.stream("f").diagram, "H200", WIDE)
 
 
 @cd.algorithm("t d, v d -> t")

@@ -11,7 +11,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.boxes import Call
-from catdiag.diagram import call, check, inline
+from catdiag.diagram import call, check, diagram_of, inline
 from catdiag.kernel.check import Checker
 from catdiag.solvers.z3 import Z3
 
@@ -148,7 +148,7 @@ def test_transpositions_are_looked_through() -> None:
     whole = alg("h p q", lambda x: cd.exp(cd.rearrange(cd.rearrange(x, "h p q -> q p h"), "q p h -> h p q")))
     assert names(back.apply(whole).diagram) == ["exp"]
     # A transposition in a named box that no box of the match is in.
-    turn = call("turn", alg("p q", lambda x: (cd.rearrange(x, "p q -> q p"), cd.tanh(x))))
+    turn = call("turn", alg("p q", lambda x: (cd.rearrange(x, "p q -> q p"), cd.tanh(x))).diagram)
     double = alg("q p, p q", lambda x, y: (x + x, y))
     done = TWICE.apply(turn >> double)
     check(done.diagram)
@@ -361,14 +361,14 @@ def test_matches_that_are_convex_only_one_by_one() -> None:
 def test_named_boxes_are_opened_where_the_match_is() -> None:
     inner = alg("x", lambda a: cd.exp(a + a), "inner")
     other = alg("x", lambda a: cd.tanh(a * 3), "other")
-    whole = call("inner", inner) >> call("other", other)
+    whole = call("inner", inner.diagram) >> call("other", other.diagram)
     done = TWICE.apply(whole)
     assert names(done.diagram) == ["2", "mul", "exp", "other"]
     # Across the border of two of them.
     late = cd.rule(alg("", lambda a: cd.tanh(cd.exp(a) * 3)), alg("", lambda a: cd.tanh(3 * cd.exp(a))))
     assert not any(isinstance(b.op, Call) for b in late.apply(whole).diagram.boxes)
     # In a named box of a named box, the one beside it stays closed.
-    deep = call("outer", call("other", other) >> call("inner", inner))
+    deep = call("outer", call("other", other.diagram) >> call("inner", inner.diagram))
     assert names(TWICE.apply(deep).diagram) == ["other", "2", "mul", "exp"]
     # A rule may bring named boxes.
     soft = cd.rule(
@@ -435,9 +435,9 @@ def test_rules_one_after_another_in_a_large_diagram() -> None:
 def test_a_right_side_in_many_named_boxes() -> None:
     double = alg("x", lambda a: 2 * a)
     for _ in range(1200):
-        double = call("double", double)
+        double = call("double", diagram_of(double))
     nested = cd.rule(alg("x", lambda a: a + a), double)
-    assert inline(nested.apply(alg("k", lambda a: a + a)).diagram) == inline(alg("k", lambda a: 2 * a))
+    assert inline(nested.apply(alg("k", lambda a: a + a)).diagram) == inline(alg("k", lambda a: 2 * a).diagram)
 
 
 def test_an_array_that_nothing_reads_any_more() -> None:

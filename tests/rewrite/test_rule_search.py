@@ -170,7 +170,7 @@ def test_too_much_work_is_said() -> None:
     many = cd.id(X)
     for _ in range(8):
         many = many @ f
-    search = Search(Wiring((f @ f @ f @ f @ f).graph), Wiring(many.graph), Variables(), work=1000)
+    search = Search(Wiring((f @ f @ f @ f @ f).graph), Wiring(many.diagram.graph), Variables(), work=1000)
     with pytest.raises(cd.MatchUndecided, match="too much work"):
         list(search.occurrences())
 
@@ -179,6 +179,6 @@ def test_ten_thousand_boxes_in_linear_time() -> None:
     chain = cd.id(X)
     for k in range(10_000):
         chain = chain >> (f if k % 10 else g)
-    search = Search(Wiring((g >> f).graph), Wiring(chain.graph))
+    search = Search(Wiring((g >> f).graph), Wiring(chain.diagram.graph))
     assert len(list(search.occurrences())) == 1000
     assert search.work > 2_000_000 - 40_000

@@ -213,7 +213,7 @@ def test_a_form_without_the_maximum_says_so() -> None:
     """Every form that is found but not preferred knows what it dropped."""
     for program, name in ((divided, "exp"), (norm, "div")):
         diagram = cd.algorithm("q x, -> q" if program is divided else "q x -> q")(program)
-        kept, *others = candidates(diagram, "x")
+        kept, *others = candidates(diagram.diagram, "x")
         assert not kept.dropped and [name] in [[box.name for box in form.dropped] for form in others]
 
 
@@ -294,7 +294,7 @@ def test_a_cast_of_a_sum_is_left_out_and_said() -> None:
 
 def test_no_form_casts_what_lacks_its_scale() -> None:
     diagram = cd.algorithm("x, x ->")(quantised)
-    for form in candidates(diagram, "x"):
+    for form in candidates(diagram.diagram, "x"):
         for box in inline(form.fold.step).boxes:
             assert box.op != Map("cast:fp8") or "div" in {b.name for b in inline(form.fold.step).boxes}
 

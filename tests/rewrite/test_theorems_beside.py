@@ -184,7 +184,7 @@ def test_before_after_and_without_a_loop(ask: Z3) -> None:
     found = streamed(ask, f).stability()
     assert shown(found) == [("before the loop: exp(B)", "refuted"), ("after the loop: exp(-sum1)", "proved")]
     g = cd.algorithm("x ->")(lambda A: cd.sum(cd.exp(-A * A), "x"))
-    assert shown(stability(g, Claims(ask))) == [("program: exp((-A)·A)", "proved")]
+    assert shown(stability(g.diagram, Claims(ask))) == [("program: exp((-A)·A)", "proved")]
 
 
 def changed(derived: Derivation, change: Callable[[Fold], Fold]) -> Diagram:

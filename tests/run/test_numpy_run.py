@@ -366,4 +366,4 @@ def test_wrong_calls_say_what_was_expected(call: Callable, kind: type[Exception]
 
 def test_tiles_of_nested_loops_are_known_with_what_they_divide() -> None:
     assert tile_bounds(grouped()) == {"g_q": "q", "s_x": "x"}
-    assert isinstance(cd.box("f", array(q), array(q)).boxes[0].op, Generic)
+    assert isinstance(cd.box("f", array(q), array(q)).diagram.boxes[0].op, Generic)

@@ -106,8 +106,8 @@ def test_longer_chains_are_said() -> None:
     total = cd.algorithm("x ->", name="total")(lambda a: cd.sum(a, "x"))
     one_by_one = lambda a: np.add.accumulate(a)[-1]  # noqa: E731
     arrays = [np.full(1 << 17, 1.3, F)]
-    assert kernel_of(one_by_one, total, chain=1 << 17).judge(arrays).failure is None
-    found = kernel_of(one_by_one, total).judge(arrays).failure
+    assert kernel_of(one_by_one, total.diagram, chain=1 << 17).judge(arrays).failure is None
+    found = kernel_of(one_by_one, total.diagram).judge(arrays).failure
     assert found is not None and found.error < additions(1 << 17, chain=1 << 17) * U * np.sum(arrays[0], dtype=float)
     with pytest.raises(cd.CatdiagError, match="chain is 1: expected"):
         assert_implements(one_by_one, total, chain=1)
@@ -122,7 +122,7 @@ def test_longer_chains_are_said() -> None:
 def test_the_allowance_is_a_small_share_of_what_is_added(n: int, most: float) -> None:
     rng = np.random.default_rng(0)
     Q, K, V = (rng.normal(size=shape).astype(F) for shape in ((1, 64), (n, 64), (n, 64)))
-    (near,) = allowed(attention, [Q, K, V], ROUNDING)
+    (near,) = allowed(attention.diagram, [Q, K, V], ROUNDING)
     S = Q.astype(float) @ K.T / 8
     P = np.exp(S - S.max())
     assert np.max(near.e / (P / P.sum() @ np.abs(V))) < most

@@ -46,7 +46,7 @@ def test_streams() -> None:
 
 
 def test_unknown_sizes_and_tiles_are_refused() -> None:
-    form = group.find(stream.find(total, "x").diagram, ["q"])
+    form = group.find(stream.find(total.diagram, "x").diagram, ["q"])
     with pytest.raises(SizeError, match="sizes names 'k': the diagram has q, x"):
         assert_counts_match(form, 2, sizes={"k": 3})
     with pytest.raises(SizeError, match="tiles names 's_q': the diagram has g_q, s_x"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.boxes import Fold, Group
 from catdiag.cost import hardware
 from catdiag.errors import CatdiagError, SizeError
+from catdiag.rewrite.derivation import source_of as begun
 
 if TYPE_CHECKING:
     from catdiag.cost.chips.planned import Plan
@@ -68,10 +69,10 @@ def chip_of(plan: Plan, chip: Hardware | str | None) -> Hardware:
 
 def source_of(derivation: Any) -> Any:
     """The diagram that a derivation started from; None for a diagram that has groups or loops already."""
-    source = getattr(derivation, "source", derivation)
+    source = begun(derivation)
     return None if any(isinstance(box.op, (Fold, Group)) for box in source.boxes) else source
 
 
 def name_of(derivation: Any) -> str:
     """The name of a derivation: the title of the diagram that it started from."""
-    return getattr(derivation, "source", derivation).title or "a diagram"
+    return begun(derivation).title or "a diagram"

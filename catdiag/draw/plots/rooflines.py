@@ -35,6 +35,7 @@ from catdiag.draw.plots.style import (
 )
 from catdiag.draw.plots.textbook import textbook
 from catdiag.errors import CatdiagError
+from catdiag.rewrite.derivation import derivation_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,7 +134,9 @@ def roofline_of(
     if source is None:
         notes.append("the unfused program, because no derivation was given" if derivation is None else "")
     elif roofs:
-        rows += _unfused(source, plan, hardware, work, roofs, getattr(derivation, "ask", None))
+        rows += _unfused(
+            source, plan, hardware, work, roofs, None if derivation is None else derivation_of(derivation).ask
+        )
     ceilings = _ceilings(plan, hardware, work, unit)
     caption = [f"{row.name}: {row.how}." for row in rows]
     caption += [f"Not drawn: {note}." for note in notes if note]
