@@ -51,7 +51,7 @@ def main() -> None:
     """Applies the rules, and shows what comes of it."""
     print(fold_gain.explain(layer))
     print()
-    done = divide_late.apply(triple_gain.apply(layer))
+    done = layer.apply(triple_gain).apply(divide_late)
     for step in done.steps:
         print(step.name, "·", " ".join(box.name for box in step.diagram.boxes))
     print()

@@ -123,7 +123,7 @@ def test_wrong_use(tmp_path: Path) -> None:
         ((["matmul"], [], POINT), "hardware is"),
         ((["matmul"], ["H100"], {"a": 3}), "sizes is 3"),
         ((["matmul"], ["H100"], [3]), "sizes has 3"),
-        (([3], ["H100"], POINT), "3 is no operator"),
+        (([3], ["H100"], POINT), "the operator is 3"),
         ((["matmul"], ["H100"], {name: range(1000) for name in "abc"}), "at most"),
     ):
         with pytest.raises(cd.CatdiagError, match=said):

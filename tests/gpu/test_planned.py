@@ -282,7 +282,7 @@ def test_a_configuration_that_is_launched_otherwise_is_not_taken(monkeypatch: py
 
 def test_a_plan_knows_what_it_is_of(flash: cd.Program, plan: Plan) -> None:
     assert plan.diagram is flash.diagram
-    assert plan.source is flash.source
+    assert plan.source is flash.source.diagram
     bare = fit(flash.diagram, "H200", SIZES)
     assert bare.diagram is flash.diagram and bare.source is None
     assert replace(plan, diagram=None, source=None) == plan, "what it is of is not what it says"

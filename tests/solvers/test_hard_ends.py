@@ -60,7 +60,7 @@ def test_what_is_interrupted_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> N
     theorem = f.stream("x").theorem
     monkeypatch.setattr(Z3, "_put", killed)
     with pytest.raises((cd.Interrupted, cd.Undecided)):
-        f.stream("x")
+        cd.Program(f.diagram).stream("x")
     sent = pickle.dumps(theorem)
     with pytest.raises((cd.Interrupted, cd.NotAProof)):
         pickle.loads(sent)
