@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import catdiag as cd
-from catdiag.diagram import Diagram
+from catdiag.rewrite.derivation import titled
 
 TOKENS, COLUMNS = 16_384, 2_048
 HEADS = ("h", ("Q", "K", "V")), ("b", ("Q", "K", "V"))
@@ -27,7 +27,7 @@ class Declared:
 
     name: str
     group: str
-    build: Callable[[], Diagram]
+    build: Callable[[], cd.Program]
     sizes: Mapping[str, int]
     steps: tuple[tuple[str, str], ...] = ()
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -38,31 +38,30 @@ class Declared:
     several: bool = False
 
     @property
-    def key(self) -> tuple[Callable[[], Diagram], tuple[tuple[str, str], ...]]:
+    def key(self) -> tuple[Callable[[], cd.Program], tuple[tuple[str, str], ...]]:
         """What its derivation depends on."""
         return self.build, self.steps
 
 
-def woven(name: str, *axes: tuple[str, Sequence[str]]) -> Callable[[], Diagram]:
+def woven(name: str, *axes: tuple[str, Sequence[str]]) -> Callable[[], cd.Program]:
     """An operator of the library, mapped over more axes of some inputs."""
     known = _WOVEN.get((name, axes))
     if known is None:
 
-        def known() -> Diagram:
-            diagram = cd.library.get(name)
+        def known() -> cd.Program:
+            program = cd.library.get(name)
             for axis, inputs in axes:
-                diagram = diagram.weave(axis, [n for n in inputs if n in diagram.diagram.input_names])
-            diagram.title = name
-            return diagram
+                program = program.weave(axis, [n for n in inputs if n in program.names])
+            return cd.Program(titled(program.diagram, name))
 
         _WOVEN[name, axes] = known
     return known
 
 
-_WOVEN: dict[tuple[str, tuple[tuple[str, Sequence[str]], ...]], Callable[[], Diagram]] = {}
+_WOVEN: dict[tuple[str, tuple[tuple[str, Sequence[str]], ...]], Callable[[], cd.Program]] = {}
 
 
-def squared_relu() -> Diagram:
+def squared_relu() -> cd.Program:
     """An operator of a user's: weights are squares of what is positive in the scores, normalised by their sum."""
 
     @cd.algorithm("b h q d, b h x d, b h x d, -> b h q d", name="squared_relu_weights")

@@ -80,12 +80,13 @@ def parse_assumption(text: str) -> list[Any]:
     return [op, *(reversed(sides) if flipped else sides)]
 
 
-def statement_of(f: Diagram, g: Diagram, assume: Sequence[str] = ()) -> dict[str, Any]:
+def statement_of(f: Subject, g: Subject, assume: Sequence[str] = ()) -> dict[str, Any]:
     """The statement `f = g` as plain data: two core programs and the hypotheses.
 
     Every size of an axis is at least 1 among them, but for those that an assumption says may be 0: `"x >= 0"`.
     Numbers of different kinds are compared as the wider kind: a result that may be minus infinity with a real one too.
     """
+    f, g = diagram_of(f), diagram_of(g)
     from catdiag.prove.exact import symbols_of
     from catdiag.prove.export import program
 
