@@ -142,7 +142,7 @@ def refutation(claim: Claim, error: Any) -> str:
     given = ", ".join(filter(None, [*found.arrays, f"sizes={found.sizes!r}" if found.sizes else ""]))
     blocks = ", ".join(filter(None, [*found.arrays, f"tiles={found.blocks!r}"])) if found.blocks else given
     lines = [f"{how_false(claim.name, found)}: {counterexample(found)}", f"    left, right = {claim.name}.sides()"]
-    return "\n".join([*lines, f"    left.run({given}), right.run({blocks})"])
+    return "\n".join([*lines, f"    cd.Program(left).run({given}), cd.Program(right).run({blocks})"])
 
 
 # -- diagrams in failures ----------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_casts_are_where_the_program_has_them(place):
     stream = f.stream("x")
     made = cast_in(stream)
     assert (sorted(made[0]), sorted(made[1])) == tuple(map(sorted, PLACES[place]))
-    assert not dropped(stream.source, stream.diagram) and not stream.theorem.conditional
+    assert not dropped(stream.source.diagram, stream.diagram) and not stream.theorem.conditional
     arrays = [np.random.default_rng(k).normal(size=s) for k, s in enumerate([(5, 2), (7, 2), (7, 3)])]
     np.testing.assert_allclose(stream.run(*arrays, tiles={"s_x": 3}), attention()(*arrays))
 

@@ -12,7 +12,7 @@ import pytest
 import catdiag as cd
 from catdiag.cost.count.live import Kernel
 from catdiag.cost.plan import searching
-from catdiag.diagram import inline
+from catdiag.diagram import diagram_of, inline
 from catdiag.rewrite.group import find
 from catdiag.rewrite.passes import forms
 
@@ -48,7 +48,7 @@ def weighted(X: Any, g: Any, W: Any) -> Any:
 @functools.cache
 def draft(diagram: cd.Diagram) -> cd.Diagram:
     """In a loop and groups, which is not proved here."""
-    return find(forms(inline(diagram), "d", 1)[1][0].diagram, ["t", "o"])
+    return find(forms(inline(diagram_of(diagram)), "d", 1)[1][0].diagram, ["t", "o"])
 
 
 def kernel_of(diagram: cd.Diagram, dtype: str = "bf16") -> Kernel:

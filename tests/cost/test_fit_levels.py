@@ -229,7 +229,7 @@ def test_wrong_requests_are_named():
 def test_axes_shorter_than_a_piece_and_rows_that_nobody_shares():
     def found(name, axis, axes):
         whole = cd.library.get(name)
-        return group.find(stream.find(diagram_of(whole), axis).diagram if axis else whole, axes)
+        return group.find(stream.find(diagram_of(whole), axis).diagram if axis else diagram_of(whole), axes)
 
     batches = found("conv1d", "c", ["n", "y", "o"])
     sizes = {"n": 8, "x": 1026, "y": 1024, "k": 3, "c": 64, "o": 64}

@@ -94,7 +94,7 @@ def above(source: Diagram, form: Diagram, trials: int, number: int, dtypes: Any 
             return
         bounds = [cd.Program(form).lower_bound(dtype=dtype)]
         if read(form) == read(source):  # else operations were left out, as in max(a − max a) = 0: another diagram's
-            bounds.append(source.lower_bound(dtype=dtype))
+            bounds.append(cd.Program(source).lower_bound(dtype=dtype))
         for trial in range(trials):
             longest = 5 if not trial else random.choice((4, 40, 2000))
             names = sorted({*formula.account.sizes, *(n for bound in bounds for n in bound.axes)})

@@ -41,7 +41,8 @@ def grouped(padding: int, stride: int, dilation: int) -> Diagram:
 @cache
 def tiled(name: str, streamed: str, axes: str) -> Diagram:
     diagram = cd.library.get(name)
-    return group.find(stream.find(diagram_of(diagram), streamed).diagram if streamed else diagram, axes.split())
+    whole = diagram_of(diagram)
+    return group.find(stream.find(whole, streamed).diagram if streamed else whole, axes.split())
 
 
 def at(formula, *numbers):
@@ -102,7 +103,7 @@ def test_padding_takes_no_room(kind, data):
 
 
 def test_one_tile_of_everything_holds_the_array():
-    diagram = group.find(stream.find(convolution(150), "c").diagram, ["y"])
+    diagram = group.find(stream.find(convolution(150).diagram, "c").diagram, ["y"])
     sizes = {"x": 40, "y": 336, "k": 5, "c": 2, "o": 1}
     peak = 40 + 5 + 336
     assert count(diagram, sizes, {"g_y": 336, "s_c": 1}).peak == peak

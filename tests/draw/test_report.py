@@ -12,6 +12,7 @@ import pytest
 import sympy
 
 import catdiag as cd
+from catdiag.diagram import diagram_of
 from catdiag.display import AsHTML
 from catdiag.draw.report import charts, html, maths, notebook, plans, texts
 from catdiag.draw.report.style import shared
@@ -202,7 +203,7 @@ def test_large_diagrams_are_not_drawn():
         return a
 
     f = cd.algorithm("x -> x")(long)
-    assert "too many to draw" in Pictures().step(f, f, True, True)
+    assert "too many to draw" in Pictures().step(f.diagram, f.diagram, True, True)
 
 
 def test_certificate_in_the_page_is_the_theorem(page, mean):
@@ -213,7 +214,7 @@ def test_certificate_in_the_page_is_the_theorem(page, mean):
 
     from catdiag.kernel.check import Checker
 
-    assert Checker(mean.ask).check(json.loads(content)).statement == mean.theorem.statement
+    assert Checker(mean.derivation.ask).check(json.loads(content)).statement == mean.theorem.statement
 
 
 def test_same_bytes_without_times(mean, page):
@@ -289,7 +290,7 @@ def test_hostile_titles_are_text(mean):
     from catdiag.rewrite.steps import Rule
 
     def hostile(d):
-        return of_graph(d.graph, d.cod, d.names, HOSTILE)
+        return of_graph(diagram_of(d).graph, d.cod, d.names, HOSTILE)
 
     steps = tuple(replace(s, diagram=hostile(s.diagram), action=Rule(HOSTILE)) for s in mean.steps)
     named = replace(mean.derivation, source=hostile(mean.source), diagram=hostile(mean.diagram), steps=steps)

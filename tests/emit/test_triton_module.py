@@ -11,7 +11,7 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
-from catdiag.diagram import diagram_of, of_graph
+from catdiag.diagram import of_graph
 from catdiag.emit.triton import Module, module
 from catdiag.emit.triton.checks import BOXED
 from catdiag.errors import CatdiagError, SizeError, TypeMismatch
@@ -160,8 +160,8 @@ def test_inputs_may_be_called_as_axes_and_options_are(names: tuple[str, str, str
     product = cd.algorithm("b x d, o d, b -> b x o", name="product")(
         lambda X, W, b: cd.einsum("b x d, o d -> b x o", X, W) * b
     )
-    program = of_graph(diagram_of(product).graph, product.cod, names, "product")
-    made = module(program.stream("d").group("b x o").diagram, {"g_b": 1, "g_x": 64, "g_o": 64, "s_d": 64})
+    program = of_graph(product.diagram.graph, product.cod, names, "product")
+    made = module(cd.Program(program).stream("d").group("b x o").diagram, {"g_b": 1, "g_x": 64, "g_o": 64, "s_d": 64})
     assert tuple(a.name for a in made.inputs) == names
     for function in (f for f in ast.parse(made.text).body if isinstance(f, ast.FunctionDef)):
         arguments = [a.arg for a in (*function.args.args, *function.args.kwonlyargs)]
@@ -269,9 +269,9 @@ def test_names_of_a_launch_are_nobody_elses() -> None:
 def test_products_of_few_rows_may_have_all_registers() -> None:
     product = module(library.get("matmul").stream("b").group("a c").diagram, {"g_a": 16, "g_c": 64, "s_b": 32})
     sizes = {"a": 64, "b": 64, "c": 64}
-    (launch,) = dry_launches(diagram_of(product), sizes, {"num_warps": 16})
+    (launch,) = dry_launches(product, sizes, {"num_warps": 16})
     assert launch.options["maxnreg"] == 65536 // (32 * 16)
-    (launch,) = dry_launches(diagram_of(product), sizes, {"g_a": 64})
+    (launch,) = dry_launches(product, sizes, {"g_a": 64})
     assert "maxnreg" not in launch.options
 
 

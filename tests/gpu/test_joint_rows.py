@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import inline
+from catdiag.diagram import diagram_of, inline
 from catdiag.emit.triton import module
 from catdiag.gpu.planned import compiled_of
 from catdiag.rewrite.group import find
@@ -28,7 +28,7 @@ def heads(Q: Any, K: Any, V: Any) -> Any:
 
 
 def draft(program: cd.Diagram, axis: str, axes: str) -> cd.Diagram:
-    return find(forms(inline(program), axis, 1)[1][0].diagram, axes.split())
+    return find(forms(inline(diagram_of(program)), axis, 1)[1][0].diagram, axes.split())
 
 
 CASES = [

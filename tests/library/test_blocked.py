@@ -227,6 +227,6 @@ def test_blocks_give_what_the_textbook_gives(derived: Derived, monkeypatch: pyte
             expected, allowed = several(textbook(*numbers)), several(judged(*numbers))
             compare([bound.v for bound in allowed], expected, allowed)
             compare(several(diagram(*given)), expected, allowed)
-            compare(several(opened(*given)), expected, allowed)
+            compare(several(cd.Program(opened)(*given)), expected, allowed)
             compared += compare(several(run(form, given, tiles, tree=tree)), expected, allowed)
     assert compared >= 30

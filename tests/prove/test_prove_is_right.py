@@ -153,7 +153,7 @@ def test_the_three_meanings_of_a_diagram_agree(diagram: Diagram, seed: int) -> N
     cells = {(str(d["name"]), i): v for d, a in zip(made["inputs"], inputs, strict=True) for i, v in a.values.items()}
     given_arrays = [np.array([float(v) for v in a.values.values()]).reshape(a.shape) for a in inputs]
     with np.errstate(all="ignore"):
-        computed = diagram(*given_arrays)
+        computed = cd.Program(diagram)(*given_arrays)
     computed = computed if isinstance(computed, tuple) else (computed,)
     for out, wire, array, ty in zip(ran, terms, computed, diagram.cod, strict=True):
         for i, expected in out.values.items():

@@ -64,7 +64,7 @@ def test_all_readings_agree_where_a_quotient_has_a_value(function, numbers, x) -
 
     # A run refuses empty axes; the boxes in it are asked about them all the same.
     given_ = [Named(np.array(numbers), ("q",)), Named(np.zeros(x), ("x",))]
-    (named,) = Runner(np.dtype(np.float64), {}, {}).diagram(f, given_, sizes)
+    (named,) = Runner(np.dtype(np.float64), {}, {}).diagram(f.diagram, given_, sizes)
     ran = np.broadcast_to(named.data, len(numbers))
     assert np.isnan(ran).tolist() == missing
     for ours, theirs, value, none in zip(floats, ran, values, missing, strict=True):

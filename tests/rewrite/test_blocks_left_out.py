@@ -159,7 +159,7 @@ def proved(derivation, diagram):
     from catdiag.rewrite.derivation import NotProved
 
     try:
-        derivation.prove(diagram)
+        derivation.derivation.prove(diagram)
     except NotProved:
         return False
     return True

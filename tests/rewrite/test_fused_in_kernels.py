@@ -87,7 +87,7 @@ def test_each_array_that_stays_is_moved_twice_less(length, data):
     names = [own[0] for own in Opened(inline(program.diagram)).named().values()]
     stay = data.draw(st.lists(st.sampled_from(names), unique=True))
     sizes = {"q": 3, "x": 5}
-    apart, fused = moved(arrange(program.diagram, []), sizes), moved(arrange(program, stay), sizes)
+    apart, fused = moved(arrange(program.diagram, []), sizes), moved(arrange(program.diagram, stay), sizes)
     assert sum(apart) - sum(fused) == 2 * 15 * len(stay)
 
 

@@ -194,7 +194,7 @@ def test_pieces_compose_to_the_whole() -> None:
                 ends = [0, *cuts, count]
                 for a, b in pairwise(ends):
                     piece = choice.row.piece(a, b)
-                    made = piece(*(known[name] for name in piece.input_names))
+                    made = cd.Program(piece)(*(known[name] for name in piece.input_names))
                     if b == count:
                         np.testing.assert_allclose(made, expected, rtol=1e-12)
                     else:

@@ -83,7 +83,7 @@ def test_positions_and_sizes_of_grouped_axes_come_from_outside() -> None:
     diagram = cd.algorithm("q x, x d -> q d")(causal)
     for start in (diagram, stream.find(diagram_of(diagram), "x").diagram):
         for axes in (["q"], ["d"], ["q", "d"], ["d", "q"]):
-            agree(diagram, group.find(start, axes), *(f"g_{a}" for a in axes))
+            agree(diagram, group.find(diagram_of(start), axes), *(f"g_{a}" for a in axes))
     twice = group.find(group.find(diagram_of(diagram), ["d"]), ["q"])
     agree(diagram, twice, "g_q", "g_d")
 

@@ -12,6 +12,7 @@ import pytest
 import catdiag as cd
 from catdiag.boxes import Const, Group, Index, SizeOf
 from catdiag.cost.count.lives import is_view
+from catdiag.diagram import diagram_of
 from catdiag.rewrite.cuts import Cuts, searching
 from catdiag.rewrite.several import LAUNCH_S, Plans
 from catdiag.rewrite.stream import sizes_in
@@ -51,7 +52,7 @@ def spans(search: Cuts) -> list[list[tuple[int, int]]]:
     [(layer, WIDE), pytest.param(chain, LONG, marks=pytest.mark.slow), (chain, dict.fromkeys("tdfeo", 64))],
 )
 def test_the_way_taken_is_the_quickest_of_all(diagram: cd.Diagram, sizes: dict[str, int]) -> None:
-    search = searching(diagram, "H200", sizes)
+    search = searching(diagram_of(diagram), "H200", sizes)
     way = search.chosen()
     looked_at = len(search._known)
     every = {tuple(w): sum(map(search.seconds, w)) + LAUNCH_S * (len(w) - 1) for w in map(tuple, spans(search))}
@@ -107,13 +108,13 @@ def gated(A: Any, B: Any, W: Any) -> Any:
 
 
 def test_a_factor_is_made_once_where_making_it_again_in_every_tile_takes_longer() -> None:
-    search = searching(gated, "H200", {"t": 8192, "d": 4096, "o": 4096}, stages=3)
+    search = searching(gated.diagram, "H200", {"t": 8192, "d": 4096, "o": 4096}, stages=3)
     assert len(search.chosen()) == 2
     (one, *_) = search.rivals(search.chosen())
     assert one.again == ("mul [t d] in each of 16 tiles of o",)
     assert "products wait for mul [t d] in each of 16 tiles of o" in one.against(search.total(search.chosen()))
     assert "wait" not in one.against(2 * search.total(search.chosen()))  # no reason where it is no slower
-    few = searching(gated, "H200", {"t": 16, "d": 4096, "o": 4096}, stages=3)
+    few = searching(gated.diagram, "H200", {"t": 16, "d": 4096, "o": 4096}, stages=3)
     assert len(few.chosen()) == 1
 
 
@@ -139,14 +140,14 @@ def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(name: str
     small = {"t": 5, "d": 4, "f": 7, "e": 3, "o": 2}
     rng = np.random.default_rng(0)
     given = [rng.normal(size=[small[a.name] for a in ty.axes]) for ty in diagram.dom]
-    got = found.derivation.run(*given, tiles={name: 2 + k % 2 for k, name in enumerate(found.tiles)})
-    want = diagram(*given)
+    got = cd.Program(found.derivation).run(*given, tiles={name: 2 + k % 2 for k, name in enumerate(found.tiles)})
+    want = cd.Program(diagram)(*given)
     for a, b in zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]:
         np.testing.assert_allclose(a, b)
 
 
 def test_so_many_cuts_at_most() -> None:
-    counts = [searching(layer, "H200", WIDE, cuts=n) for n in (0, 1)]
+    counts = [searching(layer.diagram, "H200", WIDE, cuts=n) for n in (0, 1)]
     assert all(len(s.chosen()) <= n + 1 for n, s in enumerate(counts))
     totals = [s.total(s.chosen()) for s in counts]
     assert totals == sorted(totals, reverse=True)
@@ -192,7 +193,7 @@ def test_a_width_that_does_not_fit_is_streamed_inside() -> None:
     assert kernel.plan.load_bytes >= 2 * 4096 * (turns * 8192 + rows * 128256)
     assert kernel.plan.load_bytes <= 1.01 * 2 * 4096 * (turns * 8192 + rows * 128256)
     assert [s.name for s in found.derivation.steps][:2] == ["stream v", "stream d"]
-    small = searching(log_normaliser, "H200", {"t": 8192, "v": 128256, "d": 64})
+    small = searching(log_normaliser.diagram, "H200", {"t": 8192, "v": 128256, "d": 64})
     assert small.chosen() == (small.whole,)
     ways = small.ways(small.whole)
     assert isinstance(ways, list)

@@ -64,7 +64,7 @@ def test_they_mean_the_same_and_no_order_multiplies_less(data: st.DataObject) ->
     source = program(data.draw(st.sampled_from(PATTERNS)))
     names = sorted({n for ty in source.dom for n in ty.names})
     sizes = {n: data.draw(st.sampled_from([1, 2, 3, 7])) for n in names}
-    made = in_pairs(source, sizes)
+    made = in_pairs(source.diagram, sizes)
     assert (made.dom, made.cod, made.names) == (source.dom, source.cod, source.names)
     assert all(len(box.dom) == 2 for box in made.boxes)
     assert work(made, sizes) == least(
@@ -72,7 +72,7 @@ def test_they_mean_the_same_and_no_order_multiplies_less(data: st.DataObject) ->
     )
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=[sizes[n] for n in ty.names]) for ty in source.dom]
-    np.testing.assert_allclose(made.run(*arrays), source.run(*arrays), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(cd.Program(made).run(*arrays), source.run(*arrays), rtol=1e-9, atol=1e-12)
 
 
 def test_products_of_two_are_left_as_they_are() -> None:

@@ -82,4 +82,4 @@ def test_meaning_is_kept() -> None:
     arrays = Z, RNG.normal(size=5), AT
     moved = reads_first(diagram_of(program), "v")
     assert [b.name for b in moved.boxes] != [b.name for b in diagram_of(program).boxes]
-    np.testing.assert_array_equal(moved(*arrays), program(*arrays))
+    np.testing.assert_array_equal(cd.Program(moved)(*arrays), program(*arrays))

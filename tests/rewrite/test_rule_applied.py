@@ -178,7 +178,7 @@ def test_constants_are_shared_with_the_rest() -> None:
     done = halves.apply(whole)
     assert sorted(n for n in names(done.diagram) if n.isdigit()) == ["2", "4"]
     a = np.array([1.0, -2.0])
-    np.testing.assert_allclose(done(a), whole(a))
+    np.testing.assert_allclose(cd.Program(done)(a), whole(a))
 
 
 def test_results_that_are_inputs_and_inputs_that_are_not_read() -> None:
@@ -355,7 +355,7 @@ def test_matches_that_are_convex_only_one_by_one() -> None:
     assert not pair.matches(done)
     recheck(done.theorem)
     a, b = np.array([1.0, 2.0]), np.array([3.0, -1.0])
-    np.testing.assert_allclose(done(a, b), whole(a, b))
+    np.testing.assert_allclose(cd.Program(done)(a, b), whole(a, b))
 
 
 def test_named_boxes_are_opened_where_the_match_is() -> None:
@@ -455,14 +455,14 @@ def test_a_streamed_diagram_as_the_right_side() -> None:
     recheck(done.theorem)
     a, b, c = np.random.default_rng(0).normal(size=(3, 4, 6))
     c = c[:, 0]
-    np.testing.assert_allclose(done(a, b, c), whole(a, b, c))
+    np.testing.assert_allclose(cd.Program(done)(a, b, c), whole(a, b, c))
     # The blocks are called after the axis here.
-    np.testing.assert_allclose(done.run(a, b, c, tiles={"s_k": 2}), whole(a, b, c))
+    np.testing.assert_allclose(cd.Program(done).run(a, b, c, tiles={"s_k": 2}), whole(a, b, c))
 
 
 def test_rules_and_streams_in_one_derivation() -> None:
     whole = alg("q x", lambda a: cd.sum(a + a, "x"))
-    done = TWICE.apply(whole).stream("x").group("q")
+    done = whole.apply(TWICE).stream("x").group("q")
     assert [step.name for step in done.steps] == ["rule twice", "stream x", "group q"]
     again = TWICE.apply(alg("q x", lambda a: cd.exp(a + a) * (lambda t: t + t)(cd.tanh(a))))
     recheck(again.theorem)

@@ -83,7 +83,7 @@ def test_planted_rules_are_found_and_their_theorems_hold(data: st.DataObject) ->
     numbers = [k for k, ty in enumerate((*around.dom, *around.cod)) if ty.element == "real"]
 
     def planted(*arrays: Any) -> Any:
-        outs = around(*arrays)
+        outs = cd.Program(around)(*arrays)
         outs = outs if isinstance(outs, tuple) else (outs,)
         every = [cd.tanh(a) for a in (*arrays, *outs)]
         chosen = [every[data.draw(st.sampled_from(numbers))] for _ in kind.signature.split(",")]
@@ -115,7 +115,7 @@ def test_planted_rules_are_found_and_their_theorems_hold(data: st.DataObject) ->
     assert inline(done.diagram) != inline(diagram_of(whole)) or name == "swap"
     sizes = data.draw(sizes_for(whole))
     arrays = data.draw(arrays_for(whole, sizes))
-    for ours, theirs in zip(whole.run(*arrays, sizes=sizes), run(done, arrays, sizes=sizes), strict=True):
+    for ours, theirs in zip(cd.Program(whole).run(*arrays, sizes=sizes), run(done, arrays, sizes=sizes), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6, rtol=1e-6)
 
 
@@ -144,6 +144,6 @@ def test_each_rule_is_found_under_other_names_and_weaved(name: str) -> None:
     from catdiag.types import size_value
 
     arrays = [rng.normal(size=[size_value(a.size, sizes) for a in ty.axes]) for ty in whole.dom]
-    ours, theirs = whole.run(*arrays, sizes=sizes), done.run(*arrays, sizes=sizes)
+    ours, theirs = whole.run(*arrays, sizes=sizes), cd.Program(done).run(*arrays, sizes=sizes)
     for a, b in zip(*((v,) if isinstance(v, np.ndarray) else v for v in (ours, theirs)), strict=True):
         np.testing.assert_allclose(a, b)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.boxes import Box, Generic
-from catdiag.diagram import Graph, Node, box
+from catdiag.diagram import Graph, Node, box, diagram_of
 from catdiag.rewrite.search import Search, Variables, Wiring
 
 X = cd.ArrayType((cd.Axis("x"),))
@@ -125,7 +125,8 @@ def test_as_trying_every_way_finds(data: st.DataObject) -> None:
 
 
 def matches(lhs: cd.Diagram, diagram: cd.Diagram) -> int:
-    search, count = Search(Wiring(lhs.graph, lhs.input_names), Wiring(diagram.graph)), 0
+    one, other = diagram_of(lhs), diagram_of(diagram)
+    search, count = Search(Wiring(one.graph, one.input_names), Wiring(other.graph)), 0
     for found in search.occurrences():
         search.settle(found)
         count += 1

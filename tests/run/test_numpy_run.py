@@ -99,7 +99,7 @@ def test_loops_run_in_blocks_of_any_length(nq: int, nx: int, s: int, g: int, in_
     f = grouped() if in_groups else online((q,))
     tiles = {"s_x": s, "g_q": g} if in_groups else {"s_x": s}
     np.testing.assert_allclose(run(f, [Q, K, V], tiles=tiles), textbook(Q, K, V), rtol=1e-10)
-    np.testing.assert_allclose(f(Q, K, V), textbook(Q, K, V), rtol=1e-10)
+    np.testing.assert_allclose(cd.Program(f)(Q, K, V), textbook(Q, K, V), rtol=1e-10)
 
 
 def test_blocks_are_real() -> None:
@@ -179,8 +179,8 @@ def test_weaving_runs_the_diagram_at_each_index(data: st.DataObject) -> None:
     f = data.draw(testing.diagrams(max_outputs=1))
     sizes = data.draw(testing.sizes_for(f))
     several = [data.draw(testing.arrays_for(f, sizes)) for _ in range(3)]
-    expected = np.stack([f(*arrays) for arrays in several])
-    woven = f.weave("w")(*(np.stack(parts) for parts in zip(*several, strict=True)))
+    expected = np.stack([cd.Program(f)(*arrays) for arrays in several])
+    woven = cd.Program(f.weave("w"))(*(np.stack(parts) for parts in zip(*several, strict=True)))
     np.testing.assert_allclose(woven, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -335,7 +335,7 @@ def test_integer_and_composite_axes_are_solved() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "says"),
     [
-        (lambda f, a: f(a), TypeMismatch, "expected 3 arrays (Q, K, V), 1 were given"),
+        (lambda f, a: cd.Program(f)(a), TypeMismatch, "expected 3 arrays (Q, K, V), 1 were given"),
         (lambda f, a: f(a, a, a, a), TypeMismatch, "4 were given"),
         (lambda f, a: f(a, a, a + 1j), TypeMismatch, "input V holds complex128"),
         (lambda f, a: f(a, a, [["u", "v", "w"]]), TypeMismatch, "input V holds <U1"),

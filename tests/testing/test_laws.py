@@ -33,7 +33,7 @@ def several(value: Any) -> tuple[Any, ...]:
 
 def on(f: cd.Diagram, arrays: Any) -> tuple[Any, ...]:
     """What a diagram gives; () for one without outputs."""
-    return several(f.run(*arrays, sizes=SIZES)) if len(f.cod) else ()
+    return several(cd.Program(f).run(*arrays, sizes=SIZES)) if len(f.cod) else ()
 
 
 def same(one: Any, two: Any) -> bool:

@@ -210,7 +210,7 @@ def test_what_is_pasted_is_what_refuted() -> None:
     with pytest.raises(cd.Refuted) as caught:
         product_of_sums.prove()
     text = refutation(product_of_sums, caught.value)
-    names = {"np": np, "product_of_sums": product_of_sums}
+    names = {"np": np, "cd": cd, "product_of_sums": product_of_sums}
     *lines, last = [line.strip() for line in text.split("\n") if line.startswith("    ") and "#" not in line]
     exec("\n".join(lines), names)
     left, right = eval(last, names)
