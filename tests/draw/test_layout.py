@@ -305,8 +305,9 @@ def test_no_more_crossings_than_in_the_order_that_was_given(seed, monkeypatch):
 def test_one_diagram_has_one_picture_under_any_hash_seed():
     code = (
         "import catdiag as cd; from catdiag.draw.layout import layout; from tests.draw.pictured import ODD;"
-        "print([layout(cd.library.get(n), open=True) for n in ('attention', 'causal_attention', 'layer_norm')],"
-        "layout(ODD['anyhow']()))"
+        "from catdiag.diagram import diagram_of;"
+        "print([layout(cd.library.get(n).diagram, open=True) for n in ('attention', 'causal_attention', 'layer_norm')],"
+        "layout(diagram_of(ODD['anyhow']())))"
     )
     found = {
         subprocess.run(

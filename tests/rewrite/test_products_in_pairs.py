@@ -79,7 +79,7 @@ def test_products_of_two_are_left_as_they_are() -> None:
     matmul = cd.library.get("matmul").diagram
     assert in_pairs(matmul, {}) is matmul
     with pytest.raises(cd.SizeError, match="'b'"):
-        in_pairs(program(PATTERNS[0]), {"a": 1, "c": 1, "d": 1})
+        in_pairs(program(PATTERNS[0]).diagram, {"a": 1, "c": 1, "d": 1})
 
 
 def test_a_chain_is_planned_as_products_of_matrices() -> None:
@@ -90,7 +90,7 @@ def test_a_chain_is_planned_as_products_of_matrices() -> None:
     assert plans.flops == 2 * (4096 * 512 * 512 + 4096 * 512 * 4096)
     assert case_of(chain, sizes).flops == plans.flops  # and not 3·a·b·c·d
     arrays = [np.random.default_rng(k).normal(size=s) for k, s in enumerate([(7, 5), (5, 3), (3, 6)])]
-    found = plans.derivation.run(*arrays, tiles=dict.fromkeys(plans.tiles, 2))
+    found = cd.Program(plans.derivation).run(*arrays, tiles=dict.fromkeys(plans.tiles, 2))
     np.testing.assert_allclose(found, chain.run(*arrays), rtol=1e-9)
 
 
