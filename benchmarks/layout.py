@@ -17,10 +17,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from catdiag.diagram import Diagram, Graph, Node, box, of_graph
-from catdiag.draw.layout import layout
-from catdiag.draw.parts import folded
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, Graph, Node, box, of_graph
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.draw.string_diagram.layout import layout
+from catdiag.draw.string_diagram.subdiagrams import folded
 
 X = ArrayType((Axis("x"),))
 F, A, J = (box(name, dom, cod).boxes[0] for name, dom, cod in (("f", X, X), ("a", X @ X, X), ("j", X @ X, X @ X)))

@@ -57,10 +57,10 @@ def theorems(names: Sequence[str]) -> dict[str, Any]:
     """By theorem: seconds to prove it (or to derive, run and prove), seconds to check its certificate, steps, goals."""
     import make
 
-    import catdiag.emit.numpy
-    import catdiag.prove.api
+    import catdiag.codegen.numpy_source
+    import catdiag.prover.api
     import catdiag.rewrite.derivation  # noqa: F401
-    from catdiag.kernel.check import Checker
+    from catdiag.kernel.checker import Checker
     from catdiag.solvers.z3 import Z3
 
     def check(name: str) -> list[int]:
@@ -80,9 +80,9 @@ def theorems(names: Sequence[str]) -> dict[str, Any]:
 
 def goals(names: Sequence[str]) -> list[dict[str, Any]]:
     """What the checker asks a solver for the certificates of these theorems, each goal once."""
-    from catdiag.kernel.check import Checker
+    from catdiag.kernel.checker import Checker
     from catdiag.kernel.terms import term_data
-    from catdiag.solvers.models import countermodel
+    from catdiag.solvers.countermodels import countermodel
     from catdiag.solvers.z3 import Z3
 
     found: dict[str, dict[str, Any]] = {}
@@ -105,12 +105,12 @@ def solvers(names: Sequence[str]) -> dict[str, Any]:
     import cvc5
     import z3
 
-    from catdiag.solvers import cvc5_goals, z3_goals
+    from catdiag.solvers import cvc5_encoding, z3_encoding
 
     asked = goals(names)
     found: dict[str, Any] = {"goals": len(asked)}
     answers: dict[str, list[str]] = {}
-    for solver, answer, rlimit in (("z3", z3_goals.answer, 20_000_000), ("cvc5", cvc5_goals.answer, 200_000)):
+    for solver, answer, rlimit in (("z3", z3_encoding.answer, 20_000_000), ("cvc5", cvc5_encoding.answer, 200_000)):
         rows = [
             forked(lambda a=answer, r=request, n=rlimit: a({**r, "rlimit": n, "seconds": GOAL}), GOAL)
             for request in asked
@@ -135,7 +135,7 @@ def closed_forms() -> dict[str, Any]:
     """The optimum in closed form, by `minimise` and by `sympy.solve` of what Lagrange's method says."""
     import sympy
 
-    from catdiag.cost.optimum import minimise
+    from catdiag.optimum.minimize import minimise
 
     a, b, c, d, q, x, s, M = sympy.symbols("a b c d q x s M", positive=True)
     g, h, k, m = sympy.symbols("g h k lambda", positive=True)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from catdiag.diagram import Diagram, box, copy, discard, id, of_graph, swap, wiring
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, box, copy, discard, id, of_graph, swap, wiring
+from catdiag.category.types import ArrayType, Axis, Ty
 
 X = Ty(ArrayType((Axis("x"),)))
 SIZES = (1_000, 10_000, 100_000)
@@ -115,7 +115,7 @@ def dead(n: int) -> Diagram:
 
 def shuffled(diagram: Diagram) -> Diagram:
     """The same boxes in another order, in which each comes after what it reads."""
-    from catdiag.diagram import Graph, Node
+    from catdiag.category.diagram import Graph, Node
 
     graph, rng = diagram.graph, random.Random(2)
     first, maker = [], [-1] * len(graph.dom)

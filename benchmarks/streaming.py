@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import catdiag as cd
 from catdiag import library
-from catdiag.errors import CatdiagError, NotStreamable
+from catdiag.planner.derivation_search import reduced_axes
 from catdiag.rewrite.group import groupable
-from catdiag.rewrite.strategy import reduced_axes
 from catdiag.solvers.z3 import Z3
+from catdiag.util.errors import CatdiagError, NotStreamable
 
 
 def spent() -> float:

@@ -143,13 +143,14 @@ def measure(path: str) -> None:
 def compare(path: str, name: str) -> None:
     """Measured against predicted."""
     import catdiag as cd
-    from catdiag.cost.chips.timing import fits, predict
-    from catdiag.cost.plan import fit, kernels_on
-    from catdiag.rewrite import group, stream
+    from catdiag.planner.fit import fit, kernels_on
+    from catdiag.planner.time_model import fits, predict
+    from catdiag.rewrite import group
+    from catdiag.rewrite.stream import fold_search
 
     chip = cd.hardware.get(name)
-    loops = group.find(stream.find(cd.library.get("multi_head_attention").diagram, "x").diagram, ["b", "h", "q"])
-    products = group.find(stream.find(cd.library.get("matmul").diagram, "b").diagram, ["a", "c"])
+    loops = group.find(fold_search.find(cd.library.get("multi_head_attention").diagram, "x").diagram, ["b", "h", "q"])
+    products = group.find(fold_search.find(cd.library.get("matmul").diagram, "b").diagram, ["a", "c"])
     with open(path, encoding="utf-8") as file:
         rows = [row for row in json.load(file) if row.get("right")]
     shapes: dict[tuple[Any, ...], list[Row]] = {}

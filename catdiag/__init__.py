@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-from catdiag.display import set_hooks
+from catdiag.util.display import set_hooks
 
 # As in `typing`, which takes longer to import than all else that is imported before the command line hears Ctrl-C.
 TYPE_CHECKING = False
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from catdiag import cost as cost
     from catdiag import testing as testing
-    from catdiag.build import (
+    from catdiag.category.diagram import Diagram
+    from catdiag.category.types import ArrayType, Axis, Ty
+    from catdiag.chip import hardware
+    from catdiag.constructors import algorithm, box, copy, discard, id, library, swap
+    from catdiag.frontend.builder import (
         all,
         any,
         argmax,
@@ -36,9 +40,30 @@ if TYPE_CHECKING:
         softmax,
         sum,
     )
-    from catdiag.cost import hardware
-    from catdiag.diagram import Diagram
-    from catdiag.errors import (
+    from catdiag.frontend.elementwise import (
+        abs,
+        apply,
+        cast,
+        clip,
+        equal,
+        exp,
+        log,
+        maximum,
+        minimum,
+        sigmoid,
+        sqrt,
+        tanh,
+        where,
+    )
+    from catdiag.frontend.indexing import gather, reindex, reverse, shift, slice, stride, window
+    from catdiag.frontend.nn import elu, inf, log_softmax, logsumexp, relu, silu, var
+    from catdiag.frontend.reshape import broadcast, concat, pad, rearrange, repeat, split, tile
+    from catdiag.program import Program
+    from catdiag.prover import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
+    from catdiag.rewrite.matching.rule import Rule, rule
+    from catdiag.rewrite.stream.user_fold import Fold
+    from catdiag.rewrite.theorem_decorator import Claim, theorem
+    from catdiag.util.errors import (
         AxisError,
         CatdiagError,
         DoesNotFit,
@@ -54,55 +79,30 @@ if TYPE_CHECKING:
         SizeError,
         TypeMismatch,
     )
-    from catdiag.functions import elu, inf, log_softmax, logsumexp, relu, silu, var
-    from catdiag.indexing import gather, reindex, reverse, shift, slice, stride, window
-    from catdiag.makers import algorithm, box, copy, discard, id, library, swap
-    from catdiag.program import Program
-    from catdiag.prove import Interrupted, NotAProof, Refuted, Theorem, Undecided, equivalent, prove, prove_all
-    from catdiag.rewrite.claim import Claim, theorem
-    from catdiag.rewrite.given import Fold
-    from catdiag.rewrite.rule import Rule, rule
-    from catdiag.scalars import (
-        abs,
-        apply,
-        cast,
-        clip,
-        equal,
-        exp,
-        log,
-        maximum,
-        minimum,
-        sigmoid,
-        sqrt,
-        tanh,
-        where,
-    )
-    from catdiag.structure import broadcast, concat, pad, rearrange, repeat, split, tile
-    from catdiag.types import ArrayType, Axis, Ty
 
 _HOMES = {
-    "catdiag.build": "all any argmax argmin einsum index max mean min prod size softmax sum",
-    "catdiag.diagram": "Diagram",
-    "catdiag.makers": "algorithm box copy discard id swap",
+    "catdiag.frontend.builder": "all any argmax argmin einsum index max mean min prod size softmax sum",
+    "catdiag.category.diagram": "Diagram",
+    "catdiag.constructors": "algorithm box copy discard id swap",
     "catdiag.program": "Program",
-    "catdiag.errors": (
+    "catdiag.util.errors": (
         "AxisError CatdiagError DoesNotFit EqualityUndecided MatchUndecided NoMatch NotDistributable NotFusable "
         "NotGroupable NotStabilizable NotStreamable SignatureError SizeError TypeMismatch"
     ),
-    "catdiag.prove": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove_all",
-    "catdiag.rewrite.claim": "Claim theorem",
-    "catdiag.rewrite.given": "Fold",
-    "catdiag.rewrite.rule": "Rule rule",
-    "catdiag.scalars": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
-    "catdiag.functions": "elu inf log_softmax logsumexp relu silu var",
-    "catdiag.indexing": "gather reindex reverse shift slice stride window",
-    "catdiag.structure": "broadcast concat pad rearrange repeat split tile",
-    "catdiag.types": "ArrayType Axis Ty",
+    "catdiag.prover": "Interrupted NotAProof Refuted Theorem Undecided equivalent prove prove_all",
+    "catdiag.rewrite.theorem_decorator": "Claim theorem",
+    "catdiag.rewrite.stream.user_fold": "Fold",
+    "catdiag.rewrite.matching.rule": "Rule rule",
+    "catdiag.frontend.elementwise": "abs apply cast clip equal exp log maximum minimum sigmoid sqrt tanh where",
+    "catdiag.frontend.nn": "elu inf log_softmax logsumexp relu silu var",
+    "catdiag.frontend.indexing": "gather reindex reverse shift slice stride window",
+    "catdiag.frontend.reshape": "broadcast concat pad rearrange repeat split tile",
+    "catdiag.category.types": "ArrayType Axis Ty",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 _MODULES = {
     "cost": "catdiag.cost",
-    "hardware": "catdiag.cost.hardware",
+    "hardware": "catdiag.chip.hardware",
     "testing": "catdiag.testing",
 }
 
@@ -136,29 +136,20 @@ def __dir__() -> list[str]:
 
 set_hooks(
     html=lambda shown: import_module("catdiag.draw.report.notebook").html(shown),
-    svg=lambda shown: import_module("catdiag.draw.api").shown(shown),
-    lines=lambda shown: import_module("catdiag.emit.pseudocode").shown(shown),
+    svg=lambda shown: import_module("catdiag.draw.render").shown(shown),
+    lines=lambda shown: import_module("catdiag.codegen.pseudocode").shown(shown),
 )
 
 
 class _Package(ModuleType):
-    """This package. `catdiag.prove` is a function to users and a subpackage to the import system, which binds the
-    subpackage here once it is imported: the property keeps the function in sight.
+    """This package. `catdiag.library` gives programs to users and is a subpackage to the import system, which binds the
+    subpackage here once it is imported: the property keeps the programs in sight.
     """
-
-    @property
-    def prove(self) -> Any:
-        """The function `catdiag.prove.prove`."""
-        return import_module("catdiag.prove").prove
-
-    @prove.setter
-    def prove(self, module: ModuleType) -> None:
-        """Binding the subpackage is left without effect: `sys.modules` has it."""
 
     @property
     def library(self) -> Any:
         """The library's operators as programs; the subpackage of this name has the diagrams."""
-        return import_module("catdiag.makers").library
+        return import_module("catdiag.constructors").library
 
     @library.setter
     def library(self, module: ModuleType) -> None:

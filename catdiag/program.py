@@ -26,29 +26,29 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from catdiag.diagram import Diagram, diagram_of
-from catdiag.display import AsProgram
-from catdiag.errors import require
-from catdiag.types import Axis, Ty
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.types import Axis, Ty
+from catdiag.util.display import AsProgram
+from catdiag.util.errors import require
 
 if TYPE_CHECKING:
-    from catdiag.cost.bounds import LowerBound
-    from catdiag.cost.devices import Spread
-    from catdiag.cost.hardware import Hardware
-    from catdiag.cost.hierarchy import Hierarchy
-    from catdiag.cost.io import IO
-    from catdiag.cost.levelled import LevelsIO
-    from catdiag.cost.plan import Plan
-    from catdiag.emit.state import StateFormulas
-    from catdiag.gpu.compile import Compiled
-    from catdiag.prove.api import Theorem
+    from catdiag.bounds.lower_bound import LowerBound
+    from catdiag.chip.hardware import Hardware
+    from catdiag.chip.hierarchy import Hierarchy
+    from catdiag.codegen.loop_state import StateFormulas
+    from catdiag.cost.level_formulas import LevelsIO
+    from catdiag.cost.sharding import Spread
+    from catdiag.cost.traffic import IO
+    from catdiag.planner.fit import Plan
+    from catdiag.planner.multi_kernel_plan import Plans
+    from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
-    from catdiag.rewrite.given import Fold
-    from catdiag.rewrite.rule import Rule
-    from catdiag.rewrite.several import Plans
+    from catdiag.rewrite.matching.rule import Rule
     from catdiag.rewrite.skip import Guide
     from catdiag.rewrite.stability import Stability
+    from catdiag.rewrite.stream.user_fold import Fold
+    from catdiag.runtime.compile import Compiled
     from catdiag.solvers.z3 import Z3
 
 Dtype = str | Mapping[str, str]
@@ -208,7 +208,7 @@ class Program(AsProgram):
         >>> print(dot.stream("x").steps[0].found.components[0].name)
         sum1
         """
-        from catdiag.rewrite.streaming import stream
+        from catdiag.rewrite.stream.streaming import stream
 
         return self._with(stream(self.derivation, axis, by, passes))
 
@@ -224,7 +224,7 @@ class Program(AsProgram):
         >>> dot.stream("x").split("x").run([1, 2, 3], [4, 5, 6], tiles={"p_x": 2})
         array(32.)
         """
-        from catdiag.rewrite.streaming import split
+        from catdiag.rewrite.stream.streaming import split
 
         return self._with(split(self.derivation, axis, parts))
 
@@ -261,7 +261,7 @@ class Program(AsProgram):
         >>> total.stream("x").skip("x", extent=lambda: (0, cd.index("q")))
         Traceback (most recent call last):
         ...
-        catdiag.prove.outcomes.Refuted: leaving out blocks of 'x' changes lambda
+        catdiag.prover.outcomes.Refuted: leaving out blocks of 'x' changes lambda
         ...
         """
         from catdiag.rewrite.skip import skip
@@ -272,8 +272,8 @@ class Program(AsProgram):
         """With products distributed over sums along the named axes: `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, whose
         terms are sums over one array, and products of matrices. With no axes, all sums that are smaller so.
 
-        In floating point the terms cancel: see `catdiag.rewrite.expand.distribute`. Before `stream` and `group`. Raises
-        NotDistributable, naming axis and box, where nothing is distributed or it is not proved; AxisError for an
+        In floating point the terms cancel: see `catdiag.rewrite.distribute.distribute`. Before `stream` and `group`.
+        Raises NotDistributable, naming axis and box, where nothing is distributed or it is not proved; AxisError for an
         unknown axis.
 
         >>> import catdiag as cd
@@ -282,7 +282,7 @@ class Program(AsProgram):
         >>> [box.name for box in near.diagram.boxes if box.name in ("sum[d]", "einsum")], near.theorem.conditional
         (['sum[d]', 'sum[d]', 'einsum'], False)
         """
-        from catdiag.rewrite.expand import distribute
+        from catdiag.rewrite.distribute import distribute
 
         return self._with(distribute(self.derivation, axes))
 
@@ -317,7 +317,7 @@ class Program(AsProgram):
         >>> [c.name for c in plain.stabilize().stream("x").steps[-1].found.components]
         ['max1', 'sum2', 'sum3']
         """
-        from catdiag.rewrite.stabilise import stabilize
+        from catdiag.rewrite.stabilize import stabilize
 
         return self._with(stabilize(self.derivation, limit))
 
@@ -343,9 +343,9 @@ class Program(AsProgram):
     def io(self, *, levels: Sequence[str] | Hierarchy | None = None, **options: Any) -> IO | LevelsIO:
         """Transfers and memory at two levels: values, or bytes with `dtype=`; `stages` buffers of streamed blocks.
 
-        With `levels`, at every edge and level of a chain, slowest first. The options are those of `catdiag.cost.io.io`,
-        and of `catdiag.cost.levels.levels_io`; axes that `within` cuts at some level and that are not grouped are
-        grouped first, with proof. Raises NotGroupable where they cannot be.
+        With `levels`, at every edge and level of a chain, slowest first. The options are those of
+        `catdiag.cost.traffic.io`, and of `catdiag.cost.traffic_by_level.levels_io`; axes that `within` cuts at some
+        level and that are not grouped are grouped first, with proof. Raises NotGroupable where they cannot be.
 
         >>> import catdiag as cd
         >>> row = cd.algorithm("q x")(lambda A: cd.sum(A, "x")).stream("x").group("q")
@@ -353,22 +353,22 @@ class Program(AsProgram):
         g2_q*s2_x + g2_q
         """
         if levels is None:
-            from catdiag.cost.io import io
+            from catdiag.cost.traffic import io
 
             return io(self._diagram, **options)
-        from catdiag.cost.levels import levels_io
-        from catdiag.rewrite.nested import cut
+        from catdiag.cost.traffic_by_level import levels_io
+        from catdiag.rewrite.group_by_level import cut
 
         within = options.pop("within", None)
         diagram, within = cut(self.derivation, levels, within) if within else (self._diagram, within)
         return levels_io(diagram, levels, within=within, **options)
 
     def lower_bound(self, capacity: Any = None, **options: Any) -> LowerBound:
-        """What any schedule of the program's scalar operations moves at least; see `catdiag.cost.bounds`.
+        """What any schedule of the program's scalar operations moves at least; see `catdiag.bounds.lower_bound`.
 
         Groups and kernels do the operations of the diagram that was put in groups, which is what the bound is read off.
         """
-        from catdiag.cost.bounds import lower_bound
+        from catdiag.bounds.lower_bound import lower_bound
 
         return lower_bound(self.derivation.operations, capacity, **options)
 
@@ -385,7 +385,7 @@ class Program(AsProgram):
         merge: exp(max1′ - max1″) ≤ 1: proved
         no exponential overflows: every argument is at most 0
         """
-        from catdiag.prove.api import check_limit
+        from catdiag.prover.api import check_limit
         from catdiag.rewrite.advice import stability_of
 
         check_limit(limit)
@@ -415,7 +415,7 @@ class Program(AsProgram):
         blocks of one: proved
         a shorter last block: proved
         """
-        from catdiag.rewrite.corollaries import verdicts
+        from catdiag.rewrite.loop_laws import verdicts
 
         return verdicts(self._diagram, self.derivation.claims(limit))
 
@@ -440,12 +440,12 @@ class Program(AsProgram):
         >>> dot.stream("x").formulas().loops[0].components[0].step
         'sum1 + Σ_x A·B'
         """
-        from catdiag.emit.state import formulas
+        from catdiag.codegen.loop_state import formulas
 
         return formulas(self._diagram)
 
     def sharding(self, over: Mapping[str, int | str], **options: Any) -> Spread:
-        """The program on several devices: what each receives, holds and computes (`catdiag.cost.devices`).
+        """The program on several devices: what each receives, holds and computes (`catdiag.cost.sharding`).
 
         `over` gives the number of devices, or its symbol, for each axis: one that is grouped, or one that is streamed.
         The options are `held` and `dtype`.
@@ -455,25 +455,25 @@ class Program(AsProgram):
         >>> rows.sharding({"a": "P"}).received
         b*(P - 1)/P
         """
-        from catdiag.cost.devices import spread
+        from catdiag.cost.sharding import spread
 
         return spread(self._diagram, over, **options)
 
     def plan(self, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan | Plans:
         """How it runs on a chip in the least predicted time, with z3's proof that the tiles fit.
 
-        A program in loops or groups is one kernel: its tiles, with the options of `catdiag.cost.plan.fit` (`dtype`,
+        A program in loops or groups is one kernel: its tiles, with the options of `catdiag.planner.fit.fit` (`dtype`,
         `stages`, fixed `tiles`, the `objective`, …). Any other is cut into kernels, each with its loops, groups and
-        tiles, with the options of `catdiag.rewrite.cuts.plan` (`dtype`, `stages`, `cuts` at most, `several`). Raises
-        DoesNotFit, with what each array takes, SizeError, and as these do.
+        tiles, with the options of `catdiag.planner.partition.plan` (`dtype`, `stages`, `cuts` at most, `several`).
+        Raises DoesNotFit, with what each array takes, SizeError, and as these do.
         """
-        from catdiag.rewrite.parts import runs_in_kernels
+        from catdiag.rewrite.split import runs_in_kernels
 
         if runs_in_kernels(self._diagram):
-            from catdiag.cost.plan import fit
+            from catdiag.planner.fit import fit
 
             return fit(self.derivation, hardware, sizes, **options)
-        from catdiag.rewrite.cuts import planned_from
+        from catdiag.planner.partition import planned_from
 
         return planned_from(self.derivation, hardware, sizes, **options)
 
@@ -496,7 +496,7 @@ class Program(AsProgram):
         SizeError where shapes disagree with the types or with each other, and for unknown symbols or sizes below 1,
         CatdiagError for another tree.
         """
-        from catdiag.run.numpy import run
+        from catdiag.execute.interpreter import run
 
         return run(self._diagram, arrays, tiles, sizes=sizes, tree=tree)
 
@@ -507,7 +507,7 @@ class Program(AsProgram):
     def code(self, language: Literal["numpy", "pseudocode", "triton"] = "pseudocode", **options: Any) -> str:
         """The program as text: "pseudocode", its loops as formulas; "numpy", the source of a function of plain NumPy;
         "triton", a module for GPUs, which needs `tiles`, and takes `dtype`, `stages` and `warps` (see
-        `catdiag.emit.triton.module`), or what a plan writes: `program.plan(chip, sizes).triton()`.
+        `catdiag.codegen.triton.triton_module`), or what a plan writes: `program.plan(chip, sizes).triton()`.
 
         Raises SizeError for a tile that is missing, TypeMismatch for what has no form in a kernel.
 
@@ -523,26 +523,26 @@ class Program(AsProgram):
             save out[q] = sum1
         """
         if language == "triton":
-            from catdiag.emit.triton import module
+            from catdiag.codegen.triton.triton_module import module
 
             return module(self._diagram, **options).text
         if language == "numpy":
-            from catdiag.emit.numpy import source
+            from catdiag.codegen.numpy_source import source
 
             return source(self._diagram, **options)
         require(language == "pseudocode", "the language", language, "'numpy', 'pseudocode' or 'triton'")
-        from catdiag.emit.pseudocode import pseudocode
+        from catdiag.codegen.pseudocode import pseudocode
 
         return pseudocode(self._diagram, **options)
 
     def compile(self, tiles: Mapping[str, int], dtype: Dtype = "bf16", *, stages: int = 2, warps: int = 4) -> Compiled:
         """The program as a function of torch tensors with the given tiles, registered with torch (see
-        `catdiag.gpu.compile`); `program.plan(chip, sizes).compile()` chooses them.
+        `catdiag.runtime.compile`); `program.plan(chip, sizes).compile()` chooses them.
 
         The same arguments give the same function. Raises what `code("triton", …)` raises, and CatdiagError where torch
         or triton is not installed.
         """
-        from catdiag.gpu.planned import compiled_of
+        from catdiag.planner.compiled_plan import compiled_of
 
         types = dtype if isinstance(dtype, str) else tuple(dtype.items())
         place = (tuple(tiles.items()), types, stages, warps)
@@ -564,10 +564,10 @@ class Program(AsProgram):
         Of pictures, the options are `open`, which named diagrams are drawn as their insides; `levels` of memory,
         slowest first; `items`; `most`, how many boxes are drawn before they are put in named parts; `colour`; `theme`,
         "auto", "light" or "dark"; `legend`; of LaTeX `standalone`, a document or only a picture (see
-        `catdiag.draw.api`). The page has the steps, the theorem with its certificate to download, the state, the loops,
-        H and M, the optimum and the lower bound; with a chip `on` and `sizes` the plan for `dtype` too, with `theorems`
-        all that is claimed of the loops. The same program gives the same bytes, but for `times`, which says how long
-        proofs took.
+        `catdiag.draw.render`). The page has the steps, the theorem with its certificate to download, the state, the
+        loops, H and M, the optimum and the lower bound; with a chip `on` and `sizes` the plan for `dtype` too, with
+        `theorems` all that is claimed of the loops. The same program gives the same bytes, but for `times`, which says
+        how long proofs took.
 
         Raises CatdiagError for a page of what nothing was derived of, SizeError for a chip without sizes, or sizes that
         are missing; OSError where the file cannot be written: it is written whole or not at all.
@@ -579,17 +579,17 @@ class Program(AsProgram):
         >>> total.group("q").draw("html").startswith("<!DOCTYPE html>")
         True
         """
-        from catdiag.files import write_whole
+        from catdiag.util.files import write_whole
 
         named = path is None or (isinstance(path, (str, os.PathLike)) and str(path) != "")
         require(named, "path", path, f"the name of a file to write, such as 'program.{format}'")
         require(format in ("svg", "tikz", "html"), "the format", format, "'svg', 'tikz' or 'html'")
         if format == "html":
-            from catdiag.draw.report.page import page_of
+            from catdiag.draw.report.html_page import page_of
 
             written = page_of(self.derivation, **options)
         else:
-            from catdiag.draw.api import svg_of, tikz_of
+            from catdiag.draw.render import svg_of, tikz_of
 
             written = (svg_of if format == "svg" else tikz_of)(self._diagram, **options)
         if path is not None:
@@ -603,7 +603,7 @@ class Program(AsProgram):
         >>> cd.algorithm("x ->")(lambda A: cd.sum(A, "x")).stream("x").check().conditional
         False
         """
-        from catdiag.prove.outcomes import checked_again
+        from catdiag.prover.outcomes import checked_again
 
         theorem = self.theorem
         return checked_again(theorem.certificate, theorem.seconds, theorem.taken)

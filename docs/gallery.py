@@ -16,12 +16,12 @@ from typing import Any
 
 import catdiag as cd
 from catdiag import library
-from catdiag.cost.chips.planned import Plan
-from catdiag.cost.warpgroups.configuration import Configuration, configure
 from catdiag.draw import Scene, pipeline_picture, program_picture, svg
-from catdiag.draw.api import scene_of
-from catdiag.files import write_whole
+from catdiag.draw.render import scene_of
+from catdiag.planner.plan import Plan
+from catdiag.planner.warpgroup_configuration import Configuration, configure
 from catdiag.rewrite.derivation import Derivation
+from catdiag.util.files import write_whole
 
 CHIP = ("HBM", "SMEM", "registers", "tensor cores")
 

@@ -20,9 +20,9 @@ from typing import Any
 import sympy
 
 import catdiag as cd
-from catdiag.cost.optima.least import least
-from catdiag.cost.warpgroups.configuration import configure
-from catdiag.cost.warpgroups.schedule import timeline
+from catdiag.optimum.exhaustive import least
+from catdiag.planner.warpgroup_configuration import configure
+from catdiag.planner.warpgroup_timeline import timeline
 from catdiag.rewrite.derivation import Derivation
 
 KIB = 1024

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import catdiag as cd
-from catdiag.files import write_whole
+from catdiag.util.files import write_whole
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 60.0

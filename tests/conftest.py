@@ -17,9 +17,12 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-SCHEMA = TESTS.parent / "catdiag" / "certificate.schema.json"
+SCHEMA = TESTS.parent / "catdiag" / "kernel" / "certificate.schema.json"
 # The rooms whose tests are not about proving: there, what has been proved in a process need not be proved again.
-BUILT_ON_PROOFS = {"cost", "draw", "emit", "golden", "gpu", "library", "rewrite", "run", "test_documents.py"}
+BUILT_ON_PROOFS = {
+    "bounds", "chip", "codegen", "cost", "draw", "execute", "library", "measure", "optimum", "planner", "rewrite",
+    "runtime", "schedule", "test_documents.py",
+}  # fmt: skip
 
 # As many tests run at once as there are processors. Where each of them computed with as many threads, these would wait
 # for one another, and most of the time go into waiting. Before NumPy and torch are imported, which read it then.
@@ -111,7 +114,7 @@ def fitting() -> Any:
 @pytest.fixture(scope="session")
 def proved(fitting: Any) -> Iterator[Proved]:
     """Every certificate that a test has found is one by the published schema too."""
-    api = importlib.import_module("catdiag.prove.api")
+    api = importlib.import_module("catdiag.prover.api")
     certify = api.certify
     kept = Proved(certify, fitting.validate)
     api.certify = functools.wraps(certify)(lambda *args, **options: kept(*args, **options))

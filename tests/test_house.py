@@ -65,7 +65,13 @@ FACE = "catdiag"
 
 HEAVY = {"numpy", "sympy", "z3"}
 # The builder has it as a named diagram; random programs use it.
-SOFTMAX = {FACE, "catdiag.build", "catdiag.functions", "catdiag.testing.strategies", "catdiag.testing.programs"}
+SOFTMAX = {
+    FACE,
+    "catdiag.frontend.builder",
+    "catdiag.frontend.nn",
+    "catdiag.testing.strategies.diagram_strategies",
+    "catdiag.testing.strategies.kernel_programs",
+}
 WORDS = re.compile(r"attention|softmax|flash|layer_?norm|welford", re.IGNORECASE)
 
 
@@ -78,7 +84,7 @@ SOURCES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def room_of(module: str) -> str:
-    """The room of a module: `catdiag.cost.io` is in `cost`, and `catdiag.types` is its own."""
+    """The room of a module: `catdiag.cost.traffic` is in `cost`, and `catdiag.category.types` is its own."""
     return module.split(".")[1] if "." in module else module
 
 

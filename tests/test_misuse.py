@@ -10,8 +10,8 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.cost.crossover import crossover
-from catdiag.rewrite.fusions import fusions
+from catdiag.optimum.crossover import crossover
+from catdiag.planner.fusions import fusions
 
 F = cd.algorithm("q x -> q", name="f")(lambda A: cd.sum(A, "x"))
 M, N = sympy.symbols("M n", positive=True)

@@ -59,7 +59,7 @@ def test_a_wheel_is_the_package_whole():
     held = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
     on_disk = {str(p.relative_to(ROOT)) for p in (ROOT / "catdiag").rglob("*") if p.is_file()}
     assert held == {name for name in on_disk if "__pycache__" not in name}
-    assert {"catdiag/py.typed", "catdiag/certificate.schema.json"} <= held
+    assert {"catdiag/py.typed", "catdiag/kernel/certificate.schema.json"} <= held
 
 
 def test_the_workflow_runs_the_pythons_of_the_classifiers():

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.errors import CatdiagError, TypeMismatch
-from catdiag.prove.outcomes import checked_again
+from catdiag.prover.outcomes import checked_again
 from catdiag.rewrite.steps import Compose, Group, Stream
 from catdiag.testing import diagrams
+from catdiag.util.errors import CatdiagError, TypeMismatch
 
 ROWS = {
     "total": cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")),

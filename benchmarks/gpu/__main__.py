@@ -30,9 +30,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks.gpu.peers import PEERS  # noqa: E402
 from benchmarks.gpu.prepare import read  # noqa: E402
-from catdiag.errors import CatdiagError  # noqa: E402
-from catdiag.files import write_whole  # noqa: E402
-from catdiag.gpu.bench import (  # noqa: E402
+from catdiag.measure.bench import (  # noqa: E402
     COMPILED,
     OURS,
     Contestant,
@@ -48,10 +46,12 @@ from catdiag.gpu.bench import (  # noqa: E402
     torch_with_gpu,
     versions,
 )
-from catdiag.gpu.case import Case  # noqa: E402
-from catdiag.gpu.check import inputs_of  # noqa: E402
-from catdiag.gpu.table import page, rate, ratio  # noqa: E402
-from catdiag.gpu.tune import reached  # noqa: E402
+from catdiag.measure.bench_case import Case  # noqa: E402
+from catdiag.measure.bench_table import page, rate, ratio  # noqa: E402
+from catdiag.measure.output_check import inputs_of  # noqa: E402
+from catdiag.measure.tune import reached  # noqa: E402
+from catdiag.util.errors import CatdiagError  # noqa: E402
+from catdiag.util.files import write_whole  # noqa: E402
 
 AGAIN = 75
 """The exit status of a process that has to be started anew."""
@@ -178,7 +178,7 @@ def kept(rows: Path) -> tuple[dict[str, Row], dict[tuple[str, str], str]]:
 def about() -> dict[str, str]:
     """Versions, and the two ceilings of this GPU: of a copy and of a matrix product."""
     torch = torch_with_gpu()
-    from catdiag.gpu.timing import Events, interleaved
+    from catdiag.measure.device_timer import Events, interleaved
 
     source, target = (torch.randn(2**30, device="cuda") for _ in range(2))
     left, right = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))

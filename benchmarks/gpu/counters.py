@@ -25,13 +25,23 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu.cases import CAUSAL, PLAIN, SKIP, STREAM, woven  # noqa: E402
-from catdiag.errors import CatdiagError  # noqa: E402
-from catdiag.files import write_whole  # noqa: E402
-from catdiag.gpu.counted import Point, point_of  # noqa: E402
-from catdiag.gpu.counters import AGREES, EXPLAINED, REPORTED, UNAVAILABLE, UNEXPLAINED, Measured, compare, measure, rows  # noqa: E402  # noqa: E402
+from catdiag.measure.profile.counter_comparison import (  # noqa: E402  # noqa: E402
+    AGREES,
+    EXPLAINED,
+    REPORTED,
+    UNAVAILABLE,
+    UNEXPLAINED,
+    Measured,
+    compare,
+    measure,
+    rows,
+)
+from catdiag.measure.profile.expected_counters import Point, point_of  # noqa: E402
+from catdiag.util.errors import CatdiagError  # noqa: E402
+from catdiag.util.files import write_whole  # noqa: E402
 
 if TYPE_CHECKING:
-    from catdiag.diagram import Diagram
+    from catdiag.category.diagram import Diagram
 
 PAGE = ROOT / "docs" / "results" / "kernel_counters.md"
 FILE = "points.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from catdiag.gpu.case import Case
+from catdiag.measure.bench_case import Case
 
 Function = Callable[..., Any]
 

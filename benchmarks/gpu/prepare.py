@@ -23,10 +23,10 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu.cases import Declared, declared  # noqa: E402
-from catdiag.files import write_whole  # noqa: E402
-from catdiag.gpu.bench import raised, reason  # noqa: E402
-from catdiag.gpu.case import Case, case_of  # noqa: E402
-from catdiag.gpu.kernels import kernels_of, planned, proposed  # noqa: E402
+from catdiag.measure.bench import raised, reason  # noqa: E402
+from catdiag.measure.bench_case import Case, case_of  # noqa: E402
+from catdiag.measure.bench_kernels import kernels_of, planned, proposed  # noqa: E402
+from catdiag.util.files import write_whole  # noqa: E402
 
 FILE = "cases.jsonl"
 

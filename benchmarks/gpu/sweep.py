@@ -36,12 +36,12 @@ if str(ROOT) not in sys.path:
 
 import catdiag as cd  # noqa: E402
 from benchmarks.gpu.sweep_list import PLANS, RANDOM, STRIDED, Swept, by_chance, of_operator  # noqa: E402
-from catdiag.errors import CatdiagError  # noqa: E402
-from catdiag.files import write_whole  # noqa: E402
-from catdiag.gpu.bench import Machine, of_kernels, raised, reason, textbook_of, versions  # noqa: E402
-from catdiag.gpu.case import Array, Case  # noqa: E402
-from catdiag.gpu.check import ALLOWED, TORCH, Wrong, check, inputs_of, reference  # noqa: E402
-from catdiag.gpu.timing import interleaved  # noqa: E402
+from catdiag.measure.bench import Machine, of_kernels, raised, reason, textbook_of, versions  # noqa: E402
+from catdiag.measure.bench_case import Array, Case  # noqa: E402
+from catdiag.measure.device_timer import interleaved  # noqa: E402
+from catdiag.measure.output_check import ALLOWED, TORCH, Wrong, check, inputs_of, reference  # noqa: E402
+from catdiag.util.errors import CatdiagError  # noqa: E402
+from catdiag.util.files import write_whole  # noqa: E402
 
 PART = ".part.jsonl"
 RIGHT, WRONG, FAILED, REFUSED, VAGUE, LATE = "right", "wrong", "failed", "no kernel", "not defined", "too long"
@@ -446,7 +446,8 @@ The derivation and the tiles are those that the cost model takes first, nothing 
 bf16, fp16, fp32 and with inputs of fp8 (e4m3); at lengths that tiles divide (even), with rows that are multiples of 16
 bytes and other lengths that are not (ragged), and at odd lengths; with dense tensors, and with transposed ones and
 rows that are apart (strided). Results are compared with the diagram's meaning in float64, of the same rounded inputs:
-‖out − ref‖ / ‖ref‖ and max |out − ref| / max |ref| are both at most what `catdiag.gpu.check.ALLOWED` has for the type.
+‖out − ref‖ / ‖ref‖ and max |out − ref| / max |ref| are both at most what
+`catdiag.measure.output_check.ALLOWED` has for the type.
 Inputs and results lie in the middle of memory that is full of NaN, so that what is not written, read from outside or
 written outside shows.
 """

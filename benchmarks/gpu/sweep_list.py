@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import catdiag as cd
-from catdiag.diagram import Diagram, diagram_of
-from catdiag.errors import CatdiagError
-from catdiag.gpu.bench import raised, reason
-from catdiag.gpu.case import Case, case_of
-from catdiag.gpu.kernels import Planned, kernels_of, planned
-from catdiag.gpu.textbook import textbook
-from catdiag.types import size_symbols
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.types import size_symbols
+from catdiag.codegen.torch_reference import textbook
+from catdiag.measure.bench import raised, reason
+from catdiag.measure.bench_case import Case, case_of
+from catdiag.measure.bench_kernels import Planned, kernels_of, planned
+from catdiag.util.errors import CatdiagError
 
 LIBRARY, RANDOM = "library", "random"
 KINDS = ("large", "even", "ragged", "odd", "tiny")
@@ -237,7 +237,7 @@ def programs(count: int, seed: int) -> list[tuple[Diagram, random.Random]]:
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as seeded
 
-    from catdiag.testing.programs import cascades, einsums
+    from catdiag.testing.strategies.kernel_programs import cascades, einsums
 
     found: list[tuple[Diagram, random.Random]] = []
 

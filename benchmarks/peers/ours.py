@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.boxes import Box
-from catdiag.diagram import Diagram, Graph, Node, box, call, id, inline, of_graph
-from catdiag.evaluate import evaluate
-from catdiag.interpret import interpret
-from catdiag.substitute import substitute
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, Graph, Node, box, call, id, inline, of_graph
+from catdiag.category.evaluation import evaluate
+from catdiag.category.functor import interpret
+from catdiag.category.ops import Box
+from catdiag.category.substitution import substitute
+from catdiag.category.types import ArrayType, Axis, Ty
 
 from . import KINDS, WIDTH, rows
 

@@ -15,7 +15,7 @@ def main() -> None:
     """Runs the command line on the arguments of the process, and ends it with the exit status."""
     try:
         _hear_ctrl_c()
-        from catdiag.cli.streams import own_streams
+        from catdiag.cli.standard_streams import own_streams
 
         with own_streams():
             from catdiag.cli.app import app

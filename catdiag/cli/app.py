@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from catdiag.cli.outcome import DONE, ended, guarded
+from catdiag.cli.exit_status import DONE, ended, guarded
 
 app = typer.Typer(
     name="catdiag",
@@ -93,7 +93,7 @@ def derive(
         if op is None:  # what follows --pseudocode is no file then
             op, pseudocode = pseudocode if pseudocode != "-" else None, "-" if pseudocode is not None else None
         if op is None:
-            from catdiag.cli.tables import run_library
+            from catdiag.cli.list_commands import run_library
 
             given = (
                 on,
@@ -113,8 +113,8 @@ def derive(
             )
             run_library(alone=not any(given))
             return
-        from catdiag.cli.commands import run_derive
-        from catdiag.cli.programs import Files
+        from catdiag.cli.derive_commands import run_derive
+        from catdiag.cli.derive_sources import Files
 
         ended(
             run_derive(
@@ -154,7 +154,7 @@ def prove(
 ) -> None:
     """Prove that two operators mean the same for all sizes, or refute it with exact numbers."""
     with guarded():
-        from catdiag.cli.commands import run_prove
+        from catdiag.cli.derive_commands import run_prove
 
         ended(run_prove(left, right, assume or [], certificate, counterexample, limit))
 
@@ -170,7 +170,7 @@ def check(
 ) -> None:
     """Check certificates again, with the kernel and the solvers only; print what they prove, as formulas."""
     with guarded():
-        from catdiag.cli.check import run_check
+        from catdiag.cli.check_command import run_check
 
         ended(run_check(files, limit, workers, long))
 
@@ -205,7 +205,7 @@ def io(
 ) -> None:
     """Count the transfers and the memory of an operator, as formulas."""
     with guarded():
-        from catdiag.cli.commands import run_io
+        from catdiag.cli.derive_commands import run_io
 
         left_out = (skip or [], density)
         run_io(
@@ -238,7 +238,7 @@ def fusions(
 ) -> None:
     """Compare an operator as one kernel and cut into several: what each way moves, and where one begins to win."""
     with guarded():
-        from catdiag.cli.ways import run_fusions
+        from catdiag.cli.fusions_command import run_fusions
 
         run_fusions(op, size or [], memory, dtype, cases, json)
 
@@ -257,7 +257,7 @@ def spread(
 ) -> None:
     """Spread an operator over several devices: what each receives, holds and computes, as formulas."""
     with guarded():
-        from catdiag.cli.ways import run_spread
+        from catdiag.cli.fusions_command import run_spread
 
         run_spread(op, over, stream, group, held or [], dtype, json)
 
@@ -301,7 +301,7 @@ def draw(
 ) -> None:
     """Draw an operator, as it stands or derived: wires are axes, colours are memories, frames are groups and loops."""
     with guarded():
-        from catdiag.cli.draw import Looks, run_draw
+        from catdiag.cli.draw_command import Looks, run_draw
 
         looks = Looks(colour, theme, legend, scale)
         how = (derived, stream, group, passes, split or [], skip or [])
@@ -323,7 +323,7 @@ def sweep(
 ) -> None:
     """Plan operators on chips at many sizes: tiles, predicted time and traffic of each point."""
     with guarded():
-        from catdiag.cli.sweep import run_sweep
+        from catdiag.cli.sweep_command import run_sweep
 
         ended(run_sweep(ops, on, size, dtype or [], to, workers))
 
@@ -350,7 +350,7 @@ def plot(
 ) -> None:
     """Plot what an operator costs: a roofline, transfers against memory, the landscape of tiles, bytes saved."""
     with guarded():
-        from catdiag.cli.plots import Asked, run_plot
+        from catdiag.cli.plot_command import Asked, run_plot
 
         asked = Asked(kind, op, on, tuple(size or ()), dtype, stages, stream, group, tuple(split or ()),
                       tuple(skip or ()), tiles, theme)  # fmt: skip
@@ -387,7 +387,7 @@ def bench(
 ) -> None:
     """Check and time an operator's kernel on a GPU, beside its textbook form compiled and functions of your own."""
     with guarded():
-        from catdiag.cli.bench import Asked, run_bench
+        from catdiag.cli.bench_command import Asked, run_bench
 
         asked = Asked(op, on, tuple(size or ()), dtype, chip, stream, group, tuple(split or ()), tuple(skip or ()),
                       tuple(scalar or ()), tuple(draw or ()), tuple(against or ()), proposals, rounds)  # fmt: skip
@@ -414,7 +414,7 @@ def counters(
 ) -> None:
     """Compare the bytes, the shared memory and the registers that are predicted with what the hardware counts."""
     with guarded():
-        from catdiag.cli.counters import Asked, run_counters
+        from catdiag.cli.counters_command import Asked, run_counters
 
         asked = Asked(op, tuple(size or ()), on, dtype, tuple(tiles or ()), stages, warps, stream, group, passes,
                       tuple(split or ()), tuple(skip or ()))  # fmt: skip
@@ -430,7 +430,7 @@ def hardware(
 ) -> None:
     """List the chips that tiles can be chosen for, or describe one of them, or one of a TOML file."""
     with guarded():
-        from catdiag.cli.tables import run_hardware
+        from catdiag.cli.list_commands import run_hardware
 
         run_hardware(name, json)
 
@@ -439,6 +439,6 @@ def hardware(
 def axioms() -> None:
     """List what must be believed: the axioms, the rules of the kernel, its files, the solvers."""
     with guarded():
-        from catdiag.cli.axioms import run_axioms
+        from catdiag.cli.axioms_command import run_axioms
 
         run_axioms()

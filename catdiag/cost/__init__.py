@@ -1,18 +1,11 @@
-"""What a diagram costs: transfers, memory, the optimum of one under the other, hardware and plans.
+"""What a diagram costs: transfers and memory as formulas, and what follows from them.
 
-- `io`: transfers and memory as formulas, under rules that it states; `levels`: the same at every level of a chain,
-  as `levelled` values; `joint`: the tiles of all levels together; `latex`: in LaTeX; `count/`: how they are counted;
-- `optimum`: the least transfers for a memory, in closed form; `optima/`: posynomial programs, regimes, certificates
-  and their checkers, brackets where there is no closed form, whole tiles; `crossover`: where one sum of powers of the
-  capacity begins to be less than another;
-- `bounds`: what no schedule of a diagram's operations moves less than; `lower/`: what that is read off and rests on;
-- `hierarchy`: memories as graphs; `hardware`: chips; `plan`: tiles for a chip; `chips/`: the files of chips, predicted
-  times, and how a plan is found and proved;
-- `model`: costs over levels, quantised, cached, clustered; `balance`: transfers against work; `joules`: energy;
-  `devices`: a diagram spread over several; `warpgroups/`: a kernel on registers and matrix units.
+- `traffic`: transfers and memory, under rules that it states; `traffic_by_level`: the same at every level of a chain,
+  as the values of `level_formulas`; `latex`: in LaTeX; `cache`, `cache_fetches`: what a cache fetches;
+- `energy_of_transfers`; `machine_balance`: transfers against work; `hierarchy_model`: costs over levels;
+- `multi_level_optimum`: the tiles of all levels chosen together; `sharding`: a diagram on several devices.
 
-What users call of transfers and their optima is here too, imported when first used: `cd.cost.Model`,
-`cd.cost.least_memory`.
+What users call is here too, imported when first used: `cd.cost.Model`, `cd.cost.least_memory`.
 """
 
 from __future__ import annotations
@@ -21,12 +14,14 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "catdiag.cost.joint": "levels_together",
-    "catdiag.cost.model": "Model Tier cross_transfer_gain quantisation_gain tiers",
-    "catdiag.cost.balance": ("bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"),
-    "catdiag.cost.joules": "energy",
-    "catdiag.cost.crossover": "Crossover changes",
-    "catdiag.cost.devices": "Spread spread",
+    "catdiag.cost.multi_level_optimum": "levels_together",
+    "catdiag.cost.hierarchy_model": "Model Tier cross_transfer_gain quantisation_gain tiers",
+    "catdiag.cost.machine_balance": (
+        "bandwidth_needed least_memory least_memory_whole machine_ratio per_operation size_range"
+    ),
+    "catdiag.cost.energy_of_transfers": "energy",
+    "catdiag.optimum.crossover": "Crossover changes",
+    "catdiag.cost.sharding": "Spread spread",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from catdiag.cost.io import IO
-from catdiag.cost.levelled import LevelsIO
-from catdiag.errors import require
+from catdiag.cost.level_formulas import LevelsIO
+from catdiag.cost.traffic import IO
+from catdiag.util.errors import require
 
 Expr = Any
 
@@ -42,7 +42,7 @@ def latex(cost: IO | LevelsIO) -> str:
 def formula(expr: Expr) -> str:
     """A formula in LaTeX: tiles and blocks of further levels as `g^{(2)}_{q}`.
 
-    >>> from catdiag.cost.count.amounts import symbol
+    >>> from catdiag.category.integer_polynomial import symbol
     >>> formula(symbol("g2_q") * symbol("d"))
     'd g^{(2)}_{q}'
     """

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from catdiag.draw.measure import text_width
-from catdiag.draw.outline import COPY
+from catdiag.draw.paths import COPY
 from catdiag.draw.scene import Curve, Frame, FrameKind, Item, Label, Rule, Scene, Shape, ShapeKind, Spot
+from catdiag.draw.text_width import text_width
 from catdiag.draw.theme import level_of
 
 _LEVELS = ("slow memory", "fast memory", "registers", "matrix units")

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catdiag.draw.crossings import gaps
-from catdiag.draw.measure import SIZES
-from catdiag.draw.outline import Path, arrowhead, copies, curve, hatching, line, outline, rectangle, shortened
+from catdiag.draw.paths import Path, arrowhead, copies, curve, hatching, line, outline, rectangle, shortened
 from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape, spans
+from catdiag.draw.text_width import SIZES
 from catdiag.draw.theme import DASHED, Colour, Stroke, bar_colour, edge_of, level_colour, stroke_of
+from catdiag.draw.wire_crossings import gaps
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.kernel.opaque import LIMIT, Opaque
+from catdiag.kernel.opaque_atoms import LIMIT, Opaque
 from catdiag.kernel.polynomial import Poly, plus, put, scaled, scaled_by, to_poly, to_term
 from catdiag.kernel.terms import (
     BOT,

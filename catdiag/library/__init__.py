@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from catdiag.diagram import Diagram
-from catdiag.errors import CatdiagError, require
+from catdiag.category.diagram import Diagram
+from catdiag.util.errors import CatdiagError, require
 
 _MODULES = (
     "attention",
     "convolution",
     "embedding",
-    "heads",
+    "attention_variants",
     "linear_attention",
     "losses",
-    "masks",
+    "masked_attention",
     "matmul",
     "mlp",
     "norms",
-    "reductions",
+    "moments",
     "softmax",
     "statistics",
 )

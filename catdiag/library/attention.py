@@ -6,25 +6,25 @@ grouped_query_attention: [b k r q d] @ [b k x d] @ [b k x d] → [b k r q d]
 
 from __future__ import annotations
 
-from catdiag import build
-from catdiag.diagram import Diagram
-from catdiag.functions import logsumexp
-from catdiag.library.entry import Entries
-from catdiag.scalars import sqrt
-from catdiag.trace import Traced
+from catdiag.category.diagram import Diagram
+from catdiag.frontend import builder
+from catdiag.frontend.elementwise import sqrt
+from catdiag.frontend.nn import logsumexp
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 
 
 def scores(Q: Traced, K: Traced) -> Traced:
     """The inner products of queries and keys, scaled: S[q,x] = (Σ_d Q[q,d] · K[x,d]) / √d."""
-    S: Traced = build.einsum("q d, x d -> q x", Q, K) / sqrt(build.size("d"))
+    S: Traced = builder.einsum("q d, x d -> q x", Q, K) / sqrt(builder.size("d"))
     return S
 
 
 def attend(S: Traced, V: Traced) -> Traced:
     """The mean of the values, weighted by the softmax of the scores: O[q,d] = Σ_x softmax_x(S)[q,x] · V[x,d]."""
-    return build.einsum("q x, x d -> q d", build.softmax(S, "x"), V)
+    return builder.einsum("q x, x d -> q d", builder.softmax(S, "x"), V)
 
 
 @_entries.algorithm("q d, x d, x d -> q d")
@@ -84,8 +84,8 @@ def decoding_attention(Q: Traced, K: Traced, V: Traced) -> Traced:
     S[b,k,r,x] = (Σ_d Q[b,k,r,d] · K[b,k,x,d]) / √d
     O[b,k,r,d] = Σ_x softmax_x(S)[b,k,r,x] · V[b,k,x,d]
     """
-    S = build.einsum("b k r d, b k x d -> b k r x", Q, K) / sqrt(build.size("d"))
-    return build.einsum("b k r x, b k x d -> b k r d", build.softmax(S, "x"), V)
+    S = builder.einsum("b k r d, b k x d -> b k r x", Q, K) / sqrt(builder.size("d"))
+    return builder.einsum("b k r x, b k x d -> b k r d", builder.softmax(S, "x"), V)
 
 
 @_entries.algorithm("q d, x d, x d -> q d, q")

@@ -6,12 +6,12 @@ embedding: [v d] @ int[t] → [t d]
 
 from __future__ import annotations
 
-from catdiag.build import index
-from catdiag.indexing import gather, reverse
-from catdiag.library.entry import Entries
-from catdiag.scalars import where
-from catdiag.structure import rearrange
-from catdiag.trace import Traced
+from catdiag.frontend.builder import index
+from catdiag.frontend.elementwise import where
+from catdiag.frontend.indexing import gather, reverse
+from catdiag.frontend.reshape import rearrange
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 

@@ -6,18 +6,18 @@ linear_attention: [q d] @ [x d] @ [x v] → [q v]
 
 from __future__ import annotations
 
-from catdiag import build
-from catdiag.functions import elu, relu
-from catdiag.library.entry import Entries
-from catdiag.scalars import exp, sqrt, where
-from catdiag.trace import Traced
+from catdiag.frontend import builder
+from catdiag.frontend.elementwise import exp, sqrt, where
+from catdiag.frontend.nn import elu, relu
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 
 
 def weighted(S: Traced, V: Traced) -> Traced:
     """The mean of the values with weights S: O[q,v] = (Σ_x S[q,x] · V[x,v]) / Σ_x S[q,x]."""
-    return build.einsum("q x, x v -> q v", S / build.sum(S, "x"), V)
+    return builder.einsum("q x, x v -> q v", S / builder.sum(S, "x"), V)
 
 
 @_entries.algorithm("q d, x d, x v -> q v")
@@ -27,7 +27,7 @@ def linear_attention(Q: Traced, K: Traced, V: Traced) -> Traced:
     S[q,x] = Σ_d φ(Q[q,d]) · φ(K[x,d])
     O[q,v] = (Σ_x S[q,x] · V[x,v]) / Σ_x S[q,x]
     """
-    return weighted(build.einsum("q d, x d -> q x", elu(Q) + 1, elu(K) + 1), V)
+    return weighted(builder.einsum("q d, x d -> q x", elu(Q) + 1, elu(K) + 1), V)
 
 
 @_entries.algorithm("q d, x d, x v -> q v")
@@ -39,8 +39,8 @@ def linear_attention_by_state(Q: Traced, K: Traced, V: Traced) -> Traced:
     O[q,v] = (Σ_d φ(Q[q,d]) · Z[d,v]) / Σ_d φ(Q[q,d]) · z[d]
     """
     f, k = elu(Q) + 1, elu(K) + 1
-    above = build.einsum("q d, d v -> q v", f, build.einsum("x d, x v -> d v", k, V))
-    return above / build.einsum("q d, d -> q", f, build.sum(k, "x"))
+    above = builder.einsum("q d, d v -> q v", f, builder.einsum("x d, x v -> d v", k, V))
+    return above / builder.einsum("q d, d -> q", f, builder.sum(k, "x"))
 
 
 @_entries.algorithm("q d, x d, x v -> q v")
@@ -50,8 +50,8 @@ def causal_linear_attention(Q: Traced, K: Traced, V: Traced) -> Traced:
     S[q,x] = Σ_d φ(Q[q,d]) · φ(K[x,d]) where x ≤ q, else 0, with φ(a) = elu(a) + 1
     O[q,v] = (Σ_x S[q,x] · V[x,v]) / Σ_x S[q,x]
     """
-    S = build.einsum("q d, x d -> q x", elu(Q) + 1, elu(K) + 1)
-    return weighted(where(build.index("x") <= build.index("q"), S, 0), V)
+    S = builder.einsum("q d, x d -> q x", elu(Q) + 1, elu(K) + 1)
+    return weighted(where(builder.index("x") <= builder.index("q"), S, 0), V)
 
 
 @_entries.algorithm("q d, x d, x v, -> q v")
@@ -61,8 +61,8 @@ def relu_linear_attention(Q: Traced, K: Traced, V: Traced, eps: Traced) -> Trace
     S[q,x] = Σ_d max(Q[q,d], 0) · max(K[x,d], 0)
     O[q,v] = (Σ_x S[q,x] · V[x,v]) / (eps + Σ_x S[q,x])
     """
-    S = build.einsum("q d, x d -> q x", relu(Q), relu(K))
-    return build.einsum("q x, x v -> q v", S / (build.sum(S, "x") + eps), V)
+    S = builder.einsum("q d, x d -> q x", relu(Q), relu(K))
+    return builder.einsum("q x, x v -> q v", S / (builder.sum(S, "x") + eps), V)
 
 
 @_entries.algorithm("q d, x d, x v -> q v")
@@ -73,7 +73,7 @@ def taylor_attention(Q: Traced, K: Traced, V: Traced) -> Traced:
     W[q,x] = 1 + S[q,x] + S[q,x]² / 2
     O[q,v] = (Σ_x W[q,x] · V[x,v]) / Σ_x W[q,x]
     """
-    S = build.einsum("q d, x d -> q x", Q, K) / sqrt(build.size("d"))
+    S = builder.einsum("q d, x d -> q x", Q, K) / sqrt(builder.size("d"))
     return weighted(1 + S + S * S / 2, V)
 
 
@@ -85,9 +85,9 @@ def random_feature_attention(Q: Traced, K: Traced, V: Traced, W: Traced) -> Trac
     S[q,x]  = Σ_m φ(Q[q])[m] · φ(K[x])[m]
     O[q,v]  = (Σ_x S[q,x] · V[x,v]) / Σ_x S[q,x]
     """
-    f = exp(build.einsum("q d, m d -> q m", Q, W) - build.sum(Q * Q, "d") / 2)
-    k = exp(build.einsum("x d, m d -> x m", K, W) - build.sum(K * K, "d") / 2)
-    return weighted(build.einsum("q m, x m -> q x", f, k), V)
+    f = exp(builder.einsum("q d, m d -> q m", Q, W) - builder.sum(Q * Q, "d") / 2)
+    k = exp(builder.einsum("x d, m d -> x m", K, W) - builder.sum(K * K, "d") / 2)
+    return weighted(builder.einsum("q m, x m -> q x", f, k), V)
 
 
 DIAGRAMS = _entries.table

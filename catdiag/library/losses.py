@@ -6,24 +6,24 @@ linear_cross_entropy: [t d] @ [v d] @ int[t] → [t]
 
 from __future__ import annotations
 
-from catdiag import build
-from catdiag.functions import log_softmax, logsumexp
-from catdiag.indexing import gather
-from catdiag.library.entry import Entries
-from catdiag.scalars import sqrt, where
-from catdiag.trace import Traced
+from catdiag.frontend import builder
+from catdiag.frontend.elementwise import sqrt, where
+from catdiag.frontend.indexing import gather
+from catdiag.frontend.nn import log_softmax, logsumexp
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 
 
 def logits(H: Traced, W: Traced) -> Traced:
     """The last linear layer: Z[t,v] = Σ_d H[t,d] · W[v,d]."""
-    return build.einsum("t d, v d -> t v", H, W)
+    return builder.einsum("t d, v d -> t v", H, W)
 
 
 def at_label(Z: Traced, label: Traced) -> Traced:
     """The value at the label: Σ_v Z[t,v] where v = label[t], 0 for a label that is no index."""
-    return build.sum(where(build.index("v") == label, Z, 0), "v")
+    return builder.sum(where(builder.index("v") == label, Z, 0), "v")
 
 
 @_entries.algorithm("t v, int[t] -> t")
@@ -64,19 +64,19 @@ def linear_cross_entropy_smoothed(H: Traced, W: Traced, label: Traced, share: Tr
     """
     Z = logits(H, W)
     total = logsumexp(Z, "v")
-    return total - (1 - share) * at_label(Z, label) - share * build.mean(Z, "v") + z * total * total
+    return total - (1 - share) * at_label(Z, label) - share * builder.mean(Z, "v") + z * total * total
 
 
 @_entries.algorithm("t v, t v -> t")
 def soft_cross_entropy(Z: Traced, T: Traced) -> Traced:
     """The cross-entropy with a target for each class: L[t] = −Σ_v T[t,v] · log softmax_v(Z)[t,v]."""
-    return -build.sum(T * log_softmax(Z, "v"), "v")
+    return -builder.sum(T * log_softmax(Z, "v"), "v")
 
 
 @_entries.algorithm("t v -> t")
 def softmax_entropy(Z: Traced) -> Traced:
     """The entropy of a softmax: E[t] = −Σ_v p[t,v] · log p[t,v], with p = softmax_v(Z)."""
-    return -build.sum(build.softmax(Z, "v") * log_softmax(Z, "v"), "v")
+    return -builder.sum(builder.softmax(Z, "v") * log_softmax(Z, "v"), "v")
 
 
 @_entries.algorithm("t v, t v -> t")
@@ -85,7 +85,7 @@ def kl_divergence(Y: Traced, Z: Traced) -> Traced:
 
     D[t] = Σ_v p[t,v] · (log p[t,v] − log r[t,v]), with p = softmax_v(Y) and r = softmax_v(Z)
     """
-    return build.sum(build.softmax(Y, "v") * (log_softmax(Y, "v") - log_softmax(Z, "v")), "v")
+    return builder.sum(builder.softmax(Y, "v") * (log_softmax(Y, "v") - log_softmax(Z, "v")), "v")
 
 
 @_entries.algorithm("t d, v d, t e, v e, -> t")
@@ -97,8 +97,8 @@ def linear_distillation(H: Traced, W: Traced, F: Traced, U: Traced, heat: Traced
     D[t]   = heat² · Σ_v p[t,v] · (log p[t,v] − log r[t,v]), p = softmax_v(Y), r = softmax_v(Z)
     """
     Z = logits(H, W) / heat
-    Y = build.einsum("t e, v e -> t v", F, U) / heat
-    return heat**2 * build.sum(build.softmax(Y, "v") * (log_softmax(Y, "v") - log_softmax(Z, "v")), "v")
+    Y = builder.einsum("t e, v e -> t v", F, U) / heat
+    return heat**2 * builder.sum(builder.softmax(Y, "v") * (log_softmax(Y, "v") - log_softmax(Z, "v")), "v")
 
 
 @_entries.algorithm("i d, j d, -> i")
@@ -108,9 +108,9 @@ def info_nce(A: Traced, B: Traced, heat: Traced) -> Traced:
     S[i,j] = (Σ_d A[i,d] · B[j,d]) / (√(Σ_d A[i,d]²) · √(Σ_d B[j,d]²) · heat)
     L[i]   = log Σ_j e^S[i,j] − S[i,i]
     """
-    a, b = A / sqrt(build.sum(A * A, "d")), B / sqrt(build.sum(B * B, "d"))
-    S = build.einsum("i d, j d -> i j", a, b) / heat
-    return logsumexp(S, "j") - build.sum(where(build.index("i") == build.index("j"), S, 0), "j")
+    a, b = A / sqrt(builder.sum(A * A, "d")), B / sqrt(builder.sum(B * B, "d"))
+    S = builder.einsum("i d, j d -> i j", a, b) / heat
+    return logsumexp(S, "j") - builder.sum(where(builder.index("i") == builder.index("j"), S, 0), "j")
 
 
 DIAGRAMS = _entries.table

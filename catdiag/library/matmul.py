@@ -6,9 +6,9 @@ matmul: [a b] @ [b c] → [a c]
 
 from __future__ import annotations
 
-from catdiag.build import einsum
-from catdiag.library.entry import Entries
-from catdiag.trace import Traced
+from catdiag.frontend.builder import einsum
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 

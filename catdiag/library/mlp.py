@@ -6,23 +6,23 @@ gated_mlp: [t d] @ [d f] @ [d f] @ [f o] → [t o]
 
 from __future__ import annotations
 
-from catdiag import build
-from catdiag.functions import relu, silu
-from catdiag.library.entry import Entries
-from catdiag.scalars import tanh
-from catdiag.trace import Traced
+from catdiag.frontend import builder
+from catdiag.frontend.elementwise import tanh
+from catdiag.frontend.nn import relu, silu
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 
 
 def up(X: Traced, W: Traced) -> Traced:
     """To the hidden axis: H[t,f] = Σ_d X[t,d] · W[d,f]."""
-    return build.einsum("t d, d f -> t f", X, W)
+    return builder.einsum("t d, d f -> t f", X, W)
 
 
 def down(H: Traced, W: Traced) -> Traced:
     """From the hidden axis: Y[t,o] = Σ_f H[t,f] · W[f,o]."""
-    return build.einsum("t f, f o -> t o", H, W)
+    return builder.einsum("t f, f o -> t o", H, W)
 
 
 @_entries.algorithm("t d, d f, f o -> t o")
@@ -64,9 +64,9 @@ def mixture_of_experts(X: Traced, R: Traced, U: Traced, W: Traced) -> Traced:
     P[t,e] = softmax_e(Σ_d X[t,d] · R[e,d])
     Y[t,o] = Σ_e P[t,e] · Σ_f max(Σ_d X[t,d] · U[e,d,f], 0) · W[e,f,o]
     """
-    P = build.softmax(build.einsum("t d, e d -> t e", X, R), "e")
-    H = relu(build.einsum("t d, e d f -> t e f", X, U))
-    return build.einsum("t e, t e f, e f o -> t o", P, H, W)
+    P = builder.softmax(builder.einsum("t d, e d -> t e", X, R), "e")
+    H = relu(builder.einsum("t d, e d f -> t e f", X, U))
+    return builder.einsum("t e, t e f, e f o -> t o", P, H, W)
 
 
 @_entries.algorithm("e t d, e d f, e f o -> e t o")
@@ -77,8 +77,8 @@ def expert_mlps(X: Traced, U: Traced, W: Traced) -> Traced:
 
     Y[e,t,o] = Σ_f max(Σ_d X[e,t,d] · U[e,d,f], 0) · W[e,f,o]
     """
-    H = relu(build.einsum("e t d, e d f -> e t f", X, U))
-    return build.einsum("e t f, e f o -> e t o", H, W)
+    H = relu(builder.einsum("e t d, e d f -> e t f", X, U))
+    return builder.einsum("e t f, e f o -> e t o", H, W)
 
 
 @_entries.algorithm("t d, d o, d r, r o, -> t o")
@@ -87,8 +87,8 @@ def lora(X: Traced, W: Traced, A: Traced, B: Traced, s: Traced) -> Traced:
 
     Y[t,o] = Σ_d X[t,d] · W[d,o] + s · Σ_r (Σ_d X[t,d] · A[d,r]) · B[r,o]
     """
-    change = build.einsum("t r, r o -> t o", build.einsum("t d, d r -> t r", X, A), B)
-    return build.einsum("t d, d o -> t o", X, W) + s * change
+    change = builder.einsum("t r, r o -> t o", builder.einsum("t d, d r -> t r", X, A), B)
+    return builder.einsum("t d, d o -> t o", X, W) + s * change
 
 
 DIAGRAMS = _entries.table

@@ -6,19 +6,19 @@ layer_norm_linear: [t d] @ [d] @ [d] @ [] @ [d o] → [t o]
 
 from __future__ import annotations
 
-from catdiag import build
-from catdiag.calls import apply
-from catdiag.functions import var
-from catdiag.library.entry import Entries
-from catdiag.scalars import sqrt
-from catdiag.trace import Traced
+from catdiag.frontend import builder
+from catdiag.frontend.diagram_calls import apply
+from catdiag.frontend.elementwise import sqrt
+from catdiag.frontend.nn import var
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 
 
 def linear(X: Traced, W: Traced) -> Traced:
     """A linear layer: Y[t,o] = Σ_d X[t,d] · W[d,o]."""
-    return build.einsum("t d, d o -> t o", X, W)
+    return builder.einsum("t d, d o -> t o", X, W)
 
 
 @_entries.algorithm("t d, d, -> t d")
@@ -27,7 +27,7 @@ def rms_norm(X: Traced, g: Traced, eps: Traced) -> Traced:
 
     Y[t,d] = g[d] · X[t,d] / √((Σ_d X[t,d]²) / n + eps), n the size of d
     """
-    root: Traced = sqrt(build.mean(X * X, "d") + eps)
+    root: Traced = sqrt(builder.mean(X * X, "d") + eps)
     return g * X / root
 
 
@@ -38,7 +38,7 @@ def layer_norm(X: Traced, g: Traced, b: Traced, eps: Traced) -> Traced:
     Y[t,d] = g[d] · (X[t,d] − μ[t]) / √(σ²[t] + eps) + b[d], μ the mean and σ² the variance along d
     """
     deviation: Traced = sqrt(var(X, "d") + eps)
-    return g * (X - build.mean(X, "d")) / deviation + b
+    return g * (X - builder.mean(X, "d")) / deviation + b
 
 
 @_entries.algorithm("t d, d, , d o -> t o")
@@ -56,7 +56,7 @@ def layer_norm_linear(X: Traced, g: Traced, b: Traced, eps: Traced, W: Traced) -
 @_entries.algorithm("t d, d o -> t o")
 def l2_norm_linear(X: Traced, W: Traced) -> Traced:
     """Rows of unit length, then a linear layer: Y[t,o] = Σ_d X[t,d] / √(Σ_d X[t,d]²) · W[d,o]."""
-    return linear(X / sqrt(build.sum(X * X, "d")), W)
+    return linear(X / sqrt(builder.sum(X * X, "d")), W)
 
 
 @_entries.algorithm("t d, d, , d f, d f -> t f, t f")
@@ -67,7 +67,7 @@ def rms_norm_gate_and_up(X: Traced, g: Traced, eps: Traced, G: Traced, U: Traced
     Z[t,f] = Σ_d rms_norm(X)[t,d] · U[d,f]
     """
     normal = apply(rms_norm, X, g, eps)
-    return build.einsum("t d, d f -> t f", normal, G), build.einsum("t d, d f -> t f", normal, U)
+    return builder.einsum("t d, d f -> t f", normal, G), builder.einsum("t d, d f -> t f", normal, U)
 
 
 DIAGRAMS = _entries.table

@@ -6,10 +6,10 @@ softmax: [q x] → [q x]
 
 from __future__ import annotations
 
-from catdiag import build
-from catdiag.library.entry import Entries
-from catdiag.scalars import exp, log
-from catdiag.trace import Traced
+from catdiag.frontend import builder
+from catdiag.frontend.elementwise import exp, log
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 
@@ -20,21 +20,21 @@ def softmax(a: Traced) -> Traced:
 
     The same for every m; the largest keeps every exponent at most 0.
     """
-    return build.softmax(a, "x")
+    return builder.softmax(a, "x")
 
 
 @_entries.algorithm("q x -> q")
 def log_sum_exp(a: Traced) -> Traced:
     """The logarithm of a sum of exponentials: l[q] = m[q] + log Σ_x e^(a[q,x] − m[q]), with m[q] = max_x a[q,x]."""
-    m = build.max(a, "x")
-    total: Traced = log(build.sum(exp(a - m), "x"))
+    m = builder.max(a, "x")
+    total: Traced = log(builder.sum(exp(a - m), "x"))
     return m + total
 
 
 @_entries.algorithm("q x, x -> q")
 def softmax_contraction(a: Traced, v: Traced) -> Traced:
     """A mean of v weighted by softmax: o[q] = Σ_x softmax_x(a)[q,x] · v[x]."""
-    return build.einsum("q x, x -> q", build.softmax(a, "x"), v)
+    return builder.einsum("q x, x -> q", builder.softmax(a, "x"), v)
 
 
 DIAGRAMS = _entries.table

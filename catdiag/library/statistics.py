@@ -6,10 +6,10 @@ softmax_moments: [q x] @ [x v] → [q v] @ [q v]
 
 from __future__ import annotations
 
-from catdiag import build
-from catdiag.library.entry import Entries
-from catdiag.scalars import sqrt, where
-from catdiag.trace import Traced
+from catdiag.frontend import builder
+from catdiag.frontend.elementwise import sqrt, where
+from catdiag.frontend.tracing import Traced
+from catdiag.library.registry import Entries
 
 _entries = Entries({})
 
@@ -17,22 +17,22 @@ _entries = Entries({})
 @_entries.algorithm("q x, q x -> q")
 def covariance(A: Traced, B: Traced) -> Traced:
     """The covariance along x: (Σ_x (A[q,x] − Ā[q]) · (B[q,x] − B̄[q])) / n, n the size of x."""
-    return build.mean((A - build.mean(A, "x")) * (B - build.mean(B, "x")), "x")
+    return builder.mean((A - builder.mean(A, "x")) * (B - builder.mean(B, "x")), "x")
 
 
 @_entries.algorithm("q x, q x -> q")
 def correlation(A: Traced, B: Traced) -> Traced:
     """Pearson's correlation along x, with a = A − Ā and b = B − B̄: (Σ_x a · b) / √(Σ_x a² · Σ_x b²)."""
-    a, b = A - build.mean(A, "x"), B - build.mean(B, "x")
-    found: Traced = build.sum(a * b, "x") / sqrt(build.sum(a * a, "x") * build.sum(b * b, "x"))
+    a, b = A - builder.mean(A, "x"), B - builder.mean(B, "x")
+    found: Traced = builder.sum(a * b, "x") / sqrt(builder.sum(a * a, "x") * builder.sum(b * b, "x"))
     return found
 
 
 @_entries.algorithm("q x, q x -> q")
 def cosine_similarity(A: Traced, B: Traced) -> Traced:
     """The cosine of two rows: (Σ_x A[q,x] · B[q,x]) / (√(Σ_x A[q,x]²) · √(Σ_x B[q,x]²))."""
-    lengths: Traced = sqrt(build.sum(A * A, "x")) * sqrt(build.sum(B * B, "x"))
-    return build.sum(A * B, "x") / lengths
+    lengths: Traced = sqrt(builder.sum(A * A, "x")) * sqrt(builder.sum(B * B, "x"))
+    return builder.sum(A * B, "x") / lengths
 
 
 @_entries.algorithm("q x, x v -> q v, q v")
@@ -42,35 +42,35 @@ def softmax_moments(S: Traced, V: Traced) -> tuple[Traced, Traced]:
     M[q,v] = Σ_x p[q,x] · V[x,v], with p = softmax_x(S)
     D[q,v] = Σ_x p[q,x] · (V[x,v] − M[q,v])²
     """
-    p = build.softmax(S, "x")
-    mean = build.einsum("q x, x v -> q v", p, V)
-    return mean, build.sum(p * (V - mean) ** 2, "x")
+    p = builder.softmax(S, "x")
+    mean = builder.einsum("q x, x v -> q v", p, V)
+    return mean, builder.sum(p * (V - mean) ** 2, "x")
 
 
 @_entries.algorithm("q x -> q")
 def softmax_index(S: Traced) -> Traced:
     """The mean position under the weights of a softmax, soft-argmax: Σ_x softmax_x(S)[q,x] · x."""
-    return build.sum(build.softmax(S, "x") * build.index("x"), "x")
+    return builder.sum(builder.softmax(S, "x") * builder.index("x"), "x")
 
 
 @_entries.algorithm("q x -> q")
 def largest_probability(S: Traced) -> Traced:
     """How sure a softmax is: max_x softmax_x(S)[q,x]."""
-    return build.max(build.softmax(S, "x"), "x")
+    return builder.max(builder.softmax(S, "x"), "x")
 
 
 @_entries.algorithm("q x -> q")
 def participation(S: Traced) -> Traced:
     """How many elements a softmax is spread over: 1 / Σ_x softmax_x(S)[q,x]²."""
-    p = build.softmax(S, "x")
-    return 1 / build.sum(p * p, "x")
+    p = builder.softmax(S, "x")
+    return 1 / builder.sum(p * p, "x")
 
 
 @_entries.algorithm("q x, bool[q x] -> q")
 def masked_mean(A: Traced, mask: Traced) -> Traced:
     """The mean of the elements that a mask keeps, 0 where it keeps none."""
-    count = build.sum(mask, "x")
-    return where(build.any(mask, "x"), build.sum(where(mask, A, 0), "x") / count, 0)
+    count = builder.sum(mask, "x")
+    return where(builder.any(mask, "x"), builder.sum(where(mask, A, 0), "x") / count, 0)
 
 
 @_entries.algorithm("q x -> q, q")
@@ -80,8 +80,8 @@ def top_1(S: Traced) -> tuple[Traced, Traced]:
     m[q] = max_x S[q,x]
     i[q] = the least x with S[q,x] = m[q]
     """
-    m = build.max(S, "x")
-    return m, build.min(where(m == S, build.index("x"), build.size("x")), "x")
+    m = builder.max(S, "x")
+    return m, builder.min(where(m == S, builder.index("x"), builder.size("x")), "x")
 
 
 @_entries.algorithm("t d, e d -> t, t")
@@ -92,8 +92,8 @@ def top_1_routing(X: Traced, R: Traced) -> tuple[Traced, Traced]:
     i[t]   = the first e at which Z[t,e] is largest
     p[t]   = max_e softmax_e(Z)[t,e]
     """
-    Z = build.einsum("t d, e d -> t e", X, R)
-    return build.argmax(Z, "e"), build.max(build.softmax(Z, "e"), "e")
+    Z = builder.einsum("t d, e d -> t e", X, R)
+    return builder.argmax(Z, "e"), builder.max(builder.softmax(Z, "e"), "e")
 
 
 DIAGRAMS = _entries.table

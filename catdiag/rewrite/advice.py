@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catdiag.errors import NotStabilizable
 from catdiag.rewrite import casts
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.stabilise import stabilized
 from catdiag.rewrite.stability import Stability, lost_maxima, stability
+from catdiag.rewrite.stabilize import stabilized
+from catdiag.util.errors import NotStabilizable
 
 _PATIENCE = 10.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from catdiag.boxes import Box, Fold, Map, bodies
-from catdiag.diagram import Diagram, inline, live
-from catdiag.rewrite.terms import Terms
+from catdiag.category.diagram import Diagram, inline, live
+from catdiag.category.ops import Box, Fold, Map, bodies
+from catdiag.rewrite.hash_consed_graph import Terms
 
 
 def is_cast(box: Box) -> bool:

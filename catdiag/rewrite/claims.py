@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Box, Rename
-from catdiag.diagram import Diagram
-from catdiag.display import AsHTML
+from catdiag.category.diagram import Diagram
+from catdiag.category.ops import Box, Rename
+from catdiag.category.types import ArrayType, Ty
 from catdiag.kernel.terms import KernelError
-from catdiag.rewrite.lists import Assembly
-from catdiag.types import ArrayType, Ty
+from catdiag.rewrite.list_states import Assembly
+from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
-    from catdiag.prove.api import Theorem
-    from catdiag.prove.replay import Counterexample
+    from catdiag.prover.api import Theorem
+    from catdiag.prover.refute.counterexample_data import Counterexample
     from catdiag.solvers.z3 import Z3
 
 
@@ -80,7 +80,7 @@ class Claims:
         defined, or from the start if it is `granted`. `assume` are the assumptions about sizes, if not the ones given
         at first. With `further`, what is not found at once is looked for.
         """
-        from catdiag.prove.api import Interrupted, in_time
+        from catdiag.prover.api import Interrupted, in_time
 
         assumed = self.assume if assume is None else tuple(assume)
         work = partial(self._decide, assembly, names, forms, literal, title, assumed, beside, granted, further)
@@ -93,7 +93,7 @@ class Claims:
         self, left: Diagram, right: Diagram, assume: Sequence[str] | None = None, refuted: bool = True
     ) -> Verdict:
         """The verdict on an equation of diagrams; a false one is looked for a counterexample if `refuted`."""
-        from catdiag.prove.api import Interrupted, in_time
+        from catdiag.prover.api import Interrupted, in_time
 
         assumed = self.assume if assume is None else tuple(assume)
         try:
@@ -180,8 +180,8 @@ class Claims:
         return known
 
     def _attempt(self, left: Diagram, right: Diagram, assume: tuple[str, ...], further: bool) -> Verdict:
-        from catdiag.prove.api import certify_equation
-        from catdiag.prove.find import Open
+        from catdiag.prover.api import certify_equation
+        from catdiag.prover.proof_search import Open
 
         try:
             theorem = certify_equation(self.ask, left, right, assume, further=further)
@@ -195,8 +195,8 @@ class Claims:
 
     @staticmethod
     def _refuted(left: Diagram, right: Diagram, assume: tuple[str, ...], tries: int) -> Verdict | None:
-        from catdiag.prove.api import refutable, statement_of
-        from catdiag.prove.refute import refute
+        from catdiag.prover.api import refutable, statement_of
+        from catdiag.prover.refute.counterexample_search import refute
 
         pair = refutable(left, right)
         found = None if pair is None else refute(statement_of(*pair, assume), tries=tries)

@@ -4,7 +4,7 @@ What was derived from each part stands for it in the whole. That the whole then 
 follows from the theorems of the parts by congruence: the equation is cut at the arrays that pass between them, and as
 always it is the kernel that says so.
 
->>> from catdiag import build
+>>> from catdiag.frontend import builder as build
 >>> total = build.algorithm("q x -> q", name="total")(lambda a: build.sum(a, "x"))
 >>> double = build.algorithm("q -> q", name="double")(lambda a: a + a)
 >>> both = then(Derivation.start(total), Derivation.start(double))
@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from catdiag.boxes import Group
-from catdiag.diagram import Diagram, inline
-from catdiag.interpret import weave as weaved
-from catdiag.prove.api import Theorem, Undecided
+from catdiag.category.diagram import Diagram, inline
+from catdiag.category.functor import weave as weaved
+from catdiag.category.ops import Group
+from catdiag.category.types import Axis
+from catdiag.prover.api import Theorem, Undecided
 from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
+from catdiag.rewrite.matching.rule_theorem import is_small, proved_through
 from catdiag.rewrite.steps import Action, Compose, Weave
-from catdiag.rewrite.whole import is_small, proved_through
-from catdiag.types import Axis
 
 Pairs = list[tuple[int, int]]
 
@@ -49,7 +49,8 @@ def beside(first: Derivation, second: Derivation) -> Derivation:
 
 def weave(derivation: Derivation, axis: Axis, inputs: Sequence[int | str] | str | None = None) -> Derivation:
     """The source and what was derived from it mapped over one more axis, put in front on all outputs and the given
-    inputs (all, if None). Raises AxisError as `catdiag.interpret.weave` does, Undecided where it is not proved."""
+    inputs (all, if None). Raises AxisError as `catdiag.category.functor.weave` does, Undecided where it is not
+    proved."""
     source = weaved(derivation.source, axis, inputs)
     if not derivation.steps:
         return replace(Derivation.start(source, derivation.ask), assume=derivation.assume)

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from catdiag.diagram import Diagram, HasDiagram, diagram_of, of_graph
-from catdiag.display import AsHTML
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, of_graph
 from catdiag.kernel.terms import KernelError
-from catdiag.prove.api import Interrupted, Theorem, certify_equation, check_limit
-from catdiag.prove.find import Open
+from catdiag.prover.api import Interrupted, Theorem, certify_equation, check_limit
+from catdiag.prover.proof_search import Open
 from catdiag.rewrite.claims import Claims
 from catdiag.rewrite.steps import Action, Held, makes_kernels
-from catdiag.solvers.process import SolverInterrupted
+from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import Z3
+from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
-    from catdiag.boxes import Box
+    from catdiag.category.ops import Box
     from catdiag.rewrite.formula import Found
-    from catdiag.rewrite.splice import Origins
+    from catdiag.rewrite.matching.splice import Origins
 
 
 @dataclass(frozen=True)

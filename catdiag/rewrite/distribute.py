@@ -1,126 +1,326 @@
-"""Operations by statistics that distribute over a reduction, moved out of it: ⊕_x (r ⊗ e) = r ⊗ ⊕_x e.
+"""Sums of polynomials multiplied out: Σ_d (a − b)² = Σ_d a² + Σ_d b² − 2·Σ_d a·b.
 
-Forms say what sums of products are. Of other elements the outermost operation is looked at, one after the other, until
-what is left has a form:
+A sum over an axis of what is made of arrays by adding, subtracting, multiplying, dividing and nested sums is a
+polynomial in these arrays. Where they live on different axes, the array of its values is larger than each of them:
+q·x·d entries for Σ_d (a[q d] − b[x d])². Multiplied out (distributivity; A3 and A7 of the kernel), each term is a
+product of which the factors can be put on sides (`catdiag.rewrite.distribute_products`), so that it is a product of
+matrices, or a sum over one array alone.
 
-    ⊕_x where(c, a, b) = where(c, ⊕_x a, ⊕_x b)      c free of x, any ⊕
-    ⊕_x cast(e) = cast(⊕_x e)                         a cast is the identity
-    max_x f(e) = f(max_x e), = f(min_x e)             f rising, or falling: adding, positive factors, signs, exp, …
-    max_x max(a, b) = max(max_x a, max_x b)           min, any, all, Σ, Π over their own operation likewise
-    max_x min(e, r) = min(max_x e, r)                 and min_x max(e, r) = max(min_x e, r)
-    any_x (e ∧ r) = any_x e ∧ r, any_x (e ∨ r) = any_x e ∨ r, any_x (e < r) = min_x e < r, all_x likewise
-    Π_x (e·r) = Π_x e · exp(n·log r)                  r > 0, n the size of x
+What is *opened*: a scalar function that makes a larger array than each that it takes, and what is made of such arrays
+by further such functions, down from the sum. What is not opened is a factor as it stands, so that `a − c` of two arrays
+on the same axes stays one difference. Where nothing is larger than what it is made of, and the axis is asked for by
+name, that is opened which lacks the axis: Σ_d (a[q d] − m[q])² = Σ_d a² − 2·m·Σ_d a + n·m², n the size of d.
 
-An axis is not empty, so that ⊕_x r = r for an r free of x, and an idempotent ⊕ (derived here, from A3, A7 and A8).
+What multiplies such a sum, and what is common to its terms under a maximum, goes on with its terms
+(`catdiag.rewrite.deferred_scaling`).
+
+It is an equation of real numbers. In floating point the terms may be far larger than their sum: of two points at a
+distance δ whose coordinates are of size r, the squared distance has an error of about ε·r² instead of ε·δ². Rounded,
+it can come out below 0: a root is then taken of the larger of it and 0, which is the same where the program is defined.
 """
 
 from __future__ import annotations
 
-from catdiag.boxes import Box, Map, Reduce, Rename, reduce_box
-from catdiag.rewrite.rules import Rules
-from catdiag.rewrite.separable import Refused
-from catdiag.types import ArrayType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
-_DEEPEST = 24  # operations that are moved out of one reduction
-_DUAL = {"max": "min", "min": "max", "any": "all", "all": "any"}
-_OWN = {"max": "max", "min": "min", "any": "or", "all": "and", "prod": "mul"}
-_RISING = ("add", "sub", "exp", "sqrt", "log")
+from catdiag.category.diagram import Diagram, Graph, inline, live, of_graph
+from catdiag.category.ops import Box, Einsum, Fold, Group, Map, Reduce, Rename
+from catdiag.frontend.signature import axis_names
+from catdiag.rewrite.deferred_scaling import Carried
+from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
+from catdiag.rewrite.distribute_products import Products
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.steps import Distribute
+from catdiag.rewrite.stream.separable_form import Form, Refused, collect, scaled
+from catdiag.util.errors import AxisError, NotDistributable
+
+_OPENED = ("add", "sub", "neg", "mul", "div")
 
 
-class Distribution(Rules):
-    """Reductions whose elements are looked into where they have no form."""
+CANCELS = (
+    "in floating point the terms that were multiplied out cancel: "
+    "where their sum is far smaller than they are, it has few digits"
+)
 
-    def moved_out(self, monoid: str, wire: int, box: Box, depth: int = _DEEPEST) -> int:
-        """⊕_x of a wire, with operations by statistics moved out. Raises Refused where nothing can be."""
-        terms = self.terms
-        if not self.has_axis(wire):
-            return self._of_constant(monoid, wire, box)
+
+@dataclass(frozen=True)
+class Expanded:
+    """A diagram with sums multiplied out; the roots that are taken of the larger of something and 0 now, and whether
+    there are terms that cancel.
+    """
+
+    diagram: Diagram
+    roots: tuple[Box, ...]
+    cancels: bool
+
+
+def distribute(derivation: Derivation, axes: str | Iterable[str] | None = None) -> Derivation:
+    """With products distributed over sums along the named axes: `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, whose terms
+    are sums over one array, and products of matrices. With no axes, all sums that are smaller so.
+
+    What is summed is made of arrays by adding, subtracting, multiplying, dividing and nested sums, of which some
+    step makes a larger array than each that it takes; what comes before that stays as it is, so that a difference
+    `a - c` of arrays on the same axes is not taken apart. Where an axis is named and no step is so, what lacks the
+    axis is taken out of its sum: `Σ (a - m)²` as `Σ a² - 2·m·Σ a + n·m²`.
+
+    Over real numbers it is an equation, which is proved. In floating point the terms cancel: with points of size r
+    at a distance δ, a squared distance has an error of about ε·r², where summed up as it is written it has ε·δ².
+    It can come out below 0 too. Ask for it where r is not much larger than the distances that matter, or after
+    both sides are moved near the origin: `Σ ((a - c) - (b - c))²` keeps `a - c`.
+
+    Before `stream` and `group`. Raises NotDistributable, naming axis and box, where nothing is distributed or it is
+    not proved; AxisError for an unknown axis.
+
+    >>> from catdiag.frontend import builder as build
+    >>> squares = build.algorithm("q d, x d -> q x")(lambda a, b: build.sum((a - b) ** 2, "d"))
+    >>> near = distribute(Derivation.start(squares), "d")
+    >>> [box.name for box in near.diagram.boxes if box.name in ("sum[d]", "einsum")], near.theorem.conditional
+    (['sum[d]', 'sum[d]', 'einsum'], False)
+    """
+    if axes is not None and not isinstance(axes, Iterable):
+        raise AxisError(f"the axes to distribute products along are {axes!r}: expected their names, such as 'd'")
+    names = axes if axes is None else axis_names(axes) if isinstance(axes, str) else list(axes)
+    found = expanded(derivation.diagram, names)
+    said = "" if names is None else repr(" ".join(names))
+    made = titled(found.diagram, f"{derivation.diagram.title or 'it'}.distribute({said})")
+    try:
+        theorem = derivation.prove(made)
+    except NotProved as error:
+        what = f"distributing products over sums along {said or 'all axes'} was not proved"
+        if found.roots:
+            raise NotDistributable(
+                f"{what} with max(…, 0) under sqrt, where a sum that is rounded can come out below 0: "
+                "write cd.sqrt(cd.maximum(…, 0))",
+                found.roots[0].line,
+            ) from error
+        raise NotDistributable(f"{what}: {error.reason}") from error
+    step = Step(Distribute(tuple(names or ())), made, theorem, note=CANCELS if found.cancels else "")
+    return replace(derivation, diagram=made, ungrouped=made, steps=(*derivation.steps, step), stayed=None)
+
+
+def expanded(diagram: Diagram, axes: Sequence[str] | None = None) -> Expanded:
+    """The diagram with its sums over some axes multiplied out, over all axes, if none are named.
+
+    >>> import catdiag as cd
+    >>> squares = cd.algorithm("q d, x d -> q x")(lambda a, b: cd.sum((a - b) ** 2, "d"))
+    >>> [box.name for box in expanded(squares, ["d"]).diagram.boxes]
+    ['mul', 'sum[d]', 'cast:fp32', 'mul', 'sum[d]', 'cast:fp32', 'einsum', 'add', '2', 'mul', 'sub']
+
+    Raises AxisError for an axis that the diagram lacks; NotDistributable, naming box and axis, where no product is
+    distributed, and where one has too many terms.
+    """
+    flat = inline(diagram)
+    said = "any axis" if axes is None else "axis " + " ".join(map(repr, axes))
+    if any(isinstance(box.op, (Fold, Group)) for box in flat.boxes):
+        raise NotDistributable(
+            f"cannot distribute products over sums along {said}: the diagram runs in loops or groups already"
+        )
+    known = dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes)
+    for axis in axes or ():
+        if axis not in known:
+            raise AxisError(
+                f"there is no axis {axis!r} to distribute products along: the diagram has {', '.join(known)}"
+            )
+    search = _Expansion(flat, axes)
+    made = search.diagram()
+    if not search.done:
+        box, why = search.refusals[0] if search.refusals else (None, "nothing sums over it")
+        where = "" if box is None else f"{box.name} of {' and '.join(map(str, box.dom))}: "
+        raise NotDistributable(
+            f"cannot distribute products over sums along {said}: {where}{why}", None if box is None else box.line
+        )
+    return Expanded(made, tuple(search.floors), bool(search.rounded))
+
+
+class _Expansion(Carried):
+    """A flat diagram remade box by box, with sums multiplied out, those inside of others first."""
+
+    def __init__(self, flat: Diagram, axes: Sequence[str] | None) -> None:
+        super().__init__(Terms(flat.dom))
+        self.flat, self.axes = flat, axes
+        self.done = 0
+        self.rounded: set[int] = set()
+        self.floors: list[Box] = []
+        self.refusals: list[tuple[Box, str]] = []
+
+    def diagram(self) -> Diagram:
+        """The diagram that is made."""
+        flat, terms = self.flat, self.terms
+        image = list(range(len(flat.dom)))
+        for node in flat.graph.nodes:
+            inputs = [image[w] for w in node.inputs]
+            found = self._sum(node.box, inputs)
+            first = self._kept(node.box, inputs) if found is None else found
+            image.extend(range(first, first + len(node.box.cod)))
+        outputs = [self.output(image[w], ty) for w, ty in zip(flat.graph.outputs, flat.cod, strict=True)]
+        made = live(Graph(flat.dom, tuple(terms.nodes), tuple(outputs)))
+        return of_graph(made, flat.cod, flat.names, flat.title)
+
+    # -- which sums, and what of them is opened ------------------------------------------------------------
+
+    def _asked(self, box: Box) -> frozenset[str]:
+        """The axes over which a box sums, if one of them is asked for."""
+        gone = _summed(box)
+        return gone if self.axes is None or gone & set(self.axes) else frozenset()
+
+    def _kept(self, box: Box, inputs: list[int]) -> int:
+        """A box as it is; a root of what is rounded otherwise now, of the larger of it and 0."""
+        terms, op = self.terms, box.op
+        rounded = any(w in self.rounded for w in inputs)
+        if rounded and op == Map("sqrt") and terms.made_by(inputs[0]) != "max":
+            self.floors.append(box)
+            inputs = [terms.cast(terms.map("max", inputs[0], terms.const(0), line=box.line), box.dom[0])]
+        carried = self.carry(box, inputs)
+        first = terms.add(box, inputs) if carried is None else carried
+        scalar = isinstance(op, Map) and op.fn in (*_OPENED, "where", "min")
+        if rounded and (scalar or isinstance(op, Rename) or (isinstance(op, Reduce) and op.monoid in ("max", "min"))):
+            self.rounded.add(first)
+        return first
+
+    def _sum(self, box: Box, inputs: list[int]) -> int | None:
+        """The sum that a box makes, multiplied out; None where it is left as it is."""
+        if not self._asked(box):
+            return None
+        self.here = box
         try:
-            return self._with_form(monoid, wire, box)
+            form = self._multiplied(box, inputs)
         except Refused as refused:
-            node = terms.node(wire)
-            if node is None or depth == 0 or not isinstance(node.box.op, (Map, Rename)):
-                raise
-            reason = refused
-
-        def inner(w: int, over: str = monoid) -> int:
-            return self.moved_out(over, w, box, depth - 1)
-
-        if isinstance(node.box.op, Rename):
-            pairs = dict(node.box.op.pairs)
-            if self.axis in {*pairs, *pairs.values()} or len(terms.names(wire)) > len(terms.names(node.inputs[0])):
-                raise reason
-            return terms.rename(inner(node.inputs[0]), pairs)
-        fn, args = node.box.op.fn, node.inputs
-        inside = [k for k, w in enumerate(args) if self.has_axis(w)]
-        if fn.startswith("cast:"):
-            return terms.map(fn, inner(args[0]), line=node.box.line)
-        if fn == "where" and 0 not in inside:
-            return terms.map("where", args[0], inner(args[1]), inner(args[2]))
-        if fn == _OWN.get(monoid) or (monoid, fn) in (("sum", "add"), ("sum", "sub"), ("prod", "div")):
-            return terms.map(fn, inner(args[0]), inner(args[1]))
-        if monoid == "max" and fn == "abs":
-            return terms.map("max", inner(args[0]), terms.map("neg", inner(args[0], "min")))
-        if len(inside) != 1:
-            raise reason
-        place = inside[0]
-        over = self._inside(monoid, fn, place, args[place], [w for k, w in enumerate(args) if k != place])
-        if over is None:
-            raise reason
-        return terms.map(fn, *(inner(w, over) if k == place else w for k, w in enumerate(args)))
-
-    def _inside(self, monoid: str, fn: str, place: int, inside: int, others: list[int]) -> str | None:
-        """The monoid over which an argument of a function is reduced, where the function comes out; else None."""
-        positive = all(self.terms.positive[w] for w in others)
-        if monoid in ("max", "min"):
-            if fn in ("mul", "div") and positive and (fn == "mul" or place == 0):
-                return monoid
-            if fn == "neg" or (fn == "sub" and place == 1):
-                return _DUAL[monoid]
-            # A bound from each side at once is more than is proved.
-            if fn in ("max", "min") and self.terms.made_by(inside) not in ("max", "min"):
-                return monoid
-            return monoid if fn in _RISING else None
-        if monoid in ("any", "all"):
-            if fn in ("and", "or"):
-                return monoid
-            if fn == "not":
-                return _DUAL[monoid]
-            if fn in ("lt", "le"):
-                # e < r for some e if the least is; for all if the greatest is.
-                return "min" if (monoid == "any") == (place == 0) else "max"
-        return "sum" if (monoid, fn) == ("prod", "exp") else None
-
-    def _of_constant(self, monoid: str, wire: int, box: Box) -> int:
-        terms = self.terms
-        if monoid in _DUAL:
-            return wire
-        value = terms.const_value(wire)
-        if value == (0 if monoid == "sum" else 1):
-            return wire
-        size = terms.size(self.streamed.size)
-        if monoid == "sum":
-            return terms.map("mul", size, wire)
-        if terms.positive[wire]:
-            return terms.map("exp", terms.map("mul", size, terms.map("log", wire)))
-        raise Refused(box, "a product over an axis of a factor that may be negative is no power of it")
-
-    def _with_form(self, monoid: str, wire: int, box: Box) -> int:
-        """⊕_x of a wire that has a form."""
-        terms = self.terms
-        if wire not in self.forms and terms.late[wire] and not self.selected(wire, []):
-            raise Refused(box, "it is no sum of products")
-        form = self.form_of(wire)
-        ty = terms.types[wire]
-        made = reduce_box(monoid, self.axis, ty, box.line)
-        if monoid == "sum":
-            found = self.contract([form], [ty], made.cod[0].names, box.line)
-        elif monoid in ("max", "min"):
-            op = made.op
-            assert isinstance(op, Reduce)
-            found = self.extremum(op, form, made)
+            self.refusals.append((refused.box, refused.why))
+            return None
+        self.done += 1
+        kept = {n for ty in self.flat.cod for n in ty.names}
+        products = Products(self.terms, kept, box.cod[0].names, box.line)
+        made = products.made(form)
+        wire = self.put(made, box.cod[0], box.line)
+        if len(made) > 1:
+            self.rounded.add(wire)
         else:
-            found = self.pure(made, form)
-        value = self.emit(found)
-        fitted = ArrayType(made.cod[0].axes, terms.types[value].element)
-        return terms.cast(value, fitted)
+            del self.sums[wire]
+        return wire
+
+    def _multiplied(self, box: Box, inputs: list[int]) -> Form:
+        """A sum as a sum of products of factors. Raises Refused where nothing is saved by that."""
+        if box.cod[0].element != "real":
+            raise Refused(box, f"only sums of real numbers are multiplied out, and these are {box.cod[0]}")
+        names = self.terms.names
+        opened = self._opened(box, inputs)
+        wide = [set(names(w)) for w in inputs if w in opened]
+        if opened:
+            form = self._form(box, inputs, opened)
+            large = next((w for t in form for w, _ in t.monomial if any(axes <= set(names(w)) for axes in wide)), None)
+            if large is None:
+                return form
+            raise Refused(
+                box, f"a factor in it, [{' '.join(names(large))}], is as large as what is summed: nothing is saved"
+            )
+        opened = self._opened(box, inputs, apart=True) if self.axes is not None else set()
+        if opened:
+            return self._form(box, inputs, opened)
+        raise self._covered(inputs, _summed(box)) or Refused(
+            box, "nothing that is added or multiplied in it is smaller than what is summed: nothing would be saved"
+        )
+
+    def _opened(self, root: Box, inputs: list[int], apart: bool = False) -> set[int]:
+        """The wires above a sum that are opened; with `apart`, where something lacks an axis that is summed over."""
+        bound: dict[int, frozenset[str]] = {}
+        wide = [set(self.terms.names(w)) for w in inputs]
+        todo = [(w, _summed(root)) for w in inputs]
+        while todo:
+            w, axes = todo.pop()
+            node = self.terms.node(w)
+            if node is None or not axes & set(self.terms.names(w)) or axes <= bound.get(w, frozenset()):
+                continue
+            if not self._opens(node.box, wide):
+                continue
+            bound[w] = axes | bound.get(w, frozenset())
+            back = {new: old for old, new in node.box.op.pairs} if isinstance(node.box.op, Rename) else {}
+            below = frozenset(back.get(n, n) for n in bound[w]) | _summed(node.box)
+            todo.extend((i, below) for i in node.inputs)
+        opened: set[int] = set()
+        for w in sorted(bound):
+            node = self.terms.node(w)
+            assert node is not None
+            inside = [i in opened for i in node.inputs]
+            divides = node.box.op == Map("div") and inside[1]
+            if not divides and (any(inside) or _summed(node.box) or _grows(node.box, bound[w] if apart else None)):
+                opened.add(w)
+        # Of nested sums alone nothing is multiplied out.
+        makers = [self.terms.node(w) for w in opened]
+        return opened if any(n is not None and isinstance(n.box.op, (Map, Rename)) for n in makers) else set()
+
+    def _opens(self, box: Box, wide: Sequence[set[str]]) -> bool:
+        """Whether a box is one that may be opened: a nested sum only where it is as large as what is summed."""
+        op = box.op
+        if box.cod[0].element != "real":
+            return False
+        if _summed(box):
+            return any(axes <= set(box.cod[0].names) for axes in wide)
+        return isinstance(op, Rename) or (isinstance(op, Map) and op.fn in _OPENED)
+
+    def _covered(self, inputs: list[int], axes: frozenset[str]) -> Refused | None:
+        """The first box above a sum that makes no polynomial of what is made larger above it."""
+        for w in reversed(self.terms.cone(inputs)):
+            node = self.terms.node(w)
+            if node is None or not axes & set(self.terms.names(w)) or self._opens(node.box, []):
+                continue
+            makers = [self.terms.node(v) for v in self.terms.cone(node.inputs)]
+            if any(n is not None and axes & set(n.box.cod[0].names) and _grows(n.box, None) for n in makers):
+                return Refused(node.box, "it is no sum, difference, product or quotient of what it takes")
+        return None
+
+    # -- forms --------------------------------------------------------------------------------------------------
+
+    def _form(self, root: Box, inputs: list[int], opened: set[int]) -> Form:
+        """A sum as a sum of products of what is not opened. Raises Refused for too many terms."""
+        forms: dict[int, Form] = {}
+        todo = list(inputs)
+        while todo:
+            w = todo[-1]
+            node = self.terms.node(w)
+            if w in forms:
+                todo.pop()
+            elif w not in opened or node is None:
+                forms[w] = self.atom(w)
+            else:
+                missing = [i for i in node.inputs if i not in forms]
+                todo.extend(missing)
+                if not missing:
+                    found = self._rule(node.box, [forms[i] for i in node.inputs])
+                    forms[w] = self.atom(w) if found is None else found
+        found = self._rule(root, [forms[i] for i in inputs])
+        assert found is not None
+        return found
+
+    def _rule(self, box: Box, forms: list[Form]) -> Form | None:
+        """What a box that is opened makes; None for a division by 0."""
+        op = box.op
+        if isinstance(op, Rename):
+            return self.renamed(dict(op.pairs), forms[0])
+        if not isinstance(op, Map):
+            return self.contract(forms, list(box.dom), box.cod[0].names, box.line)
+        if op.fn in ("add", "sub"):
+            return collect((*forms[0], *scaled(forms[1], Fraction(1 if op.fn == "add" else -1))))
+        if op.fn == "neg":
+            return scaled(forms[0], Fraction(-1))
+        return self.multiply(forms[0], forms[1]) if op.fn == "mul" else self.divide(forms[0], forms[1])
+
+
+def _grows(box: Box, bound: frozenset[str] | None) -> bool:
+    """Whether a box makes a larger array than each that it takes; or, given summed axes, adds what lacks one."""
+    op, names = box.op, set(box.cod[0].names)
+    if isinstance(op, Rename):
+        return bound is None and len(box.cod[0].axes) > len(box.dom[0].axes)
+    if not isinstance(op, Map):
+        return False
+    if bound is None:
+        return all(names - set(ty.names) for ty in box.dom)
+    return op.fn in ("add", "sub") and any(ty.axes and (bound & names) - set(ty.names) for ty in box.dom)
+
+
+def _summed(box: Box) -> frozenset[str]:
+    """The axes over which a box sums; none for a box that does not."""
+    if isinstance(box.op, Einsum) or (isinstance(box.op, Reduce) and box.op.monoid == "sum"):
+        return frozenset(n for ty in box.dom for n in ty.names if n not in box.cod[0].names)
+    return frozenset()

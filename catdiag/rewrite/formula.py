@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from catdiag.boxes import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
-from catdiag.rewrite.terms import Terms
-from catdiag.types import show_size
-from catdiag.views import show, show_condition
+from catdiag.category.index_maps import show, show_condition
+from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.types import show_size
+from catdiag.rewrite.hash_consed_graph import Terms
 
 if TYPE_CHECKING:
-    from catdiag.rewrite.cascade import Cascade
-    from catdiag.rewrite.stabiliser import Component
+    from catdiag.rewrite.stream.cascade import Cascade
+    from catdiag.rewrite.stream.exponential_repair import Component
 
 _INFIX = {
     "add": (" + ", 2), "sub": (" - ", 2), "mul": ("·", 3), "div": ("/", 3), "eq": (" = ", 1), "ne": (" ≠ ", 1),
@@ -71,7 +71,7 @@ class Found:
 class Printer:
     """Formulas of the wires of a `Terms` graph.
 
-    >>> from catdiag.types import ArrayType, Axis, Ty
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
     >>> terms = Terms(Ty(ArrayType((Axis("x"),)), ArrayType()))
     >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
     >>> Printer(terms, {0: "S", 1: "m"}).text(wire)

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.boxes import Box, Const, Fold, Group, Index, SizeOf, array_name
-from catdiag.cost.count.live import is_view
-from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.errors import NotFusable
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.ops import Box, Const, Fold, Group, Index, SizeOf, array_name
+from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.steps import Fuse
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.schedule.liveness import is_view
+from catdiag.util.errors import NotFusable
 
 Tiles = tuple[tuple[str, str], ...]
 _ASSIGNED = re.compile(r":\d+: ([A-Za-z_]\w*) = ")

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from catdiag.boxes import (
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.index_maps import leaves
+from catdiag.category.ops import (
     Box,
     Einsum,
     Fold,
@@ -26,17 +28,15 @@ from catdiag.boxes import (
     bodies,
     with_bodies,
 )
-from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.errors import AxisError, NotGroupable, require
-from catdiag.lookups import is_spot
+from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
+from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
-from catdiag.rewrite.renamed import renamed
+from catdiag.rewrite.group_renaming import renamed
+from catdiag.rewrite.group_views import placed
 from catdiag.rewrite.steps import Group as GroupStep
-from catdiag.rewrite.stream import local_size, sizes_in
-from catdiag.rewrite.windows import placed
-from catdiag.signature import axis_names
-from catdiag.types import ArrayType, Axis, Size, Ty, size_symbols
-from catdiag.views import leaves
+from catdiag.rewrite.stream.fold_search import local_size, sizes_in
+from catdiag.schedule.gathers import is_spot
+from catdiag.util.errors import AxisError, NotGroupable, require
 
 
 def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
@@ -44,7 +44,7 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
 
     Raises NotGroupable, naming the box, where the diagram is not weaved over an axis; AxisError for an unknown one.
 
-    >>> from catdiag import build
+    >>> from catdiag.frontend import builder as build
     >>> double = build.algorithm("q x")(lambda A: A + A)
     >>> group(Derivation.start(double), "q x").theorem.conditional
     False
@@ -65,8 +65,8 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
 def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
     """The diagram as one `Group` box over tiles of the named axes; a diagram in groups gets the further tiles.
 
-    >>> from catdiag.boxes import map_box
-    >>> from catdiag.diagram import of_box
+    >>> from catdiag.category.ops import map_box
+    >>> from catdiag.category.diagram import of_box
     >>> grouped = find(of_box(map_box("exp", [ArrayType((Axis("q"), Axis("d")))])), ["q"])
     >>> [box.name for box in grouped.boxes], grouped.boxes[0].op.tiles
     (['group[q]'], (('q', 'g_q'),))
@@ -107,8 +107,8 @@ def find(diagram: Diagram, axes: Sequence[str]) -> Diagram:
 def groupable(diagram: Diagram) -> list[str]:
     """The axes of the results over which the whole diagram is weaved, so that `find` takes them.
 
-    >>> from catdiag.boxes import reduce_box
-    >>> from catdiag.diagram import of_box
+    >>> from catdiag.category.ops import reduce_box
+    >>> from catdiag.category.diagram import of_box
     >>> groupable(of_box(reduce_box("sum", "x", ArrayType((Axis("q"), Axis("x"))))))
     ['q']
     """
@@ -127,8 +127,8 @@ def resize(diagram: Diagram, axis: str, size: Size) -> Diagram:
 
     An axis that a loop or a group inside has a local size for keeps that size in its bodies.
 
-    >>> from catdiag.boxes import map_box
-    >>> from catdiag.diagram import of_box
+    >>> from catdiag.category.ops import map_box
+    >>> from catdiag.category.diagram import of_box
     >>> resize(of_box(map_box("exp", [ArrayType((Axis("q"),))])), "q", "g_q").dom
     Ty(ArrayType(axes=(Axis('q', 'g_q'),), element='real'))
     """

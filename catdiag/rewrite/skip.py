@@ -12,17 +12,17 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.boxes import Box, Fold, Group, Index, Rename, check_box, const_box
-from catdiag.build import program
-from catdiag.diagram import Diagram, Graph, Node, inline, of_graph
-from catdiag.errors import AxisError, NotStreamable, SignatureError, TypeMismatch
-from catdiag.prove.api import Refuted
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.ops import Box, Fold, Group, Index, Rename, check_box, const_box
+from catdiag.frontend.builder import program
+from catdiag.prover.api import Refuted
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
-from catdiag.rewrite.given_false import MANY
-from catdiag.rewrite.skip_false import false_skip
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.skip_counterexample import false_skip
+from catdiag.rewrite.skip_support import Support, body
 from catdiag.rewrite.steps import Skip
-from catdiag.rewrite.support import Support, body
-from catdiag.rewrite.terms import Terms
+from catdiag.rewrite.stream.user_fold_counterexample import MANY
+from catdiag.util.errors import AxisError, NotStreamable, SignatureError, TypeMismatch
 
 _NEGATED = {"lt": "le", "le": "lt"}
 

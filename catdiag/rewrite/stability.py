@@ -15,17 +15,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.boxes import Box, Const, Fold, Map, const_box, reduce_box
-from catdiag.diagram import Diagram, Graph, Node, inline
-from catdiag.display import AsHTML
+from catdiag.category.diagram import Diagram, Graph, Node, inline
+from catdiag.category.ops import Box, Const, Fold, Map, const_box, reduce_box
+from catdiag.category.types import ArrayType
 from catdiag.rewrite.claims import Claims, Form, Verdict, truth
 from catdiag.rewrite.formula import Printer
-from catdiag.rewrite.lists import Assembly, Parts, opened, part_sizes, whole
-from catdiag.rewrite.terms import Terms
-from catdiag.types import ArrayType
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.list_states import Assembly, Parts, opened, part_sizes, whole
+from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
-    from catdiag.prove.api import Theorem
+    from catdiag.prover.api import Theorem
 
 LARGEST = 709
 """The largest whole number whose exponential is a number in double precision."""

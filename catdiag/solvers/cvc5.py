@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from catdiag.solvers.process import Solver
+from catdiag.solvers.child_process import Solver
 
 
 class Cvc5(Solver):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from catdiag.solvers.process import Solver, SolverInterrupted
+from catdiag.solvers.child_process import Solver, SolverInterrupted
 
 
 class Z3(Solver):

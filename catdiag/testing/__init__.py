@@ -10,21 +10,28 @@
         numpy.testing.assert_allclose(my_rewrite(f)(*arrays), f(*arrays))
 
 Hypothesis is imported when a strategy is made: `pip install 'catdiag[test]'` installs it.
+
+- `assert_kernel`, `assert_compiled_kernel`: a function of arrays against a diagram; `kernel_under_test`: how it is
+  called; `tolerance`: how far it may be off, by `error_bounds` in `float_formats`; `input_generators`: sizes and
+  arrays;
+- `assert_counts`: formulas against the machine that counts; `assert_proved`: equations and streams that are proved;
+- `shrink`: small failures; `failure_pattern`, `array_literals`, `concise_failures`: how they are said;
+- `strategies/`: for Hypothesis; `pytest_plugin`: equations claimed by `@cd.theorem` as tests.
 """
 
 from __future__ import annotations
 
-from catdiag.testing.claims import assert_equivalent, assert_streams
-from catdiag.testing.compiled import assert_compiled
-from catdiag.testing.counts import assert_counts_match
-from catdiag.testing.hard import hard_arrays_for, hard_sizes_for
-from catdiag.testing.implements import Mismatch, Tested, assert_implements
-from catdiag.testing.kinds import boxes, objects
-from catdiag.testing.machines import hierarchies
-from catdiag.testing.pairs import Pair, rewrites
-from catdiag.testing.programs import blocked, cascades, einsums
-from catdiag.testing.strategies import arrays_for, diagrams, sizes_for, tiles_for
-from catdiag.testing.type_strategies import array_types, axes
+from catdiag.testing.assert_compiled_kernel import assert_compiled
+from catdiag.testing.assert_counts import assert_counts_match
+from catdiag.testing.assert_kernel import Mismatch, Tested, assert_implements
+from catdiag.testing.assert_proved import assert_equivalent, assert_streams
+from catdiag.testing.strategies.adversarial_inputs import hard_arrays_for, hard_sizes_for
+from catdiag.testing.strategies.diagram_strategies import arrays_for, diagrams, sizes_for, tiles_for
+from catdiag.testing.strategies.equations import Pair, rewrites
+from catdiag.testing.strategies.hierarchy_strategies import hierarchies
+from catdiag.testing.strategies.kernel_programs import blocked, cascades, einsums
+from catdiag.testing.strategies.op_strategies import boxes, objects
+from catdiag.testing.strategies.type_strategies import array_types, axes
 
 __all__ = [
     "Mismatch", "Pair", "Tested", "array_types", "arrays_for", "assert_compiled", "assert_counts_match",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from catdiag.errors import CatdiagError
+from catdiag.util.errors import CatdiagError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints the tables; returns the exit status, 2 for wrong use."""
-    from catdiag.testing.distribution import tables
+    from catdiag.testing.strategies.distribution import tables
 
     parser = argparse.ArgumentParser(prog="python -m catdiag.testing", description="The distribution of draws.")
     parser.add_argument("strategy", nargs="?", help="the name of one strategy; all of them if left out")

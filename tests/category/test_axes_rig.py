@@ -4,9 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catdiag.boxes import map_box, rename_box
-from catdiag.errors import AxisError, SizeError, TypeMismatch
-from catdiag.types import ArrayType, Axis, Ty, coproduct, one, product, show_size, size_symbols, size_value, union, zero
+from catdiag.category.ops import map_box, rename_box
+from catdiag.category.types import (
+    ArrayType,
+    Axis,
+    Ty,
+    coproduct,
+    one,
+    product,
+    show_size,
+    size_symbols,
+    size_value,
+    union,
+    zero,
+)
+from catdiag.util.errors import AxisError, SizeError, TypeMismatch
 
 SIZES = {"a": 0, "b": 2, "c": 3, "d": 5}
 names = st.sampled_from([*map(Axis, SIZES), Axis("7", 7), Axis("n", 4), one, zero])

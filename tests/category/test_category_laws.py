@@ -6,13 +6,27 @@ from fractions import Fraction
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from catdiag.boxes import *  # noqa: F403
-from catdiag.boxes import Box, Const, Generic, Map, Reduce, SizeOf
-from catdiag.diagram import *  # noqa: F403
-from catdiag.diagram import Diagram, Graph, Node, box, call, check, copy, discard, id, inline, of_graph, swap, wiring
-from catdiag.interpret import interpret, spread, weave
-from catdiag.types import *  # noqa: F403
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import *  # noqa: F403
+from catdiag.category.diagram import (
+    Diagram,
+    Graph,
+    Node,
+    box,
+    call,
+    check,
+    copy,
+    discard,
+    id,
+    inline,
+    of_graph,
+    swap,
+    wiring,
+)
+from catdiag.category.functor import interpret, spread, weave
+from catdiag.category.ops import *  # noqa: F403
+from catdiag.category.ops import Box, Const, Generic, Map, Reduce, SizeOf
+from catdiag.category.types import *  # noqa: F403
+from catdiag.category.types import ArrayType, Axis, Ty
 
 WIRES = [ArrayType((Axis("x"),)), ArrayType((Axis("x"), Axis("y", 3))), ArrayType((), "bool")]
 quick = settings(max_examples=60, deadline=None)

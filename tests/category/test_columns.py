@@ -8,11 +8,11 @@ import random
 import numpy as np
 import pytest
 
-from catdiag.boxes import Box, Generic
-from catdiag.diagram import Diagram, Graph, Node, box, check, id, of_graph
-from catdiag.errors import TypeMismatch
-from catdiag.isomorphism import _at_sight
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, Graph, Node, box, check, id, of_graph
+from catdiag.category.equality import _at_sight
+from catdiag.category.ops import Box, Generic
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.util.errors import TypeMismatch
 
 X, Y = (Ty(ArrayType((Axis(name),))) for name in "xy")
 TYPES = [Ty(), X, Y, X @ Y, X @ X]

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catdiag.boxes import Box, Call, Generic
-from catdiag.diagram import Diagram, Graph, Node, box, copy, discard, id, of_graph
-from catdiag.errors import EqualityUndecided
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, Graph, Node, box, copy, discard, id, of_graph
+from catdiag.category.ops import Box, Call, Generic
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.util.errors import EqualityUndecided
 
 X = Ty(ArrayType())
 VERTEX = Box(Generic("vertex"), Ty(), X)
@@ -120,7 +120,7 @@ def test_random_cubic_graphs():
 
 
 def test_too_much_work_is_an_error_and_not_an_answer(monkeypatch):
-    monkeypatch.setattr("catdiag.isomorphism.WORK", 1000)
+    monkeypatch.setattr("catdiag.category.equality.WORK", 1000)
     with pytest.raises(EqualityUndecided, match="matching them takes too much work"):
         assert encode(16, ROOK, 1) == encode(16, SHRIKHANDE, 2)
 

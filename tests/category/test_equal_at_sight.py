@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from catdiag.boxes import Box, Generic
-from catdiag.diagram import Diagram, Graph, Node, box, call, id, of_graph
-from catdiag.isomorphism import _at_sight, _canon, _same
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, Graph, Node, box, call, id, of_graph
+from catdiag.category.equality import _at_sight, _canon, _same
+from catdiag.category.ops import Box, Generic
+from catdiag.category.types import ArrayType, Axis, Ty
 
 X = Ty(ArrayType((Axis("x"),)))
 

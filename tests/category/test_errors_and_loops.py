@@ -10,7 +10,22 @@ from pathlib import Path
 import pytest
 
 import catdiag
-from catdiag.boxes import (
+from catdiag.category.diagram import (
+    Diagram,
+    Graph,
+    Node,
+    box,
+    check,
+    copy,
+    discard,
+    id,
+    inline,
+    of_box,
+    of_graph,
+    wiring,
+)
+from catdiag.category.functor import interpret, weave
+from catdiag.category.ops import (
     Box,
     Call,
     Einsum,
@@ -28,10 +43,8 @@ from catdiag.boxes import (
     map_box,
     reduce_box,
 )
-from catdiag.diagram import Diagram, Graph, Node, box, check, copy, discard, id, inline, of_box, of_graph, wiring
-from catdiag.errors import AxisError, TypeMismatch
-from catdiag.interpret import interpret, weave
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.util.errors import AxisError, TypeMismatch
 
 Q, XA, H = Axis("q"), Axis("x"), Axis("h")
 X = ArrayType((XA,))
@@ -263,8 +276,8 @@ def test_discarding_everything_is_a_diagram_too():
 
 PROGRAM = """
 import pickle, sys
-from catdiag.diagram import box, call, copy
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import box, call, copy
+from catdiag.category.types import ArrayType, Axis, Ty
 X = Ty(ArrayType((Axis("x"),)))
 d = copy(X) >> call("named", box("f", X, X)) @ (box("g", X, X) >> box("end", X, Ty()))
 if sys.argv[1] == "write":

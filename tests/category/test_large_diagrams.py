@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from catdiag.boxes import Box, Generic
-from catdiag.diagram import Diagram, Graph, Node, box, call, check, id, inline, of_graph, swap
-from catdiag.interpret import interpret, weave
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, Graph, Node, box, call, check, id, inline, of_graph, swap
+from catdiag.category.functor import interpret, weave
+from catdiag.category.ops import Box, Generic
+from catdiag.category.types import ArrayType, Axis, Ty
 
 X = ArrayType((Axis("x"),))
 F, G, J = box("f", X, X), box("g", X, X), box("j", X @ X, X @ X)

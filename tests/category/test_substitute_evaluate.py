@@ -9,13 +9,27 @@ from typing import Any
 
 import pytest
 
-from catdiag.boxes import Box, Generic
-from catdiag.diagram import Diagram, Graph, Node, box, call, copy, discard, id, inline, of_box, of_graph, swap, wiring
-from catdiag.errors import TypeMismatch
-from catdiag.evaluate import Course, course_of, evaluate
-from catdiag.interpret import interpret
-from catdiag.substitute import substitute
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import (
+    Diagram,
+    Graph,
+    Node,
+    box,
+    call,
+    copy,
+    discard,
+    id,
+    inline,
+    of_box,
+    of_graph,
+    swap,
+    wiring,
+)
+from catdiag.category.evaluation import Course, course_of, evaluate
+from catdiag.category.functor import interpret
+from catdiag.category.ops import Box, Generic
+from catdiag.category.substitution import substitute
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.util.errors import TypeMismatch
 
 A = ArrayType((Axis("x"),))
 SIZES = [Ty(*[A] * k) for k in range(4)]
@@ -181,7 +195,7 @@ def test_values_are_let_go_when_they_are_read_for_the_last_time() -> None:
 def test_a_diagram_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     diagram = box("f", X, X) >> box("g", X, X)
     evaluate(diagram, [0], lambda b: lambda v: v + 1)
-    monkeypatch.setattr(sys.modules["catdiag.evaluate"], "_spans", None)
+    monkeypatch.setattr(sys.modules["catdiag.category.evaluation"], "_spans", None)
     assert evaluate(diagram, [1], lambda b: lambda v: v + 1) == (3,)
 
 

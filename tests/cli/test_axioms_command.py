@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from catdiag.cli.axioms import AXIOMS, code_lines
-from catdiag.kernel import axioms as rules
+from catdiag.cli.axioms_command import AXIOMS, code_lines
+from catdiag.kernel import rewrite_rules as rules
 
 KERNEL = Path(rules.__file__).parent
 

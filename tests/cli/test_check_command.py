@@ -9,13 +9,13 @@ import signal
 
 import pytest
 
-from catdiag.cli.checkers import _Checker
+from catdiag.cli.check_workers import _Checker
 
 # Everything but the command line, the kernel, the solvers and a few small modules cannot be imported.
 BLOCK = """
 import sys
 class Blocker:
-    allowed = ("catdiag.cli", "catdiag.kernel", "catdiag.solvers", "catdiag.display", "catdiag.errors", "catdiag.files")
+    allowed = ("catdiag.cli", "catdiag.kernel", "catdiag.solvers", "catdiag.util")
     def find_spec(self, name, path=None, target=None):
         ours = name.startswith("catdiag.") and not name.startswith(self.allowed)
         if ours or name.split(".")[0] in ("sympy", "numpy"):
@@ -117,18 +117,18 @@ def test_what_cannot_be_read(run, tmp_path):
 
 
 def test_too_large(run, tmp_path, monkeypatch):
-    from catdiag.cli import verdict
+    from catdiag.cli import check_verdict
 
     file = tmp_path / "c.json"
     file.write_text("{}" + " " * 100)
-    monkeypatch.setattr(verdict, "LARGEST", 50)
+    monkeypatch.setattr(check_verdict, "LARGEST", 50)
     done = run("check", file)
     assert done.status == 1
     assert "more than 50 bytes" in done.out
 
 
 def test_tampered_with(theorem, tmp_path, capsys):
-    from catdiag.cli.check import check_file
+    from catdiag.cli.check_command import check_file
 
     original = json.loads(theorem.read_text())
     file = tmp_path / "c.json"
@@ -220,16 +220,16 @@ def test_a_check_that_takes_too_long_is_given_up(run, theorem, tmp_path):
 
 
 def test_a_file_that_brings_its_process_down_is_refused(theorem, tmp_path, monkeypatch):
-    from catdiag.cli import checkers
+    from catdiag.cli import check_workers
 
     for name in "abc":
         (tmp_path / f"{name}.json").write_bytes(theorem.read_bytes())
-    start = checkers.subprocess.Popen
+    start = check_workers.subprocess.Popen
     dead = "import sys; sys.stdin.readline(); sys.exit(9)"
     monkeypatch.setattr(
-        checkers.subprocess, "Popen", lambda command, **options: start([command[0], "-c", dead], **options)
+        check_workers.subprocess, "Popen", lambda command, **options: start([command[0], "-c", dead], **options)
     )
-    found = list(checkers.verdicts(sorted(tmp_path.iterdir()), 60, 2))
+    found = list(check_workers.verdicts(sorted(tmp_path.iterdir()), 60, 2))
     assert [v.status for v in found] == [1, 1, 1]
     assert "ended with status 9" in found[0].said
 

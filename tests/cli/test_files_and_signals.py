@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from catdiag.files import write_whole
+from catdiag.util.files import write_whole
 
 
 def test_unwritable(run, op, tmp_path):
@@ -125,7 +125,7 @@ def test_messages_that_nobody_hears_change_no_status():
 
 
 def test_a_mistake_of_the_program_is_no_verdict(run, op, monkeypatch):
-    import catdiag.cli.commands as commands
+    import catdiag.cli.derive_commands as commands
 
     def wrong(*_: object) -> int:
         raise ZeroDivisionError("a mistake")
@@ -183,7 +183,7 @@ def test_interrupted(tmp_path, after):
 
 
 SLOW = """
-from catdiag.solvers.process import Solver
+from catdiag.solvers.child_process import Solver
 put = Solver._wait
 def wait(self, process):
     process.send_signal(19)
@@ -205,7 +205,7 @@ import signal
 class Dropped:
     def __del__(self):
         signal.raise_signal(signal.SIGINT)
-import catdiag.cli.check as check
+import catdiag.cli.check_command as check
 whole = check.run_check
 def dropped(*args):
     Dropped()
@@ -240,7 +240,7 @@ def test_interrupted_check_of_several(tmp_path, after):
 
 def test_a_solver_that_dies_is_no_verdict(apart, op):
     prefix = (
-        "import subprocess, sys, catdiag.solvers.process as process\n"
+        "import subprocess, sys, catdiag.solvers.child_process as process\n"
         "start = subprocess.Popen\n"
         "dead = [sys.executable, '-c', 'raise SystemExit(1)']\n"
         "process.subprocess.Popen = lambda command, **options: start(dead, **options)"
@@ -277,7 +277,7 @@ def test_other_commands(run, op):
     assert "smem_per_block" in run("hardware", "h100").out
     run("hardware", "h9000").one_message(2, "unknown hardware")
     axioms = run("axioms").out
-    for said in ("A10", "exp(a + b) = exp a · exp b", "catdiag/kernel/check.py", "z3 "):
+    for said in ("A10", "exp(a + b) = exp a · exp b", "catdiag/kernel/checker.py", "z3 "):
         assert said in axioms
     counted = run("io", "attention", "--dtype", "bf16", "--unfused")
     assert counted.status == 0
@@ -295,7 +295,8 @@ def test_the_command_line_imports_next_to_nothing_before_it_hears_ctrl_c():
     code = "import sys; before = set(sys.modules); import catdiag.cli; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     there = {name.split("._bootstrap")[0] for name in done.stdout.split()}
-    assert there <= {"__future__", "catdiag", "catdiag.cli", "catdiag.display", "importlib", "types", "warnings"}
+    ours = {"catdiag", "catdiag.cli", "catdiag.util", "catdiag.util.display"}
+    assert there <= {"__future__", *ours, "importlib", "types", "warnings"}
 
 
 def test_ctrl_c_in_a_callback_is_heard_and_not_printed():

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from catdiag.files import read_whole, write_whole
-from catdiag.prove.replay import Counterexample, NotACounterexample
+from catdiag.prover.refute.counterexample_data import Counterexample, NotACounterexample
+from catdiag.util.files import read_whole, write_whole
 
 GOOD = Path(__file__).resolve().parents[2] / "proofs" / "matmul_associative.json"
 
@@ -98,7 +98,7 @@ def test_what_is_said_is_not_as_long_as_one_likes(run, tmp_path):
 
 
 def test_out_of_memory_is_no_verdict(run, tmp_path, monkeypatch):
-    from catdiag.kernel.check import Checker
+    from catdiag.kernel.checker import Checker
 
     def full(*_: object) -> None:
         raise MemoryError
@@ -190,7 +190,7 @@ def test_a_sweep_on_the_command_line(run, tmp_path):
 
 
 def test_counterexamples_of_others(tmp_path):
-    from catdiag.cli.counterexample import npz, read
+    from catdiag.cli.counterexample_npz import npz, read
 
     content = npz(Counterexample({"x": 1}, {"A": [1]}, 1, 2, {}))
     file = tmp_path / "c.npz"
@@ -210,7 +210,7 @@ def test_counterexamples_of_others(tmp_path):
 
 @pytest.mark.parametrize("number", ["1e999999999", "9" * 5000, "e^" + "9" * 5000, "nan", 0.5, None, {}])
 def test_numbers_of_others(number):
-    from catdiag.prove.replay import as_data, of_data
+    from catdiag.prover.refute.counterexample_data import as_data, of_data
 
     data = as_data(Counterexample({"x": 1}, {"A": [1]}, 1, 2, {}))
     with pytest.raises(NotACounterexample):

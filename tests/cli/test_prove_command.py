@@ -43,7 +43,7 @@ def test_assumptions(run, op):
 
 
 def test_refuted_with_numbers_that_numpy_confirms(run, op, tmp_path):
-    from catdiag.cli.load import operator
+    from catdiag.cli.operator_loading import operator
 
     file, certificate = tmp_path / "numbers.npz", tmp_path / "c.json"
     done = run("prove", op("doubled"), "attention", "--counterexample", file, "--certificate", certificate)
@@ -95,7 +95,7 @@ def test_two_types(run, op):
 
 
 def test_the_limit(run, op, monkeypatch):
-    api = importlib.import_module("catdiag.prove.api")
+    api = importlib.import_module("catdiag.prover.api")
     monkeypatch.setattr(api, "certify", lambda *_: [n for n in itertools.count() if n < 0])
     run("prove", op("variance"), op("variance"), "--limit", "0.2").one_message(130, "no verdict within 0.2 s")
     run("prove", op("variance"), op("variance"), "--limit", "0").one_message(2, "above 0")
@@ -119,8 +119,8 @@ def test_a_counterexample_is_replayed_from_its_file(run, op, tmp_path, monkeypat
     assert said[-1].startswith(f"replayed from {file}: left gives ")
     assert said[-1].removeprefix(f"replayed from {file}: ") in said[-2]
 
-    from catdiag.cli.counterexample import read
-    from catdiag.prove.replay import NotACounterexample
+    from catdiag.cli.counterexample_npz import read
+    from catdiag.prover.refute.counterexample_data import NotACounterexample
 
     with np.load(file) as whole:
         arrays = dict(whole)

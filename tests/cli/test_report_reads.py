@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import catdiag as cd
-from catdiag.cli.report import type_of
+from catdiag.cli.derive_report import type_of
 
 
 def test_a_sum_has_parentheses_beside_other_terms() -> None:

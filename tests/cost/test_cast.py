@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.boxes import Fold, bodies
-from catdiag.cost.io import io
-from catdiag.cost.warpgroups.configuration import configure
-from catdiag.diagram import inline
+from catdiag.category.diagram import inline
+from catdiag.category.ops import Fold, bodies
+from catdiag.cost.traffic import io
+from catdiag.planner.warpgroup_configuration import configure
 from catdiag.rewrite.casts import dropped
-from catdiag.run.levels import count_levels
-from catdiag.run.machine import count
+from catdiag.simulate.machine import count
+from catdiag.simulate.multi_level_machine import count_levels
 
 
 def scores(a, b):

@@ -14,16 +14,17 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.cost.hierarchy import Edge, Hierarchy, Level
-from catdiag.cost.levels import levels_io
-from catdiag.errors import CatdiagError
-from catdiag.partial import is_split
-from catdiag.rewrite import group, stream
+from catdiag.chip.hierarchy import Edge, Hierarchy, Level
+from catdiag.cost.traffic_by_level import levels_io
+from catdiag.execute.named_arrays import Named
+from catdiag.rewrite import group
 from catdiag.rewrite.derivation import Derivation
-from catdiag.run.levels import count_levels
-from catdiag.run.machine import count
-from catdiag.run.memories import Cell, Wire
-from catdiag.run.named import Named
+from catdiag.rewrite.stream import fold_search
+from catdiag.schedule.split_k import is_split
+from catdiag.simulate.machine import count
+from catdiag.simulate.memory_cells import Cell, Wire
+from catdiag.simulate.multi_level_machine import count_levels
+from catdiag.util.errors import CatdiagError
 
 PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 CHAINS = (("HBM", "SMEM", "registers"), ("HBM", "L2", "SMEM", "registers"), ("HBM", "SMEM"))
@@ -38,7 +39,7 @@ def rows() -> cd.Diagram:
     def attend(Q: Any, K: Any, V: Any) -> Any:
         return cd.einsum("q x, x d -> q d", cd.softmax(cd.einsum("q d, x d -> q x", Q, K), "x"), V)
 
-    return group.find(stream.find(cd.algorithm("q d, x d, x d -> q d")(attend).diagram, "x").diagram, ["q"])
+    return group.find(fold_search.find(cd.algorithm("q d, x d, x d -> q d")(attend).diagram, "x").diagram, ["q"])
 
 
 def some(data: st.DataObject, levels: tuple[str, ...]) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ def test_tiles_within_tiles_by_hand() -> None:
 
 def test_states_above_registers_by_hand() -> None:
     total = cd.algorithm("q x -> q")(lambda a: cd.exp(cd.sum(a, "x")))
-    form = group.find(stream.find(total.diagram, "x").diagram, ["q"])
+    form = group.find(fold_search.find(total.diagram, "x").diagram, ["q"])
     tiles = {"SMEM": {"g_q": 4, "s_x": 3}, "registers": {"g_q": 2, "s_x": 2}}
     counts = count_levels(form, {"q": 5, "x": 7}, CHAINS[0], tiles, placement={"state": "SMEM"})
     # Three blocks; for each, pieces of 2, 2 and 1 rows load and save their sums. The exponential loads them once more.
@@ -202,15 +203,15 @@ def test_an_output_seen_through_a_transposition_is_held_too() -> None:
 
 
 def test_an_output_that_lies_at_home_lies_there_once() -> None:
-    form = group.find(stream.find(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).diagram, "x").diagram, ["q"])
+    form = group.find(fold_search.find(cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).diagram, "x").diagram, ["q"])
     where = {"state": "SMEM", "output": ("L2", "SMEM")}
     assert str(levels_io(form, CHAINS[1], placement=where).memory["SMEM"]) == "g2_q*s2_x + g2_q"
     cd.testing.assert_counts_match(form, 3, levels=CHAINS[1], placement=where)
 
 
 def test_loops_within_loops_need_states_and_temporaries_at_one_level() -> None:
-    nested = stream.find(
-        stream.find(cd.algorithm("q x ->")(lambda a: cd.sum(a * a, "q x")).diagram, "x").diagram, "q"
+    nested = fold_search.find(
+        fold_search.find(cd.algorithm("q x ->")(lambda a: cd.sum(a * a, "q x")).diagram, "x").diagram, "q"
     ).diagram
     where = {"temporary": "SMEM"}
     with pytest.raises(CatdiagError, match="lies within another, with temporaries at SMEM and states at registers"):
@@ -269,6 +270,6 @@ def test_what_caches_fetch_is_counted() -> None:
 
 def test_two_states_of_one_name_are_two_arrays_to_a_cache() -> None:
     means = cd.algorithm("x -> ")(lambda a: cd.sum(cd.exp(a), "x") / cd.max(a, "x"))
-    form = stream.find(means.diagram, "x").diagram
+    form = fold_search.find(means.diagram, "x").diagram
     chain = cached(("HBM", "L2", "SMEM"), {"L2": None})
     cd.testing.assert_counts_match(form, 3, levels=chain, fused=False, wave=2)

@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.cost.io import io
-from catdiag.errors import CatdiagError
-from catdiag.partial import is_split
-from catdiag.rewrite import group, stream
+from catdiag.cost.traffic import io
+from catdiag.rewrite import group
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.parts import in_parts
-from catdiag.run.machine import count
+from catdiag.rewrite.split import in_parts
+from catdiag.rewrite.stream import fold_search
+from catdiag.schedule.split_k import is_split
+from catdiag.simulate.machine import count
+from catdiag.util.errors import CatdiagError
 
 PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 DTYPES = ("fp64", "fp32", "bf16", "fp8")
@@ -106,7 +107,7 @@ def test_truth_values_between_kernels_take_a_byte_and_casts_what_they_say() -> N
 
 def test_a_part_is_run_once_for_groups_of_an_axis_that_it_lacks() -> None:
     scaled = cd.algorithm("q, x -> q")(lambda a, b: a * cd.sum(b, "x"))
-    form = in_parts(group.find(stream.find(scaled.diagram, "x").diagram, ["q"]), "x")
+    form = in_parts(group.find(fold_search.find(scaled.diagram, "x").diagram, ["q"]), "x")
     assert str(io(form).relaxed) == "p_x + 2*q + x + p_x*q/g_q"
     cd.testing.assert_counts_match(form)
 
@@ -120,7 +121,7 @@ def test_bytes_by_hand() -> None:
 def test_the_disagreement_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
     fewer = io(cd.algorithm("q -> q")(lambda a: a * 1))
-    monkeypatch.setattr("catdiag.cost.io.io", lambda *args, **options: fewer)
+    monkeypatch.setattr("catdiag.cost.traffic.io", lambda *args, **options: fewer)
     with pytest.raises(AssertionError, match=r"load of a: \d+ by formula, \d+ counted, at q=\d+.*stages=\d"):
         cd.testing.assert_counts_match(total, sizes={"x": 5})
 

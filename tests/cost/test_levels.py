@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.cost.hierarchy import Edge, Hierarchy, Level
-from catdiag.cost.io import io
-from catdiag.cost.levels import levels_io
-from catdiag.errors import CatdiagError
+from catdiag.chip.hierarchy import Edge, Hierarchy, Level
+from catdiag.cost.traffic import io
+from catdiag.cost.traffic_by_level import levels_io
 from catdiag.rewrite import group
+from catdiag.util.errors import CatdiagError
 
 CHAIN = ("HBM", "SMEM", "registers")
 READ_THERE = {"operand": "SMEM", "streamed": "SMEM"}

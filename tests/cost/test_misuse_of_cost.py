@@ -11,8 +11,12 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.cost import hardware
-from catdiag.cost.balance import (
+from catdiag.bounds.lower_bound import lower_bound
+from catdiag.chip import hardware
+from catdiag.cost.energy_of_transfers import energy
+from catdiag.cost.hierarchy_model import Model, cross_transfer_gain, quantisation_gain, tiers
+from catdiag.cost.latex import latex
+from catdiag.cost.machine_balance import (
     bandwidth_needed,
     least_memory,
     least_memory_whole,
@@ -20,22 +24,18 @@ from catdiag.cost.balance import (
     per_operation,
     size_range,
 )
-from catdiag.cost.bounds import lower_bound
-from catdiag.cost.chips.capacity import fits, possible
-from catdiag.cost.chips.turns import Step, schedule
-from catdiag.cost.crossover import crossover
-from catdiag.cost.devices import spread
-from catdiag.cost.io import io
-from catdiag.cost.joint import levels_together
-from catdiag.cost.joules import energy
-from catdiag.cost.latex import latex
-from catdiag.cost.levels import levels_io
-from catdiag.cost.model import Model, cross_transfer_gain, quantisation_gain, tiers
-from catdiag.cost.optima.least import least
-from catdiag.cost.optima.powerform import power_form
-from catdiag.cost.plan import fit
-from catdiag.cost.warpgroups.column_reader import read_columns
-from catdiag.cost.warpgroups.configuration import configure
+from catdiag.cost.multi_level_optimum import levels_together
+from catdiag.cost.sharding import spread
+from catdiag.cost.traffic import io
+from catdiag.cost.traffic_by_level import levels_io
+from catdiag.optimum.crossover import crossover
+from catdiag.optimum.exhaustive import least
+from catdiag.optimum.power_form import power_form
+from catdiag.planner.fit import fit
+from catdiag.planner.fits_in_ranges import fits, possible
+from catdiag.planner.pipeline_simulation import Step, schedule
+from catdiag.planner.warpgroup_configuration import configure
+from catdiag.planner.warpgroup_resources import read_columns
 
 M, N = sympy.symbols("M n", positive=True)
 SIZES = {"a": 64, "b": 64, "c": 64}

@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.cost.balance import (
+from catdiag.chip.hierarchy import Edge, Hierarchy, Level
+from catdiag.cost.energy_of_transfers import energy
+from catdiag.cost.hierarchy_model import Model, Tier, cross_transfer_gain, quantisation_gain
+from catdiag.cost.machine_balance import (
     bandwidth_needed,
     least_memory,
     least_memory_whole,
@@ -20,10 +23,7 @@ from catdiag.cost.balance import (
     per_operation,
     size_range,
 )
-from catdiag.cost.hierarchy import Edge, Hierarchy, Level
-from catdiag.cost.joules import energy
-from catdiag.cost.model import Model, Tier, cross_transfer_gain, quantisation_gain
-from catdiag.cost.optima.powerform import power_form
+from catdiag.optimum.power_form import power_form
 
 M, N, SMALL = sympy.symbols("M N m", positive=True)
 numbers = st.fractions(min_value=Fraction(1, 50), max_value=50, max_denominator=50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import catdiag as cd
-from catdiag.errors import SizeError
+from catdiag.util.errors import SizeError
 
 SIZES = {"q": 64, "x": 64, "d": 8}
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from catdiag.draw.measure import SIZES, text_width
 from catdiag.draw.scene import Curve, Frame, Label, Rule, Scene, Shape, Spot, spans
+from catdiag.draw.text_width import SIZES, text_width
 
 SMALL = ("dot", "ring", "stop")
 """The marks on wires: boxes of no inside."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catdiag.draw.measure import SIZES, text_width
 from catdiag.draw.scene import Label, Scene, Shape
+from catdiag.draw.text_width import SIZES, text_width
 
 
 def box(label: Label) -> tuple[float, float, float, float]:

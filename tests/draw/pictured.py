@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 
 import catdiag as cd
-from catdiag.diagram import Diagram, Graph, Node, box, copy, discard, id, of_graph, swap
-from catdiag.types import ArrayType, Axis, Ty
+from catdiag.category.diagram import Diagram, Graph, Node, box, copy, discard, id, of_graph, swap
+from catdiag.category.types import ArrayType, Axis, Ty
 
 
 def array(axes: str) -> ArrayType:

@@ -8,9 +8,9 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
-from catdiag.draw.api import SHOWN, svg_of
-from catdiag.errors import CatdiagError
+from catdiag.draw.render import SHOWN, svg_of
 from catdiag.rewrite.group import find
+from catdiag.util.errors import CatdiagError
 
 NS = "{http://www.w3.org/2000/svg}"
 

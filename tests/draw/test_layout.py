@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.boxes import bodies
-from catdiag.diagram import Diagram, diagram_of
-from catdiag.draw import columns
-from catdiag.draw.layout import layout
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.ops import bodies
+from catdiag.category.types import size_symbols
 from catdiag.draw.scene import Curve, Frame, Label, Scene, Shape
+from catdiag.draw.string_diagram import layering
+from catdiag.draw.string_diagram.layout import layout
 from catdiag.testing import blocked, cascades, diagrams, einsums
-from catdiag.types import size_symbols
 from tests.draw.checker import crossings, faults, kinks
 from tests.draw.pictured import ODD, anyhow, around, array, beside, bricks, chain, series_parallel
 
@@ -295,7 +295,7 @@ def test_no_more_crossings_than_in_the_order_that_was_given(seed, monkeypatch):
             for k, slot in enumerate(column):
                 slot.index = k
 
-    monkeypatch.setattr(columns, "_order", given_order)
+    monkeypatch.setattr(layering, "_order", given_order)
     assert found <= crossings(layout(diagram_of(diagram)))
 
 
@@ -304,8 +304,9 @@ def test_no_more_crossings_than_in_the_order_that_was_given(seed, monkeypatch):
 
 def test_one_diagram_has_one_picture_under_any_hash_seed():
     code = (
-        "import catdiag as cd; from catdiag.draw.layout import layout; from tests.draw.pictured import ODD;"
-        "from catdiag.diagram import diagram_of;"
+        "import catdiag as cd; from catdiag.draw.string_diagram.layout import layout;"
+        "from tests.draw.pictured import ODD;"
+        "from catdiag.category.diagram import diagram_of;"
         "print([layout(cd.library.get(n).diagram, open=True) for n in ('attention', 'causal_attention', 'layer_norm')],"
         "layout(diagram_of(ODD['anyhow']())))"
     )

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from catdiag.draw import Curve, Frame, Label, Rule, Scene, Shape, with_legend
-from catdiag.draw.measure import SIZES, text_width
+from catdiag.draw.text_width import SIZES, text_width
 from tests.draw.scenes import everything, level_wire
 
 

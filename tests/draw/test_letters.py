@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import Diagram, diagram_of
-from catdiag.draw.levels import placement
-from catdiag.draw.plan import plan_of
-from catdiag.draw.sheets import sheet_of
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.draw.memory_levels import placement
+from catdiag.draw.string_diagram.sheet_geometry import plan_of
+from catdiag.draw.string_diagram.sheets import sheet_of
 
 KNOWN = {
     "exp": math.exp, "sqrt": math.sqrt, "tanh": math.tanh, "max": max, "where": lambda c, a, b: a if c else b,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catdiag.draw.crossings import gaps
-from catdiag.draw.outline import arrowhead, at, curve, hatching, outline, shortened
 from catdiag.draw.paint import Ink, painted
+from catdiag.draw.paths import arrowhead, at, curve, hatching, outline, shortened
 from catdiag.draw.scene import Curve, Frame, Rule, Scene, Shape, ShapeKind
+from catdiag.draw.wire_crossings import gaps
 from tests.draw.scenes import bent, everything, level_wire
 
 lengths = st.floats(0.5, 400)

@@ -17,9 +17,9 @@ import pytest
 
 import catdiag as cd
 from catdiag.draw import plots
-from catdiag.draw.plots.style import apart, listed, load
-from catdiag.draw.plots.textbook import textbook
-from catdiag.errors import CatdiagError, SizeError
+from catdiag.draw.plots.plot_style import apart, listed, load
+from catdiag.draw.plots.unfused_plan import textbook
+from catdiag.util.errors import CatdiagError, SizeError
 
 SIZES = {"q": 2048, "x": 2048, "d": 64}
 TILES = {"g_q": 64, "s_x": 32}
@@ -386,7 +386,7 @@ def test_axes_of_ones_own() -> None:
 def test_without_matplotlib_it_is_said_what_to_install() -> None:
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from catdiag.draw.plots.style import load\n"
+        "from catdiag.draw.plots.plot_style import load\n"
         "try: load()\n"
         "except Exception as error: print(type(error).__name__, error.message)"
     )

@@ -12,8 +12,8 @@ import pytest
 
 from catdiag import library
 from catdiag.draw import Label, Scene, svg, tikz
-from catdiag.draw.api import scene_of
-from catdiag.draw.measure import text_width
+from catdiag.draw.render import scene_of
+from catdiag.draw.text_width import text_width
 from tests.draw.scenes import everything
 
 pytestmark = pytest.mark.slow

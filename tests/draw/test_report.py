@@ -12,11 +12,11 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.diagram import diagram_of
-from catdiag.display import AsHTML
-from catdiag.draw.report import charts, html, maths, notebook, plans, texts
-from catdiag.draw.report.style import shared
+from catdiag.category.diagram import diagram_of
+from catdiag.draw.report import formula_parser, html, mathml, notebook, plan_section, plot_section
+from catdiag.draw.report.stylesheet import shared
 from catdiag.rewrite.claims import Verdict
+from catdiag.util.display import AsHTML
 
 VOID = {"meta", "br", "wbr", "col"}
 CORE = {
@@ -127,7 +127,7 @@ def test_page_says_what_was_found(page, mean):
 
 
 def test_a_plan_is_said_as_predicted_and_proved(plan):
-    said = "".join(Read(plans.of_plan(plan)).text)
+    said = "".join(Read(plan_section.of_plan(plan)).text)
     for clause in plan.proof.statement.split("; "):
         assert clause in said
     for word in ("predicted time", f"{plan.bytes_moved:,}", plan.bound):
@@ -141,7 +141,7 @@ def test_page_with_a_plan_has_plots_where_they_can_be_drawn(mean):
     assert_alone(made)
     ids = read.values("id")
     assert len(ids) == len(set(ids))
-    if charts.installed():
+    if plot_section.installed():
         assert read.names.count("svg") >= 8
     else:
         assert "catdiag[plot]" in made
@@ -149,16 +149,16 @@ def test_page_with_a_plan_has_plots_where_they_can_be_drawn(mean):
 
 
 def test_without_matplotlib_a_line_says_so(mean, plan, monkeypatch):
-    from catdiag.draw.report.facts import Facts
+    from catdiag.draw.report.report_data import Facts
 
-    monkeypatch.setattr(charts, "installed", lambda: False)
+    monkeypatch.setattr(plot_section, "installed", lambda: False)
     facts = Facts(mean, mean, "", "", "", "", mean.stability(), plan=plan, sizes=SIZES)
-    assert "catdiag[plot]" in charts.of_plan(facts, plan)
-    assert charts.of_optimum(facts) == ""
+    assert "catdiag[plot]" in plot_section.of_plan(facts, plan)
+    assert plot_section.of_optimum(facts) == ""
 
 
 def test_verdicts_are_said_as_they_ended(mean):
-    from catdiag.draw.report.proofs import verdict_rows
+    from catdiag.draw.report.proof_section import verdict_rows
 
     ends = {
         "a": Verdict("proved", mean.theorem),
@@ -185,8 +185,8 @@ def test_page_shows_each_step_before_and_after(page):
 
 
 def test_one_picture_twice_has_two_names():
-    from catdiag.draw.layout import layout
-    from catdiag.draw.report.pictures import Pictures
+    from catdiag.draw.report.picture_section import Pictures
+    from catdiag.draw.string_diagram.layout import layout
 
     scene = layout(cd.algorithm("x ->")(lambda A: cd.sum(A, "x")).diagram)
     pictures = Pictures()
@@ -195,7 +195,7 @@ def test_one_picture_twice_has_two_names():
 
 
 def test_large_diagrams_are_not_drawn():
-    from catdiag.draw.report.pictures import MOST, Pictures
+    from catdiag.draw.report.picture_section import MOST, Pictures
 
     def long(a):
         for _ in range(MOST + 1):
@@ -212,7 +212,7 @@ def test_certificate_in_the_page_is_the_theorem(page, mean):
     assert content.decode() == mean.theorem.text()
     import json
 
-    from catdiag.kernel.check import Checker
+    from catdiag.kernel.checker import Checker
 
     assert Checker(mean.derivation.ask).check(json.loads(content)).statement == mean.theorem.statement
 
@@ -279,14 +279,14 @@ def test_pages_of_the_library(name, made):
     for loop in derivation.formulas().loops:
         for c in loop.components:
             for text in (c.unit, c.element, c.step, c.merge, *([c.repair] if c.repair else [])):
-                texts.read(text)
+                formula_parser.read(text)
     assert read.names.count("svg") >= len(derivation.steps) + 2
 
 
 def test_hostile_titles_are_text(mean):
     from dataclasses import replace
 
-    from catdiag.diagram import of_graph
+    from catdiag.category.diagram import of_graph
     from catdiag.rewrite.steps import Rule
 
     def hostile(d):
@@ -346,7 +346,7 @@ def test_style_of_pieces_stays_within_them():
 
 @pytest.mark.parametrize("name", ["q", "g_q", "g2_q", "max1′", "W1_in", "sum1_2″", "head_dim", "x", "é", "rho_x"])
 def test_names(name):
-    read = Read(maths.name(name))
+    read = Read(mathml.name(name))
     assert set(read.names) <= CORE
     said = "".join(read.text).replace("(", "").replace(")", "").replace(",", "").replace("ρ", "rho").replace("_", "")
     assert Counter(said) == Counter(name.replace("_", ""))
@@ -373,7 +373,7 @@ q, x, g, w = sympy.symbols("q x g_q width", positive=True)
     ],
 )
 def test_expressions(expr, said):
-    read = Read(maths.of_expr(expr))
+    read = Read(mathml.of_expr(expr))
     assert set(read.names) <= CORE
     assert "".join(read.text).replace("\u2062", "").replace("\u2061", "") == said
 
@@ -397,7 +397,7 @@ def test_expressions(expr, said):
     ],
 )
 def test_texts_lose_nothing(text):
-    read = Read(texts.read(text))
+    read = Read(formula_parser.read(text))
     assert set(read.names) <= CORE
     names = Counter(re.findall(r"[^\W\d_]+|\d+", re.sub(r"\bwhere\b|\bsqrt\b|1e30", "", text).replace("Σ", "")))
     said = Counter(re.findall(r"[^\W\d_]+|\d+", " ".join(read.text).replace("10 30", "")))
@@ -410,16 +410,16 @@ def test_texts_lose_nothing(text):
 
 @pytest.mark.parametrize("text", ["", "a b", "a)", "(a", "a +", "+ a", "a]b[", "f(a,)", "<b>", "a ? b"])
 def test_what_is_not_read_is_shown_as_it_is(text):
-    with pytest.raises(texts.NotRead):
-        texts.read(text)
-    shown = texts.of_text(text)
+    with pytest.raises(formula_parser.NotRead):
+        formula_parser.read(text)
+    shown = formula_parser.of_text(text)
     assert "".join(Read(shown).text) == text
     assert "math" not in Read(shown).names
 
 
 def test_deep_texts_need_no_stack():
     depth = 600
-    assert texts.read("exp(" * depth + "a" + ")" * depth).count("exp") == depth
+    assert formula_parser.read("exp(" * depth + "a" + ")" * depth).count("exp") == depth
 
 
 def test_escaping():
@@ -450,7 +450,7 @@ def test_command_writes_the_page(tmp_path, monkeypatch, capsys):
 def test_long_sums_break_between_their_terms():
     import sympy
 
-    from catdiag.draw.report.costs import formula
+    from catdiag.draw.report.cost_section import formula
 
     n = sympy.Symbol("n", positive=True)
     terms = [(-1) ** k * n * sympy.Symbol(f"size_{k}", positive=True) for k in range(40)]
@@ -460,7 +460,7 @@ def test_long_sums_break_between_their_terms():
 
 
 def test_a_conditional_theorem_is_headed_as_such(monkeypatch):
-    from catdiag.prove.api import Theorem
+    from catdiag.prover.api import Theorem
 
     derivation = cd.library.get("sum_of_squares").stream("x")
     assert derivation.theorem.verdict == "proved"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from catdiag.draw import Label, Scene, svg
 from catdiag.draw.scene import spans
 from catdiag.draw.theme import DARK, LIGHT, palette
-from catdiag.errors import CatdiagError
+from catdiag.util.errors import CatdiagError
 from tests.draw.scenes import bent, everything, level_wire
 
 NS = "{http://www.w3.org/2000/svg}"

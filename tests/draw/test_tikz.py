@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catdiag.draw import Label, Scene, tikz
-from catdiag.draw.tex import escaped
-from catdiag.errors import CatdiagError
+from catdiag.draw.latex_escape import escaped
+from catdiag.util.errors import CatdiagError
 from tests.draw.scenes import HOSTILE, everything, level_wire
 
 

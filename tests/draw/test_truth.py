@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import Diagram, diagram_of
-from catdiag.draw.layout import layout
-from catdiag.draw.levels import placement
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.draw.memory_levels import placement
 from catdiag.draw.scene import Curve, Frame, Label, Shape
-from catdiag.draw.sheets import Sheet, sheet_of
+from catdiag.draw.string_diagram.layout import layout
+from catdiag.draw.string_diagram.sheets import Sheet, sheet_of
 from catdiag.rewrite.group import find as grouped
-from catdiag.rewrite.stream import find as streamed
+from catdiag.rewrite.stream.fold_search import find as streamed
 
 CHAIN = ("HBM", "SMEM", "registers", "tensor cores")
 

@@ -12,12 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from catdiag.kernel.axioms import RULES
-from catdiag.kernel.check import Checker, Theorem
+from catdiag.kernel.checker import Checker, Theorem
+from catdiag.kernel.rewrite_rules import RULES
 from catdiag.kernel.terms import KernelError
-from catdiag.prove import exact
-from catdiag.prove.refute import refute
-from catdiag.solvers.process import SolverInterrupted
+from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute.counterexample_search import refute
+from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import Z3
 from tests.fuzz.source import Source
 
@@ -218,7 +218,7 @@ def _sound(statement: Json, theorem: Theorem) -> None:
                 raise Wrong(f"{text!r} was accepted as a name: {theorem}")
     if [d["name"] for d in statement["left"]["inputs"]] != [d["name"] for d in statement["right"]["inputs"]]:
         raise Wrong(f"two lists of input names: {theorem}")
-    symbols = sorted(exact.symbols_of(statement["left"]) | exact.symbols_of(statement["right"]))
+    symbols = sorted(exact_execution.symbols_of(statement["left"]) | exact_execution.symbols_of(statement["right"]))
     if len(symbols) <= 3:
         some = any(_meets(statement, dict(zip(symbols, n))) for n in product(range(7), repeat=len(symbols)))
         if theorem.vacuous and some and not theorem.defined and not theorem.conditions:
@@ -228,7 +228,10 @@ def _sound(statement: Json, theorem: Theorem) -> None:
 
 
 def _meets(statement: Json, sizes: dict[str, int]) -> bool:
-    pairs = [(op, exact.size_value(s, sizes), exact.size_value(t, sizes)) for op, s, t in statement["assume"]]
+    pairs = [
+        (op, exact_execution.size_value(s, sizes), exact_execution.size_value(t, sizes))
+        for op, s, t in statement["assume"]
+    ]
     return all({"lt": a < b, "le": a <= b, "eq": a == b}[op] for op, a, b in pairs)
 
 
@@ -279,28 +282,31 @@ def not_false(statement: Json, theorem: object, source: Source) -> None:
 def differ(statement: Json, source: Source, theorem: object) -> None:
     """Both programs on small exact arrays. Raises Wrong where both have values there and these differ."""
     left, right = statement["left"], statement["right"]
-    names = sorted(exact.symbols_of(left) | exact.symbols_of(right))
+    names = sorted(exact_execution.symbols_of(left) | exact_execution.symbols_of(right))
     sizes = {name: 1 + source.below(3) for name in names}
-    blocks = {name: 1 + source.below(3) for p in (left, right) for name in sorted(exact.locals_of(p))}
+    blocks = {name: 1 + source.below(3) for p in (left, right) for name in sorted(exact_execution.locals_of(p))}
     numbers = [Fraction(0), Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(3), Fraction(-5, 3)]
     try:
         if not _meets(statement, sizes) or any("apply:" in str(p) for p in (left, right)):
             return
         arrays = []
         for declared in left["inputs"]:
-            axes, shape = [a for a, _ in declared["axes"]], [exact.size_value(s, sizes) for _, s in declared["axes"]]
+            axes, shape = (
+                [a for a, _ in declared["axes"]],
+                [exact_execution.size_value(s, sizes) for _, s in declared["axes"]],
+            )
             of = {"bool": [False, True], "int": [Fraction(n) for n in (0, 1, 2, -1)]}.get(declared["element"], numbers)
-            arrays.append(exact.build(axes, shape, lambda _, of=of: source.choice(of)))  # type: ignore[misc]
-        budget = exact.Budget(300_000)
-        lefts, rights = (exact.run(p, arrays, sizes, blocks, {}, budget) for p in (left, right))
-    except exact.IllTyped as error:
+            arrays.append(exact_execution.build(axes, shape, lambda _, of=of: source.choice(of)))  # type: ignore[misc]
+        budget = exact_execution.Budget(300_000)
+        lefts, rights = (exact_execution.run(p, arrays, sizes, blocks, {}, budget) for p in (left, right))
+    except exact_execution.IllTyped as error:
         raise Wrong(f"{theorem}\nof a program whose arrays do not fit: {error}") from error
-    except (exact.Exhausted, KeyError, IndexError, ZeroDivisionError, OverflowError):
+    except (exact_execution.Exhausted, KeyError, IndexError, ZeroDivisionError, OverflowError):
         return
-    if any(isinstance(v, exact.NoValue) for a in (*lefts, *rights) for v in a.values.values()):
+    if any(isinstance(v, exact_execution.NoValue) for a in (*lefts, *rights) for v in a.values.values()):
         return
     for x, y in zip(lefts, rights, strict=True):
         for at in x.values:
             place = dict(zip(x.axes, at, strict=True))
-            if exact.different(x.at(place), y.at(place)):
+            if exact_execution.different(x.at(place), y.at(place)):
                 raise Wrong(f"{theorem}\nsizes {sizes}, blocks {blocks}, at {place}: {x.at(place)} and {y.at(place)}")

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import catdiag as cd
-from catdiag.diagram import Diagram
-from catdiag.errors import CatdiagError
-from catdiag.prove import exact
-from catdiag.prove.export import NotExportable, program
+from catdiag.category.diagram import Diagram
+from catdiag.prover.export import NotExportable, program
+from catdiag.prover.refute import exact_execution
+from catdiag.util.errors import CatdiagError
 from tests.fuzz.source import Source
 
 _AXES = ["q", "x", "d", "2", "3", "1", "(q x)", "q+x", "y", "k", "q2", ""]
@@ -176,22 +176,22 @@ def compare(diagram: Diagram, source: Source) -> None:
         data = program(diagram)
     except NotExportable:
         return
-    symbols = sorted(exact.symbols_of(data))
+    symbols = sorted(exact_execution.symbols_of(data))
     sizes = {name: 1 + source.below(3) for name in symbols}
     arrays, inputs = [], []
     if "apply:" in str(data):
         return
     for declared in data["inputs"]:
-        shape = [exact.size_value(s, sizes) for _, s in declared["axes"]]
+        shape = [exact_execution.size_value(s, sizes) for _, s in declared["axes"]]
         if math.prod(shape) > 300:
             return
         numbers = np.array([source.below(5) - 1 for _ in range(math.prod(shape))]).reshape(shape)
         arrays.append(numbers.astype(float))
         names = [a for a, _ in declared["axes"]]
-        inputs.append(exact.build(names, shape, lambda at, n=numbers: Fraction(int(n[at]))))  # type: ignore[misc]
+        inputs.append(exact_execution.build(names, shape, lambda at, n=numbers: Fraction(int(n[at]))))  # type: ignore[misc]
     try:
-        wanted = exact.run(data, inputs, sizes, {}, {}, exact.Budget(100_000))
-    except (exact.Exhausted, OverflowError):
+        wanted = exact_execution.run(data, inputs, sizes, {}, {}, exact_execution.Budget(100_000))
+    except (exact_execution.Exhausted, OverflowError):
         return
     try:
         with np.errstate(all="ignore"):

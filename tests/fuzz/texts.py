@@ -10,12 +10,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from catdiag.cli.arguments import parse_sizes
-from catdiag.cli.verdict import Malformed, data_of
-from catdiag.errors import CatdiagError
-from catdiag.kernel.check import Checker
+from catdiag.cli.check_verdict import Malformed, data_of
+from catdiag.cli.option_values import parse_sizes
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.terms import KernelError
 from catdiag.rewrite.derivation import Derivation
+from catdiag.util.errors import CatdiagError
 
 _SELDOM = 61
 _FOLDER = Path(tempfile.mkdtemp(prefix="catdiag-fuzz-"))
@@ -36,7 +36,7 @@ def certificate(data: bytes) -> None:
 
 def chip(data: bytes) -> None:
     """Bytes as the file of a chip: what is taken is written and read again the same, and a plan is made for it."""
-    from catdiag.cost import hardware
+    from catdiag.chip import hardware
 
     file = _FOLDER / "c.toml"
     file.write_bytes(data)
@@ -66,7 +66,7 @@ def _product() -> Derivation:
 def arguments(data: bytes) -> None:
     """Text as sizes, as a signature, as a name of an operator, as an assumption, as a pattern."""
     import catdiag as cd
-    from catdiag.prove.api import parse_assumption
+    from catdiag.prover.api import parse_assumption
 
     text = text_of(data)
     for reads in (
@@ -87,8 +87,8 @@ def arguments(data: bytes) -> None:
 
 def counterexample(data: bytes) -> None:
     """Bytes as the file of a counterexample, or as the JSON inside one."""
-    from catdiag.cli.counterexample import read as read_npz
-    from catdiag.prove.replay import NotACounterexample, of_data
+    from catdiag.cli.counterexample_npz import read as read_npz
+    from catdiag.prover.refute.counterexample_data import NotACounterexample, of_data
 
     file = _FOLDER / "c.npz"
     file.write_bytes(data)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import catdiag as cd
-from catdiag.errors import CatdiagError
+from catdiag.util.errors import CatdiagError
 from tests.golden import operators
 
 if TYPE_CHECKING:
-    from catdiag.cli.report import Report
+    from catdiag.cli.derive_report import Report
     from catdiag.program import Program
     from catdiag.solvers.z3 import Z3
 
@@ -62,12 +62,12 @@ def without_clock() -> Iterator[None]:
 
     Whether they end within them depends on how loaded the machine is.
     """
-    from catdiag.cli import derive
-    from catdiag.draw.report import facts
+    from catdiag.cli import derive_report_data as derive
+    from catdiag.draw.report import report_data
     from catdiag.rewrite import advice
 
     with ExitStack() as patched:
-        for module in (derive, facts, advice):
+        for module in (derive, report_data, advice):
             patched.enter_context(patch.object(module, "_PATIENCE", None))
         yield
 
@@ -82,7 +82,7 @@ def derived(name: str) -> Iterator[Derived]:
             make, rewrite = FORMS[name]
             yield Derived(name, make(), rewrite(_with_solver(make(), ask)))
         else:
-            from catdiag.cli.derive import derive
+            from catdiag.cli.derive_report_data import derive
 
             written = cd.library.get(name)
             report = derive(written.diagram, ask, whole=True)
@@ -100,15 +100,15 @@ def _with_solver(subject: Any, ask: Z3) -> Program:
 
 def _sizes(op: Derived) -> dict[str, int]:
     """A length for each axis: 1,024 where there are tiles, else 64."""
-    from catdiag.cli.arguments import sizes_of
-    from catdiag.run.sizes import tile_bounds
+    from catdiag.cli.option_values import sizes_of
+    from catdiag.execute.size_inference import tile_bounds
 
     tiled = set(tile_bounds(op.program.diagram).values())
     return {size: 1024 if size in tiled else 64 for size in sizes_of(op.written.diagram)}
 
 
 def _tiles(op: Derived) -> dict[str, int]:
-    from catdiag.run.sizes import tile_bounds
+    from catdiag.execute.size_inference import tile_bounds
 
     symbols = tile_bounds(op.program.diagram)
     groups = [symbol for symbol in symbols if symbol.startswith("g_")]
@@ -124,7 +124,7 @@ def _json(data: Any) -> str:
 
 
 def _operator(op: Derived) -> str:
-    from catdiag.cli.report import type_of
+    from catdiag.cli.derive_report import type_of
 
     described = cd.library.describe(op.name) if op.report is not None else ""
     return "\n".join([str(op.written), type_of(op.written.diagram), described])
@@ -142,14 +142,14 @@ def _io(op: Derived) -> str:
 
 
 def _listing(op: Derived) -> str:
-    from catdiag.draw.expanded import expanded
+    from catdiag.draw.listing.program_text import expanded
 
     return expanded(op.program.derivation)
 
 
 def _lines(op: Derived) -> str:
-    from catdiag.draw.program import program_picture
-    from catdiag.draw.svg import svg
+    from catdiag.draw.listing.program_picture import program_picture
+    from catdiag.draw.svg_writer import svg
 
     return svg(program_picture(op.program.diagram, levels=("HBM", "SMEM")))
 

@@ -15,9 +15,9 @@ from math import ceil
 
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import KernelError, Term, leaves, term_data
-from catdiag.prove import exact
-from catdiag.prove.exact import BOTTOM, MinusInfinity, Unclear, Undefined, Value
-from catdiag.solvers.z3_goals import answer
+from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute.exact_execution import BOTTOM, MinusInfinity, Unclear, Undefined, Value
+from catdiag.solvers.z3_encoding import answer
 
 ZERO, ONE = Fraction(0), Fraction(1)
 POOLS: dict[str, tuple[Value, ...]] = {
@@ -74,7 +74,7 @@ def _below(x: Value) -> int:
 def _total_mul(x: Value, y: Value) -> Value:
     if isinstance(x, MinusInfinity) or isinstance(y, MinusInfinity):
         return ZERO
-    return exact.mul(x, y)
+    return exact_execution.mul(x, y)
 
 
 def _total(operation: Callable[[Value], Value], x: Value) -> Value:
@@ -87,11 +87,11 @@ def _total(operation: Callable[[Value], Value], x: Value) -> Value:
 
 
 def _floor(x: Value, n: Value, strict: bool) -> Value:
-    if isinstance(x, MinusInfinity) or isinstance(n, MinusInfinity) or exact.compare("le", n, ZERO):
+    if isinstance(x, MinusInfinity) or isinstance(n, MinusInfinity) or exact_execution.compare("le", n, ZERO):
         if strict:
             raise Undefined("a quotient rounded down by what is not positive")
         return ZERO
-    low, high = (b // 1 for b in exact.bounds(exact.mul(x, exact.inv(n))))
+    low, high = (b // 1 for b in exact_execution.bounds(exact_execution.mul(x, exact_execution.inv(n))))
     if low != high:
         raise Unclear("a quotient close to an integer")
     return Fraction(low)
@@ -124,11 +124,11 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
         for k in range(n):
             item = _number(_value(t.args[1], w, (*bound, k), strict))
             if t.data == "sum":
-                total = exact.add(total, item)
+                total = exact_execution.add(total, item)
             elif t.data == "max":
-                total = exact.maximum(total, item)
+                total = exact_execution.maximum(total, item)
             else:
-                total = exact.mul(total, item) if strict else _total_mul(total, item)
+                total = exact_execution.mul(total, item) if strict else _total_mul(total, item)
         return total
     if op == "ite":
         chosen = _value(t.args[0], w, bound, strict)
@@ -140,7 +140,7 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
         return all(truths) if op == "and" else any(truths) if op == "or" else not truths[0]
     parts = [_number(p) for p in parts]
     if op in ("lt", "le", "eq"):
-        return exact.compare(op, parts[0], parts[1])
+        return exact_execution.compare(op, parts[0], parts[1])
     if op == "div":
         return _floor(*parts, strict)
     if op == "real":
@@ -148,29 +148,29 @@ def _value(t: Term, w: World, bound: tuple[int, ...], strict: bool) -> Value:
     if op == "add":
         sum_: Value = ZERO
         for p in parts:
-            sum_ = exact.add(sum_, p)
+            sum_ = exact_execution.add(sum_, p)
         return sum_
     if op == "mul":
         if strict:
             result: Value = ONE
             for p in parts:
-                result = exact.mul(result, p)
+                result = exact_execution.mul(result, p)
             return result
         if any(isinstance(p, MinusInfinity) for p in parts):
             return ZERO
         result = ONE
         for p in parts:
-            result = exact.mul(result, p)
+            result = exact_execution.mul(result, p)
         return result
     if op == "max":
         top: Value = BOTTOM
         for p in parts:
-            top = exact.maximum(top, p)
+            top = exact_execution.maximum(top, p)
         return top
     if op == "exp":
-        return exact.exp(parts[0])
+        return exact_execution.exp(parts[0])
     if op in ("inv", "log", "sqrt"):
-        operation = {"inv": exact.inv, "log": exact.log, "sqrt": exact.sqrt}[op]
+        operation = {"inv": exact_execution.inv, "log": exact_execution.log, "sqrt": exact_execution.sqrt}[op]
         return operation(parts[0]) if strict else _total(operation, parts[0])
     if op == "apply":
         salt = random.Random(f"{t.data}{parts}")
@@ -182,7 +182,7 @@ def agree(x: Value, y: Value) -> bool:
     """Whether two values may be one: only what is certainly different is not."""
     if isinstance(x, bool) or isinstance(y, bool):
         return x is y
-    return not exact.different(x, y)
+    return not exact_execution.different(x, y)
 
 
 _ANSWERS: dict[str, bool] = {}

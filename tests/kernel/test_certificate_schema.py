@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.kernel.axioms import RULES
-from catdiag.kernel.check import VERSION, Checker
-from catdiag.kernel.form import DEEPEST, ELEMENTS, LONGEST, MOST
-from catdiag.kernel.meaning import Wire, reduction, scalar
+from catdiag.kernel.checker import VERSION, Checker
+from catdiag.kernel.rewrite_rules import RULES
+from catdiag.kernel.semantics import Wire, reduction, scalar
 from catdiag.kernel.terms import LOGICAL, NUMERIC, KernelError, bound, num, size
+from catdiag.kernel.well_formed import DEEPEST, ELEMENTS, LONGEST, MOST
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 
 Json = dict[str, Any]

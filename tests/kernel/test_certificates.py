@@ -17,12 +17,12 @@ from kernel_programs import GOOD_STEP, apply, array, by, certificate, const, pro
 
 import catdiag as cd
 from catdiag import library
-from catdiag.kernel.check import Checker
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.terms import KernelError
-from catdiag.prove.api import statement_of
-from catdiag.prove.exact import Unclear, Undefined
-from catdiag.prove.find import find
-from catdiag.prove.refute import refute
+from catdiag.prover.api import statement_of
+from catdiag.prover.proof_search import find
+from catdiag.prover.refute.counterexample_search import refute
+from catdiag.prover.refute.exact_execution import Unclear, Undefined
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 
 Json = dict[str, Any]
@@ -76,7 +76,7 @@ class Blocked:
         if name.split(".")[:2] in (["catdiag", "prove"], ["catdiag", "rewrite"]) or name in ("sympy", "numpy"):
             raise ImportError(name + " is blocked")
 sys.meta_path.insert(0, Blocked())
-from catdiag.kernel.check import Checker
+from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 with Z3() as ask:
     for made in json.load(sys.stdin):
@@ -297,7 +297,7 @@ def test_malformed_certificates_are_refused_at_once_and_in_one_way(ask: Z3, call
 def test_a_searched_certificate_of_a_false_statement_is_not_found(ask: Z3, real_ones: dict[str, Json]) -> None:
     """The finder shares the checker's code: what it finds for a damaged statement is checked afresh, and true."""
     rng = random.Random(5)
-    from catdiag.prove.find import Open
+    from catdiag.prover.proof_search import Open
 
     counts: Counter[str] = Counter()
     for _ in range(40):

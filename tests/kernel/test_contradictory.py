@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catdiag.kernel.context import Fact, real
-from catdiag.kernel.defined import Obligation
-from catdiag.kernel.exact import satisfied
+from catdiag.kernel.contradiction import contradictory
+from catdiag.kernel.definedness import Obligation
 from catdiag.kernel.terms import BOT, ONE, ZERO, Term, add, big, bound, fn, idx, maximum, mul, num, read, size, sub
-from catdiag.kernel.vacuity import contradictory
+from catdiag.kernel.witness import satisfied
 from catdiag.solvers.z3 import Z3
 
 N, M, AT = size("n"), size("m"), idx("i")

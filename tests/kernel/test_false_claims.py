@@ -9,11 +9,11 @@ import pytest
 from kernel_oracle import ask
 from kernel_programs import Json, apply, array, by, certificate, const, program, reduce, rename, sum_fold
 
-from catdiag.kernel import axioms
-from catdiag.kernel.check import Checker, Theorem
+from catdiag.kernel import rewrite_rules
+from catdiag.kernel.checker import Checker, Theorem
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import MINUS, ONE, KernelError, add, big, fn, idx, mul, num, read, size, term_data
-from catdiag.prove.find import Open, find
+from catdiag.prover.proof_search import Open, find
 from catdiag.solvers.z3 import Z3
 
 A, N = read("A"), size("n")
@@ -55,15 +55,15 @@ def test_a_sum_of_ones_counts_a_range_that_is_natural_only() -> None:
 def test_no_constant_is_taken_out_of_a_range_that_may_be_less_than_empty(n: Any, monoid: str, body: Any) -> None:
     ctx = Context(ask, {}, (), {"A": "real"})
     with pytest.raises(KernelError, match="does not simplify"):
-        axioms.apply(ctx, big(monoid, n, body), "constant", [])
+        rewrite_rules.apply(ctx, big(monoid, n, body), "constant", [])
 
 
 def test_a_constant_is_taken_out_of_a_range_that_is_known_to_be_natural() -> None:
     some = Context(ask, {}, (Fact((), (), fn("le", ONE, N)),), {"A": "real", "K": "int"})
-    assert axioms.apply(some, big("sum", add(N, MINUS), A), "constant", []) == mul(add(N, MINUS), A)
+    assert rewrite_rules.apply(some, big("sum", add(N, MINUS), A), "constant", []) == mul(add(N, MINUS), A)
     # ½ is at least 0 and no number of indices.
     with pytest.raises(KernelError, match="does not simplify"):
-        axioms.apply(some, big("sum", fn("inv", num(2)), A), "constant", [])
+        rewrite_rules.apply(some, big("sum", fn("inv", num(2)), A), "constant", [])
 
 
 def test_an_index_counted_from_above_is_no_index_that_a_step_opens() -> None:

@@ -25,12 +25,12 @@ from kernel_programs import (
     tiles,
 )
 
-from catdiag.kernel import check, context, judge, loops, reductions
-from catdiag.kernel.check import Checker
+from catdiag.kernel import checker, context, judgments, loop_rules, reduction_rules
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import Context
-from catdiag.kernel.loops import Meaning
+from catdiag.kernel.loop_rules import Meaning
 from catdiag.kernel.terms import BOT, ZERO, KernelError, fn, idx, read, term_data
-from catdiag.prove.find import Open, find
+from catdiag.prover.proof_search import Open, find
 from catdiag.solvers.z3 import Z3
 
 ALWAYS: Callable[..., bool] = lambda *args, **named: True  # noqa: E731
@@ -140,7 +140,7 @@ ATTACKS = [
     Attack("a factor pulled out twice: Σ 3·a = 9·Σ a",
            program(A, [const("3"), apply("mul", 1, 0), reduce("sum", "x", 2)], 3),
            program(A, [const("9"), reduce("sum", "x", 0), apply("mul", 1, 2)], 3),
-           by([["pull", [], [0, 0]]], close="field"), [(reductions, "positions", _loose_positions)]),
+           by([["pull", [], [0, 0]]], close="field"), [(reduction_rules, "positions", _loose_positions)]),
     Attack("max (−1·a) = −1·max a",
            program(A, [const("-1"), apply("mul", 1, 0), reduce("max", "x", 2)], 3),
            program(A, [const("-1"), reduce("max", "x", 0), apply("mul", 1, 2)], 3),
@@ -158,19 +158,19 @@ ATTACKS = [
            program(A, [], 0), by([["decide", []]]), [(Context, "entails", ALWAYS)]),
     # -- normal forms ------------------------------------------------------------------------------
     Attack("a/a = 1", program(S, [const("1")], 1), program(S, [apply("div", 0, 0)], 1),
-           by(close="field"), [(Context, "nonzero", ALWAYS), (loops, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "nonzero", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("sqrt(a)² = a", program(S, [], 0), program(S, [apply("sqrt", 0), apply("mul", 1, 1)], 2),
-           by(close="field"), [(Context, "nonnegative", ALWAYS), (loops, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "nonnegative", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("sqrt(a²) = a", program(S, [], 0), program(S, [apply("mul", 0, 0), apply("sqrt", 1)], 2),
            by(close="field"), [(Context, "nonnegative", lambda self, t: t.op == "read" or len(set(t.args)) == 1)]),
     Attack("log(a·a) = 2·log a", program(S, [apply("mul", 0, 0), apply("log", 1)], 2),
            program(S, [const("2"), apply("log", 0), apply("mul", 1, 2)], 3),
-           by(close="field"), [(Context, "positive", ALWAYS), (loops, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "positive", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("exp(log a) = a", program(S, [], 0), program(S, [apply("log", 0), apply("exp", 1)], 2),
-           by(close="field"), [(Context, "positive", ALWAYS), (loops, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "positive", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("a − a = 0 at −∞", program(X, [const("0")], (1, "extended")),
            program(X, [apply("sub", 0, 0)], (1, "extended")),
-           by(close="field"), [(Context, "real", ALWAYS), (loops, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "real", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("exp(−∞)² = 1", program([], [const("-inf"), apply("exp", 0), apply("mul", 1, 1)], 2),
            program([], [const("1")], 0),
            by([["ring", []], ["bottom", [0]], ["ring", []]]),
@@ -182,16 +182,16 @@ ATTACKS = [
                "when": _is_zero("%0"),
                "yes": equal([["decide", [1]], ["constant", []]], [["decide", [1]], ["constant", []]], close="field"),
                "no": equal([["decide", [1]], ["constant", []]], [["decide", [1]], ["constant", []]], close="field")}}},
-           [(judge, "leaves", lambda t, op: set())], (("le", 1, "x"),)),
+           [(judgments, "leaves", lambda t, op: set())], (("le", 1, "x"),)),
     # -- definedness -------------------------------------------------------------------------------
     # -- statements --------------------------------------------------------------------------------
     Attack("two inputs of one name: a = b", program([array("A"), array("A")], [], 0),
            program([array("A"), array("A")], [], 1), {},
-           [(check, "well_formed", NOTHING)]),
+           [(checker, "well_formed", NOTHING)]),
     Attack("a field that no box has",
            program([array("A", "x")], [{"op": "map", "fn": "exp", "args": [0], "axes": "x"}], 1),
            program([array("A", "x")], [{"op": "map", "fn": "exp", "args": [0], "axes": "y"}], 1), {},
-           [(check, "well_formed", NOTHING)]),
+           [(checker, "well_formed", NOTHING)]),
     Attack("inputs of two types", program(A, [const("0")], 1), program(S, [const("0")], 1), {}),
     Attack("outputs of two types", program(A, [const("0")], (1, "real")), program(A, [const("0")], (1, "extended")), {}),
     # -- folds ---------------------------------------------------------------------------------------
@@ -210,20 +210,20 @@ ATTACKS = [
     Attack("a loop whose block is the size of an axis that is not cut",
            program([array("A", "x"), array("R", "y", y="x")], [COUNT], 2),
            program([array("A", "x"), array("R", "y", y="x")], [UNCUT], 2), None,
-           [(loops, "cut_only", NOTHING)], search=True),
+           [(loop_rules, "cut_only", NOTHING)], search=True),
     Attack("a loop that takes what may be −∞ for real",
            program(E, [reduce("sum", "x", 0)], (1, "extended")),
            program(E, [sum_fold([apply("sub", 1, 1), apply("add", 2, 1), reduce("sum", "x", 3), apply("add", 0, 4)], 5)],
                    (1, "extended")), None,
-           [(Context, "real", ALWAYS), (Checker, "_all_met", NOTHING), (loops, "owes", lambda *a, **k: [])], search=True),
+           [(Context, "real", ALWAYS), (Checker, "_all_met", NOTHING), (loop_rules, "owes", lambda *a, **k: [])], search=True),
     Attack("a loop that takes its inputs for positive",
            program(A, [reduce("sum", "x", 0)], 1),
            program(A, [sum_fold([apply("mul", 1, 1), apply("sqrt", 2), reduce("sum", "x", 3), apply("add", 0, 4)], 5)], 1),
-           None, [(loops, "_signs_of_input", _all_positive)], search=True),
+           None, [(loop_rules, "_signs_of_input", _all_positive)], search=True),
     Attack("a loop whose block has the name of a size",
            program([array("A", "x"), array("B", "s_x")], [reduce("sum", "x", 0)], 2),
            program([array("A", "x"), array("B", "s_x")], [sum_fold(GOOD_STEP, 3)], 2), None,
-           [(loops, "local_name", lambda name, scope: name)], search=True),
+           [(loop_rules, "local_name", lambda name, scope: name)], search=True),
     Attack("a loop that begins at 1",
            program(A, [reduce("sum", "x", 0)], 1), program(A, [sum_fold(GOOD_STEP, 3, unit="1")], 1), None,
            [(Checker, "accept", _accept_anything)], search=True),
@@ -267,7 +267,7 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-def _check(attack: Attack, ask: Z3) -> check.Theorem:
+def _check(attack: Attack, ask: Z3) -> checker.Theorem:
     proof = attack.proof
     made = certificate(attack.left, attack.right, proof, attack.assume)
     if attack.search:

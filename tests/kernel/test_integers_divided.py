@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kernel_oracle import Unclear, World, ask, fact_holds, value
 
-from catdiag.kernel import axioms
+from catdiag.kernel import rewrite_rules
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, Term, add, fn, idx, mul, num, read, size, sub, term_data
 
@@ -23,7 +23,7 @@ def here() -> Context:
 
 
 def divided(t: Term, q: Term, r: Term) -> Term:
-    return axioms.apply(here(), t, "divide", [], [term_data(q), term_data(r)])
+    return rewrite_rules.apply(here(), t, "divide", [], [term_data(q), term_data(r)])
 
 
 def integers(rng: random.Random, depth: int) -> Term:

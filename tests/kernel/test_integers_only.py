@@ -9,9 +9,9 @@ import pytest
 from kernel_programs import apply, array, certificate, const, program, reduce, sum_fold
 
 from catdiag.kernel import context
-from catdiag.kernel.axioms import apply as step
-from catdiag.kernel.check import Checker
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import Context, Fact
+from catdiag.kernel.rewrite_rules import apply as step
 from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, add, big, bound, fn, idx, maximum, mul, read, size
 from catdiag.solvers.z3 import Z3
 
@@ -74,7 +74,7 @@ def test_computed_positions_are_integers_by_what_they_are_made_of(ask: Z3) -> No
 
 
 def test_a_loop_that_takes_integers_is_given_integers(ask: Z3) -> None:
-    from catdiag.prove.find import find
+    from catdiag.prover.proof_search import find
 
     def made(element: str, declared: str) -> Any:
         fold = sum_fold([reduce("sum", "x", 1), apply("add", 0, 2)], 3)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kernel_programs import GOOD_STEP, Json, apply, array, certificate, const, program, reduce, sum_fold
 
-from catdiag.kernel.check import Checker
-from catdiag.kernel.loops import Loops
+from catdiag.kernel.checker import Checker
+from catdiag.kernel.loop_rules import Loops
 from catdiag.kernel.terms import KernelError
-from catdiag.prove.find import Open, find
+from catdiag.prover.proof_search import Open, find
 from catdiag.solvers.z3 import Z3
 
 X = array("A", "x")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from catdiag.kernel.axioms import apply
 from catdiag.kernel.context import Context
+from catdiag.kernel.rewrite_rules import apply
 from catdiag.kernel.terms import ONE, Term, fn, mul, read
 
 

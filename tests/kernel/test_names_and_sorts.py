@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_programs import Json, apply, array, certificate, const, program, reduce, rename, sum_fold, tiles
 
-from catdiag.cli.verdict import formulas, statement
-from catdiag.kernel.check import Checker
-from catdiag.kernel.scope import printer_of
+from catdiag.cli.check_verdict import formulas, statement
+from catdiag.kernel.checker import Checker
+from catdiag.kernel.size_scope import printer_of
 from catdiag.kernel.terms import (
     KernelError,
     Printer,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from catdiag.kernel.context import Context, Fact
-from catdiag.kernel.opaque import Opaque
+from catdiag.kernel.opaque_atoms import Opaque
 from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, Term, add, fn, maximum, mul, num, read
 from catdiag.solvers.cvc5 import Cvc5
 from catdiag.solvers.z3 import Z3

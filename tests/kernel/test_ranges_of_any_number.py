@@ -10,7 +10,7 @@ import pytest
 from kernel_oracle import Unclear, agree, ask, value, worlds
 from kernel_terms import POOL_OF, Maker
 
-from catdiag.kernel import axioms, reductions
+from catdiag.kernel import reduction_rules, rewrite_rules
 from catdiag.kernel.context import NONNEG, NONZERO, REAL, Context
 from catdiag.kernel.terms import (
     BOT,
@@ -29,7 +29,7 @@ from catdiag.kernel.terms import (
     substitute,
     term_data,
 )
-from catdiag.prove.reals import bounds
+from catdiag.prover.refute.exact_reals import bounds
 
 N = size("n")
 STRANGE = [add(N, MINUS), mul(MINUS, N), read("C"), fn("inv", num(2)), BOT, mul(N, fn("inv", num(2))), num(-2),
@@ -60,7 +60,7 @@ def strange_ranges(rule: str, seed: int, tries: int) -> Counter[str]:
         ctx = Context(ask, made.ranges, (), made.elements)
         t = substitute(t, {("size", "n"): strange})
         try:
-            result = axioms.apply(ctx, t, rule, path, [_put(a, strange) for a in args])
+            result = rewrite_rules.apply(ctx, t, rule, path, [_put(a, strange) for a in args])
         except KernelError:
             counts["refused"] += 1
             continue
@@ -89,6 +89,6 @@ def test_what_a_rule_gives_over_any_range_has_the_value_of_what_it_took(rule: st
 def test_a_rule_that_takes_any_range_for_natural_gives_a_wrong_value(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reductions, "natural", lambda t: True)
+    monkeypatch.setattr(reduction_rules, "natural", lambda t: True)
     with pytest.raises(AssertionError):
         strange_ranges(rule, 0, 3000)

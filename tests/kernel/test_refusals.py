@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from kernel_programs import GOOD_STEP, Json, apply, array, certificate, const, program, reduce, sum_fold, tiles
 
-from catdiag.kernel.check import Checker
-from catdiag.kernel.form import well_formed
-from catdiag.kernel.meaning import evaluate, inputs_of
+from catdiag.kernel.checker import Checker
+from catdiag.kernel.semantics import evaluate, inputs_of
 from catdiag.kernel.terms import ONE, ZERO, KernelError, fn, idx, parse_term, read, size_term, substitute, term_data
-from catdiag.prove.find import find
+from catdiag.kernel.well_formed import well_formed
+from catdiag.prover.proof_search import find
 
 A, X, XY = array("A"), array("A", "x"), array("A", "x", "y")
 SUM = program([X], [reduce("sum", "x", 0)], 1)

@@ -9,9 +9,9 @@ import pytest
 from kernel_oracle import BOTTOM, Unclear, Undefined, World, agree, fact_holds, value, worlds
 from kernel_terms import POOL_OF, Maker
 
-from catdiag.kernel import axioms
+from catdiag.kernel import rewrite_rules
 from catdiag.kernel.context import NONNEG, NONZERO, REAL, Context, Fact, match
-from catdiag.kernel.defined import owes
+from catdiag.kernel.definedness import owes
 from catdiag.kernel.polynomial import normal, to_poly, vanishes
 from catdiag.kernel.terms import (
     ONE,
@@ -30,7 +30,7 @@ from catdiag.kernel.terms import (
     sub,
     substitute,
 )
-from catdiag.prove.reals import bounds
+from catdiag.prover.refute.exact_reals import bounds
 
 # How many terms are tried for a rule, and how many of them it must at least have changed.
 TRIES = 190
@@ -65,7 +65,7 @@ def brute_force(rule: str, seed: int, tries: int = TRIES) -> Counter[str]:
         if t.loose or _free(t, ctx):
             continue
         try:
-            result = axioms.apply(ctx, t, rule, path, args)
+            result = rewrite_rules.apply(ctx, t, rule, path, args)
         except KernelError:
             counts["refused"] += 1
             continue
@@ -76,7 +76,7 @@ def brute_force(rule: str, seed: int, tries: int = TRIES) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("rule", sorted(axioms.RULES))
+@pytest.mark.parametrize("rule", sorted(rewrite_rules.RULES))
 def test_what_a_rule_gives_has_the_value_of_what_it_took(rule: str) -> None:
     counts = brute_force(rule, 0)
     assert counts["applied"] >= LEAST, counts
@@ -238,7 +238,7 @@ def test_opening_closing_and_substituting_obey_their_laws() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 30))
 def test_soak(seed: int) -> None:
-    for rule in axioms.RULES:
+    for rule in rewrite_rules.RULES:
         brute_force(rule, seed)
     judgements(seed, 2000)
     fields(seed, 2000)

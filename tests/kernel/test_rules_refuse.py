@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kernel_oracle import ask
 
-from catdiag.kernel import axioms, scalars
-from catdiag.kernel.arguments import depends, positions
+from catdiag.kernel import rewrite_rules, scalar_rules
 from catdiag.kernel.context import Context, Fact
-from catdiag.kernel.scalars import below
+from catdiag.kernel.rule_arguments import depends, positions
+from catdiag.kernel.scalar_rules import below
 from catdiag.kernel.terms import (
     BOT,
     FALSE,
@@ -259,7 +259,7 @@ REFUSED: list[Case] = [
 @pytest.mark.parametrize(("rule", "t", "args", "known"), REFUSED)
 def test_what_a_rule_is_not_about_is_refused(rule: str, t: Term, args: Sequence[Any], known: Sequence[Any]) -> None:
     with pytest.raises(KernelError):
-        axioms.apply(knows(*known), t, rule, [], args)
+        rewrite_rules.apply(knows(*known), t, rule, [], args)
 
 
 def exists(condition: Term, n: Term = N) -> Term:
@@ -365,7 +365,7 @@ GIVEN: list[tuple[str, Term, Sequence[Any], Sequence[Any], Term]] = [
 
 @pytest.mark.parametrize(("rule", "t", "args", "known", "found"), GIVEN)
 def test_what_a_rule_gives(rule: str, t: Term, args: Sequence[Any], known: Sequence[Any], found: Term) -> None:
-    assert axioms.apply(knows(*known), t, rule, [], args) == found
+    assert rewrite_rules.apply(knows(*known), t, rule, [], args) == found
 
 
 @pytest.mark.parametrize(("whole", "place", "known"), [
@@ -377,8 +377,8 @@ def test_what_a_rule_gives(rule: str, t: Term, args: Sequence[Any], known: Seque
 ])  # fmt: skip
 def test_a_part_does_not_know_itself(whole: Term, place: int, known: Term) -> None:
     with pytest.raises(KernelError, match="not decided"):
-        axioms.apply(knows(), whole, "decide", [place])
-    inner, part, _ = axioms.enter(knows(), whole, place)
+        rewrite_rules.apply(knows(), whole, "decide", [place])
+    inner, part, _ = rewrite_rules.enter(knows(), whole, place)
     assert part == whole.args[place] and inner.entails(known) and not inner.entails(POSITIVE)
     assert not inner.entails(fn("le", A, ZERO))
 
@@ -395,18 +395,18 @@ def test_that_something_is_positive_is_read_back_from_just_that(condition: Term)
     others += [fn("lt", ZERO, total(X, N, "max")), fn("lt", ZERO, total(there.args[1])), fn("lt", ZERO, A)]
     for t in others:
         with pytest.raises(KernelError):
-            axioms.apply(knows(), t, "order", [], [True])
+            rewrite_rules.apply(knows(), t, "order", [], [True])
 
 
 def test_a_comparison_is_known_of_what_the_fact_speaks_of() -> None:
     here = fn("le", read("X", idx("i")), A)
-    assert scalars.holds(knows(here, i=N), fn("le", ZERO, sub(A, read("X", idx("i")))))
-    assert scalars.holds(knows(*every(N, fn("le", read("X", V), A)), i=N), here)
+    assert scalar_rules.holds(knows(here, i=N), fn("le", ZERO, sub(A, read("X", idx("i")))))
+    assert scalar_rules.holds(knows(*every(N, fn("le", read("X", V), A)), i=N), here)
     for unlike in (Fact((("i", M),), (), here), Fact((), (POSITIVE,), here)):
-        assert not scalars.holds(knows(unlike, i=N), here)
-    assert not scalars.holds(knows(here, i=N), fn("lt", read("X", idx("i")), A))
-    assert not scalars.holds(knows(fn("eq", E, A)), fn("lt", E, A))
-    assert not scalars.holds(knows(fn("lt", E, A)), fn("lt", A, E))
+        assert not scalar_rules.holds(knows(unlike, i=N), here)
+    assert not scalar_rules.holds(knows(here, i=N), fn("lt", read("X", idx("i")), A))
+    assert not scalar_rules.holds(knows(fn("eq", E, A)), fn("lt", E, A))
+    assert not scalar_rules.holds(knows(fn("lt", E, A)), fn("lt", A, E))
 
 
 def test_what_is_below_what() -> None:

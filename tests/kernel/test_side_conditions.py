@@ -8,14 +8,14 @@ import pytest
 from kernel_oracle import ask
 from kernel_programs import Json, apply, array, program
 
-from catdiag.kernel import axioms
+from catdiag.kernel import rewrite_rules
 from catdiag.kernel.context import Context, Fact, match
-from catdiag.kernel.defined import Obligation, nonzero, owes
-from catdiag.kernel.judge import Judge
-from catdiag.kernel.meaning import evaluate, inputs_of
+from catdiag.kernel.definedness import Obligation, nonzero, owes
+from catdiag.kernel.judgments import Judge
 from catdiag.kernel.polynomial import normal, to_poly, vanishes
-from catdiag.kernel.scalars import below
-from catdiag.kernel.scope import symbols_of_node
+from catdiag.kernel.scalar_rules import below
+from catdiag.kernel.semantics import evaluate, inputs_of
+from catdiag.kernel.size_scope import symbols_of_node
 from catdiag.kernel.terms import (
     MINUS,
     ONE,
@@ -47,12 +47,12 @@ def knows(*conditions: Term, **ranges: Term) -> Context:
 
 def refused(t: Term, rule: str, *args: Any, ctx: Context | None = None) -> None:
     with pytest.raises(KernelError):
-        axioms.apply(ctx or knows(), t, rule, [], list(args))
+        rewrite_rules.apply(ctx or knows(), t, rule, [], list(args))
 
 
 def test_only_a_floor_is_divided() -> None:
     args = [term_data(ONE), term_data(num(2))]
-    assert axioms.apply(knows(), fn("div", num(6), num(4)), "divide", [], args) == ONE
+    assert rewrite_rules.apply(knows(), fn("div", num(6), num(4)), "divide", [], args) == ONE
     refused(mul(num(6), num(4)), "divide", *args)
     refused(add(num(6), num(4)), "divide", *args)
 
@@ -60,7 +60,7 @@ def test_only_a_floor_is_divided() -> None:
 def test_a_telescope_needs_a_natural_range() -> None:
     """Over −1 indices a sum is 0, and ½·n·(n − 1) is 1."""
     closed = term_data(mul(fn("inv", num(2)), HERE, add(HERE, MINUS)))
-    assert axioms.apply(knows(), big("sum", N, HERE), "telescope", [], [closed])
+    assert rewrite_rules.apply(knows(), big("sum", N, HERE), "telescope", [], [closed])
     refused(big("sum", add(N, MINUS), HERE), "telescope", closed)
 
 
@@ -68,9 +68,9 @@ def test_a_telescope_needs_a_natural_range() -> None:
 def test_comparisons_are_multiples_of_each_other_by_their_differences(op: str) -> None:
     ctx = knows()
     t = fn(op, ZERO, sub(A, B))
-    assert axioms.apply(ctx, t, "same", [], [term_data(fn(op, B, A))]) == fn(op, B, A)
+    assert rewrite_rules.apply(ctx, t, "same", [], [term_data(fn(op, B, A))]) == fn(op, B, A)
     half = fn(op, ZERO, mul(num(2), sub(A, B)))
-    assert axioms.apply(ctx, t, "same", [], [term_data(half)]) == half
+    assert rewrite_rules.apply(ctx, t, "same", [], [term_data(half)]) == half
     refused(t, "same", term_data(fn(op, ZERO, A)), ctx=ctx)
     refused(t, "same", term_data(fn(op, ZERO, add(A, B))), ctx=ctx)
     if op != "eq":
@@ -82,7 +82,7 @@ def test_less_by_one_is_said_of_integers_only() -> None:
     refused(fn("le", add(A, ONE), B), "decide", combined, ctx=knows(fn("lt", A, B)))
     known = fn("lt", idx("i"), N)
     ctx = knows(known, i=N)
-    assert axioms.apply(ctx, fn("le", add(idx("i"), ONE), N), "decide", [], [[[term_data(known), "1"]]]) == TRUE
+    assert rewrite_rules.apply(ctx, fn("le", add(idx("i"), ONE), N), "decide", [], [[[term_data(known), "1"]]]) == TRUE
 
 
 def test_a_demand_is_met_by_one_of_its_kind() -> None:
@@ -116,14 +116,14 @@ def test_an_order_with_a_maximum_says_that_an_index_exists() -> None:
     def some(op: str) -> Term:
         return fn("lt", ZERO, big("max", N, fn("ite", fn(op, A, read("X", HERE)), ONE, ZERO)))
 
-    assert axioms.apply(ctx, fn("lt", A, top), "order", []) == some("lt")
-    assert axioms.apply(ctx, fn("le", A, top), "order", []) == some("le")
-    assert axioms.apply(ctx, fn("le", top, A), "order", []) == fn("not", some("lt"))
-    assert axioms.apply(ctx, fn("lt", top, A), "order", []) == fn("not", some("le"))
+    assert rewrite_rules.apply(ctx, fn("lt", A, top), "order", []) == some("lt")
+    assert rewrite_rules.apply(ctx, fn("le", A, top), "order", []) == some("le")
+    assert rewrite_rules.apply(ctx, fn("le", top, A), "order", []) == fn("not", some("lt"))
+    assert rewrite_rules.apply(ctx, fn("lt", top, A), "order", []) == fn("not", some("le"))
     # −∞ ≤ max over nothing, at no index.
     refused(fn("le", read("E"), top), "order", ctx=ctx)
     refused(fn("lt", top, read("E")), "order", ctx=ctx)
-    assert axioms.apply(ctx, fn("lt", read("E"), top), "order", [])
+    assert rewrite_rules.apply(ctx, fn("lt", read("E"), top), "order", [])
 
 
 def test_a_logarithm_of_an_even_power_of_a_negative_number() -> None:

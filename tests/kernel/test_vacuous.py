@@ -11,9 +11,9 @@ import pytest
 from kernel_programs import apply, array, certificate, const, program
 
 import catdiag as cd
-from catdiag.cli.check import check_file
-from catdiag.cli.outcome import DONE, VACUOUS
-from catdiag.kernel.check import Checker
+from catdiag.cli.check_command import check_file
+from catdiag.cli.exit_status import DONE, VACUOUS
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.solvers.z3 import Z3
 
@@ -119,7 +119,7 @@ def test_what_is_proved_stands_where_the_question_takes_too_much_work() -> None:
 
 
 def test_the_command_ends_with_its_own_status(tmp_path: Path, monkeypatch: Any) -> None:
-    from catdiag.cli.commands import run_prove
+    from catdiag.cli.derive_commands import run_prove
 
     file = tmp_path / "pair.py"
     file.write_text(

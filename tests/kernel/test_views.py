@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kernel_programs import Json, array, certificate, const, program
 
-from catdiag.kernel.check import Checker
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import Context, Fact
-from catdiag.kernel.meaning import evaluate, inputs_of
+from catdiag.kernel.semantics import evaluate, inputs_of
 from catdiag.kernel.terms import ONE, KernelError, Term, add, fn, idx, mul, num, size, sub
 
 
@@ -83,7 +83,7 @@ def test_a_loop_whose_reads_are_out_of_range_is_refused(side: int) -> None:
     def confirms(hypotheses: Any, goal: Term) -> bool:
         return "%" not in str([*hypotheses, goal])
 
-    from catdiag.prove.find import Open, find
+    from catdiag.prover.proof_search import Open, find
 
     def attempt() -> None:
         Checker(confirms).check(find(confirms, certificate(made, made)["statement"]))

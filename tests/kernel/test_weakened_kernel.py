@@ -10,7 +10,8 @@ import pytest
 from kernel_oracle import ask
 from test_rules_brute_force import brute_force, definedness, fields, judgements
 
-from catdiag.kernel import axioms, context, defined, polynomial, reductions, scalars
+from catdiag.kernel import context, polynomial, reduction_rules, rewrite_rules, scalar_rules
+from catdiag.kernel import definedness as defined
 from catdiag.kernel.context import Context, Fact
 from catdiag.kernel.terms import (
     MINUS,
@@ -57,9 +58,9 @@ def _matches(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term]:
 
 
 WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
-    ("exp_add", scalars, "positions", _loose_positions),
-    ("pull", reductions, "depends", never),
-    ("constant", reductions, "depends", never),
+    ("exp_add", scalar_rules, "positions", _loose_positions),
+    ("pull", reduction_rules, "depends", never),
+    ("constant", reduction_rules, "depends", never),
     ("constant", Context, "real", always),
     ("single", Context, "real", always),
     ("compare", Context, "real", always),
@@ -72,18 +73,18 @@ WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
     ("scale", Context, "positive_size", always),
     ("constant", Context, "positive_size", always),
     ("reindex", Context, "entails", always),
-    ("reindex", reductions, "integer", always),
-    ("reindex", reductions, "holds", always),
+    ("reindex", reduction_rules, "integer", always),
+    ("reindex", reduction_rules, "holds", always),
     ("shift", Context, "real", always),
-    ("telescope", reductions, "to_poly", lambda t, ctx: {}),
+    ("telescope", reduction_rules, "to_poly", lambda t, ctx: {}),
     ("through", Context, "positive_size", always),
     ("through", Context, "positive", always),
     ("through", Context, "nonnegative", always),
-    ("larger", scalars, "below", always),
+    ("larger", scalar_rules, "below", always),
     ("order", Context, "real", always),
-    ("same", scalars, "vanishes", always),
+    ("same", scalar_rules, "vanishes", always),
     ("same", Context, "entails", always),
-    ("decide", scalars, "_combined", always),
+    ("decide", scalar_rules, "_combined", always),
     ("decide", Context, "entails", always),
     ("divide", Context, "entails", always),
     ("larger", Context, "entails", always),
@@ -101,11 +102,11 @@ WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
 LATE: list[tuple[str, Any, str, Callable[..., Any]]] = [
     ("ring", Context, "_holds_at", always),
     ("judgements", context, "match", _matches),
-    ("decide", scalars, "negate", _same),
-    ("pull", reductions, "positions", _loose_positions),
+    ("decide", scalar_rules, "negate", _same),
+    ("pull", reduction_rules, "positions", _loose_positions),
     ("difference", Context, "real", always),
     ("pull", Context, "real", always),
-    ("scale", reductions, "depends", never),
+    ("scale", reduction_rules, "depends", never),
     ("ring", Context, "nonnegative", always),
     ("judgements", Context, "_holds_at", always),
 ]
@@ -152,10 +153,12 @@ def test_facts_hold_in_their_range_under_their_guards_and_of_what_they_speak(mon
 def test_a_branch_knows_the_opposite_of_its_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     a = read("C")
     t = fn("ite", fn("lt", ZERO, a), ONE, fn("exp", fn("log", a)))
-    assert axioms.apply(_knows(), t, "ring", [2]) == t
-    assert axioms.apply(_knows(), fn("ite", t.args[0], t.args[2], ONE), "ring", [1]) == fn("ite", t.args[0], a, ONE)
-    monkeypatch.setattr(axioms, "negate", _same)
-    assert axioms.apply(_knows(), t, "ring", [2]) == fn("ite", fn("lt", ZERO, a), ONE, a)
+    assert rewrite_rules.apply(_knows(), t, "ring", [2]) == t
+    assert rewrite_rules.apply(_knows(), fn("ite", t.args[0], t.args[2], ONE), "ring", [1]) == fn(
+        "ite", t.args[0], a, ONE
+    )
+    monkeypatch.setattr(rewrite_rules, "negate", _same)
+    assert rewrite_rules.apply(_knows(), t, "ring", [2]) == fn("ite", fn("lt", ZERO, a), ONE, a)
 
 
 @pytest.mark.parametrize("rule", ["push", "scale", "pull"])
@@ -166,9 +169,9 @@ def test_factors_inside_are_asked_to_be_real(rule: str, monkeypatch: pytest.Monk
     product = big("max" if rule == "scale" else "sum", num(2), mul(num(2), inside))
     t, args = (mul(num(2), reduced), [1]) if rule == "push" else (product, [[0]])
     with pytest.raises(KernelError):
-        axioms.apply(ctx, t, rule, [], args)
+        rewrite_rules.apply(ctx, t, rule, [], args)
     monkeypatch.setattr(Context, "real", always)
-    assert axioms.apply(ctx, t, rule, [], args) != t
+    assert rewrite_rules.apply(ctx, t, rule, [], args) != t
 
 
 def test_a_range_is_split_only_into_naturals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,18 +179,18 @@ def test_a_range_is_split_only_into_naturals(monkeypatch: pytest.MonkeyPatch) ->
     u = big("sum", mul(MINUS, size("n")), read("C"))
     for term, rule in ((t, "split"), (u, "nest")):
         with pytest.raises(KernelError):
-            axioms.apply(ctx, term, rule, [])
+            rewrite_rules.apply(ctx, term, rule, [])
         with monkeypatch.context() as patch:
-            patch.setattr(reductions, "natural", always)
-            assert axioms.apply(ctx, term, rule, []) != term
+            patch.setattr(reduction_rules, "natural", always)
+            assert rewrite_rules.apply(ctx, term, rule, []) != term
 
 
 def test_reductions_whose_range_depends_on_the_other_do_not_change_places(monkeypatch: pytest.MonkeyPatch) -> None:
     ctx, t = Context(ask, elements={"C": "real"}), big("sum", size("n"), big("sum", bound(0), read("C")))
     with pytest.raises(KernelError):
-        axioms.apply(ctx, t, "swap", [])
-    monkeypatch.setattr(reductions, "depends", never)
-    assert axioms.apply(ctx, t, "swap", []) != t
+        rewrite_rules.apply(ctx, t, "swap", [])
+    monkeypatch.setattr(reduction_rules, "depends", never)
+    assert rewrite_rules.apply(ctx, t, "swap", []) != t
 
 
 def test_an_index_is_opened_under_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,23 +198,23 @@ def test_an_index_is_opened_under_a_name_of_its_own(monkeypatch: pytest.MonkeyPa
     t = big("sum", size("n"), mul(read("A", bound(0)), read("A", idx("%1"))))
     ctx = Context(ask, {"%1": num(2)}, elements={"A": "real"})
     with pytest.raises(KernelError):
-        axioms.apply(ctx, t, "ring", [1])
-    assert axioms.apply(Context(ask, {"q": num(2)}, elements={"A": "real"}), fn("inv", ONE), "ring", []) == ONE
+        rewrite_rules.apply(ctx, t, "ring", [1])
+    assert rewrite_rules.apply(Context(ask, {"q": num(2)}, elements={"A": "real"}), fn("inv", ONE), "ring", []) == ONE
 
 
 def test_exp_of_what_may_be_minus_infinity_is_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     exp = fn("exp", read("X"))
     ctx = Context(ask, elements={"X": "extended"})
-    assert "inv" in axioms.apply(ctx, mul(exp, fn("inv", exp)), "ring", []).key
+    assert "inv" in rewrite_rules.apply(ctx, mul(exp, fn("inv", exp)), "ring", []).key
     monkeypatch.setattr(polynomial, "is_unit", lambda a: a.op in ("exp", "E"))
     ctx = Context(ask, elements={"X": "extended"})
-    assert "inv" not in axioms.apply(ctx, mul(exp, fn("inv", exp)), "ring", []).key
+    assert "inv" not in rewrite_rules.apply(ctx, mul(exp, fn("inv", exp)), "ring", []).key
 
 
 def test_a_value_and_its_inverse_do_not_cancel_in_an_exponent() -> None:
     ctx = Context(ask, elements={"A": "real"})
     a = read("A")
-    result = axioms.apply(ctx, fn("exp", mul(a, fn("inv", a))), "ring", [])
+    result = rewrite_rules.apply(ctx, fn("exp", mul(a, fn("inv", a))), "ring", [])
     assert "read" in result.key
 
 
@@ -219,28 +222,28 @@ def test_a_part_knows_what_is_said_beside_it(monkeypatch: pytest.MonkeyPatch) ->
     """A factor beside [c] may be changed where c holds, a part of `c ∧ d` where the other does, of `∨` where not."""
     ctx, c = _knows(), fn("lt", ZERO, read("C"))
     value = fn("exp", fn("log", read("C")))
-    assert axioms.apply(ctx, mul(fn("ite", c, ONE, ZERO), value), "ring", [1]).args[1] == read("C")
-    assert axioms.apply(ctx, fn("and", c, c), "decide", [1]) == fn("and", c, TRUE)
-    assert axioms.apply(ctx, fn("or", c, c), "decide", [1]).args[1] != TRUE
+    assert rewrite_rules.apply(ctx, mul(fn("ite", c, ONE, ZERO), value), "ring", [1]).args[1] == read("C")
+    assert rewrite_rules.apply(ctx, fn("and", c, c), "decide", [1]) == fn("and", c, TRUE)
+    assert rewrite_rules.apply(ctx, fn("or", c, c), "decide", [1]).args[1] != TRUE
     for beside in (fn("ite", c, ONE, num(2)), fn("ite", c, ZERO, ONE)):
-        assert axioms.apply(ctx, mul(beside, value), "ring", [1]) == mul(beside, value)
-    assert axioms.apply(ctx, add(fn("ite", c, ONE, ZERO), value), "ring", [1]).args[1] == value
-    monkeypatch.setattr(reductions, "support", lambda monoid, t: [t.args[0]] if t.op == "ite" else [])
+        assert rewrite_rules.apply(ctx, mul(beside, value), "ring", [1]) == mul(beside, value)
+    assert rewrite_rules.apply(ctx, add(fn("ite", c, ONE, ZERO), value), "ring", [1]).args[1] == value
+    monkeypatch.setattr(reduction_rules, "support", lambda monoid, t: [t.args[0]] if t.op == "ite" else [])
     beside = fn("ite", c, ONE, num(2))
-    assert axioms.apply(ctx, mul(beside, value), "ring", [1]) == mul(beside, read("C"))
+    assert rewrite_rules.apply(ctx, mul(beside, value), "ring", [1]) == mul(beside, read("C"))
 
 
 def test_telescopes_and_bijections_start_and_end_where_they_should() -> None:
     ctx, n, i = _knows(), size("n"), bound(0)
     half = num(Fraction(1, 2))
     good, off = mul(half, i, add(i, MINUS)), add(mul(half, i, add(i, MINUS)), ONE)
-    assert axioms.apply(ctx, big("sum", n, i), "telescope", [], [term_data(good)]) == mul(half, n, add(n, MINUS))
+    assert rewrite_rules.apply(ctx, big("sum", n, i), "telescope", [], [term_data(good)]) == mul(half, n, add(n, MINUS))
     for wrong in (off, mul(half, i, i)):
         with pytest.raises(KernelError):
-            axioms.apply(ctx, big("sum", n, i), "telescope", [], [term_data(wrong)])
+            rewrite_rules.apply(ctx, big("sum", n, i), "telescope", [], [term_data(wrong)])
     t = big("sum", n, read("A", i))
     reverse = term_data(add(n, MINUS, mul(MINUS, i)))
-    assert axioms.apply(ctx, t, "reindex", [], [term_data(n), reverse, reverse]) != t
+    assert rewrite_rules.apply(ctx, t, "reindex", [], [term_data(n), reverse, reverse]) != t
     for length, forth, back in ((n, i, add(i, ONE)), (n, add(i, ONE), add(i, MINUS)), (add(n, ONE), i, i), (ONE, i, i)):
         with pytest.raises(KernelError):
-            axioms.apply(ctx, t, "reindex", [], list(map(term_data, (length, forth, back))))
+            rewrite_rules.apply(ctx, t, "reindex", [], list(map(term_data, (length, forth, back))))

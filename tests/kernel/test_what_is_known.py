@@ -10,17 +10,17 @@ import pytest
 from kernel_oracle import ask
 from kernel_programs import GOOD_STEP, Json, apply, array, by, certificate, const, program, reduce, sum_fold, tiles
 
-from catdiag.kernel import axioms, scalars
-from catdiag.kernel.check import Checker
+from catdiag.kernel import rewrite_rules, scalar_rules
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import POS, REAL, Context, Fact
-from catdiag.kernel.defined import Obligation, nonzero
-from catdiag.kernel.judge import Judge
-from catdiag.kernel.loops import _signs_of_input
-from catdiag.kernel.meaning import Wire, evaluate, inputs_of
+from catdiag.kernel.definedness import Obligation, nonzero
+from catdiag.kernel.judgments import Judge
+from catdiag.kernel.loop_rules import _signs_of_input
 from catdiag.kernel.polynomial import LIMIT, TooLarge, normal, times
-from catdiag.kernel.reductions import support
-from catdiag.kernel.scalars import below
-from catdiag.kernel.scope import symbols_of_node
+from catdiag.kernel.reduction_rules import support
+from catdiag.kernel.scalar_rules import below
+from catdiag.kernel.semantics import Wire, evaluate, inputs_of
+from catdiag.kernel.size_scope import symbols_of_node
 from catdiag.kernel.terms import (
     BOT,
     FALSE,
@@ -43,7 +43,7 @@ from catdiag.kernel.terms import (
     sub,
     term_data,
 )
-from catdiag.prove.find import find
+from catdiag.prover.proof_search import find
 from catdiag.solvers.z3 import Z3
 
 A, B, C, E = read("A"), read("B"), read("C"), read("E")
@@ -145,7 +145,7 @@ def test_a_difference_of_integers_is_on_the_side_it_adds_to(t: Term, found: Term
     def ordered(c: Term) -> tuple[Any, ...]:
         return (c.op, *(sorted(a.key for a in (side.args if side.op == "add" else (side,))) for side in c.args))
 
-    result = axioms.apply(knows(i=N), t, "difference", [])
+    result = rewrite_rules.apply(knows(i=N), t, "difference", [])
     mirrored = fn(result.op, *reversed(result.args)) if result.op == "eq" else result
     assert ordered(found) in (ordered(result), ordered(mirrored))
 
@@ -153,10 +153,10 @@ def test_a_difference_of_integers_is_on_the_side_it_adds_to(t: Term, found: Term
 @pytest.mark.parametrize("op", ["lt", "le", "eq"])
 def test_multiples_of_a_difference_are_known_without_a_solver(op: str) -> None:
     t, double = fn(op, A, B), fn(op, mul(TWO, A), mul(TWO, B))
-    assert axioms.apply(alone(), t, "same", [], [term_data(double)]) == double
+    assert rewrite_rules.apply(alone(), t, "same", [], [term_data(double)]) == double
     for other in (fn(op, A, add(B, ONE)), fn({"lt": "le", "le": "lt", "eq": "le"}[op], A, B), fn(op, ZERO, ZERO)):
         with pytest.raises((KernelError, ValueError)):
-            axioms.apply(alone(), t, "same", [], [term_data(other)])
+            rewrite_rules.apply(alone(), t, "same", [], [term_data(other)])
 
 
 def test_what_is_below_what_without_a_solver() -> None:
@@ -166,15 +166,15 @@ def test_what_is_below_what_without_a_solver() -> None:
     assert not below(alone(), mul(MINUS, A), mul(MINUS, fn("max", A, B)))
     assert below(alone(i=N), mul(MINUS, top), mul(MINUS, entry))
     assert not below(alone(i=N), mul(MINUS, entry), mul(MINUS, top))
-    assert scalars.holds(alone(), fn("eq", add(A, B), add(B, A)))
-    assert not scalars.holds(alone(), fn("eq", add(A, B), add(B, C)))
+    assert scalar_rules.holds(alone(), fn("eq", add(A, B), add(B, A)))
+    assert not scalar_rules.holds(alone(), fn("eq", add(A, B), add(B, C)))
 
 
 def test_an_index_that_no_place_has_is_given_to_no_rule() -> None:
     """Else Σ_{i<n} i = n·j for any j, shown of the i that the step opens."""
     for closed in (mul(HERE, idx("%0")), mul(HERE, bound(1)), mul(HERE, idx("j")), fn("lt", HERE, ONE)):
         with pytest.raises(KernelError):
-            axioms.apply(knows(), big("sum", N, HERE), "telescope", [], [term_data(closed)])
+            rewrite_rules.apply(knows(), big("sum", N, HERE), "telescope", [], [term_data(closed)])
 
 
 def test_without_which_conditions_a_term_is_the_unit() -> None:
@@ -336,6 +336,6 @@ def test_sizes_that_a_group_speaks_of_are_those_of_its_body_but_its_own() -> Non
 def test_no_difference_is_taken_of_what_may_be_minus_infinity() -> None:
     for t in (fn("lt", E, A), fn("le", A, E), fn("eq", E, E)):
         with pytest.raises(KernelError):
-            axioms.apply(alone(), t, "difference", [])
-    assert axioms.apply(alone(), fn("lt", A, B), "difference", []).op == "lt"
+            rewrite_rules.apply(alone(), t, "difference", [])
+    assert rewrite_rules.apply(alone(), fn("lt", A, B), "difference", []).op == "lt"
     assert sub(A, B) != sub(B, A)

@@ -11,13 +11,13 @@ from kernel_oracle import ask
 from kernel_programs import Json, apply, array, certificate, const, program, reduce, sum_fold
 
 from catdiag.kernel import context
-from catdiag.kernel.check import Checker
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import NONNEG, NONZERO, POS, REAL, Context, Fact, integer
-from catdiag.kernel.defined import Obligation, nonzero, owes
-from catdiag.kernel.loops import Loops, Meaning
-from catdiag.kernel.meaning import Wire, evaluate, inputs_of, view
+from catdiag.kernel.definedness import Obligation, nonzero, owes
+from catdiag.kernel.loop_rules import Loops, Meaning
 from catdiag.kernel.polynomial import NotReal, normal, to_poly, vanishes
-from catdiag.kernel.scope import symbols_of_node
+from catdiag.kernel.semantics import Wire, evaluate, inputs_of, view
+from catdiag.kernel.size_scope import symbols_of_node
 from catdiag.kernel.terms import (
     BOT,
     MINUS,

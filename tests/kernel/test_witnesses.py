@@ -12,12 +12,12 @@ from kernel_oracle import BOTTOM, Unclear, World, value
 from kernel_terms import ARRAYS, POOL_OF, Maker
 
 import catdiag as cd
-from catdiag.kernel import exact
-from catdiag.kernel.check import Checker
-from catdiag.kernel.defined import Obligation
-from catdiag.kernel.exact import Unknown, _At, met, satisfied
+from catdiag.kernel import witness as exact
+from catdiag.kernel.checker import Checker
+from catdiag.kernel.definedness import Obligation
 from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, big, bound, fn, idx, num, read, show, size
-from catdiag.prove.reals import bounds
+from catdiag.kernel.witness import Unknown, _At, met, satisfied
+from catdiag.prover.refute.exact_reals import bounds
 from catdiag.solvers.z3 import Z3
 
 SIZES = {"n": 2, "m": 3, "p": 1}

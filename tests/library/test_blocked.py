@@ -19,16 +19,16 @@ from textbook import FORMS, ONE_PASS
 
 import catdiag as cd
 from catdiag import library
-from catdiag.boxes import Call
-from catdiag.diagram import diagram_of, inline
-from catdiag.prove.api import statement_of
+from catdiag.category.diagram import diagram_of, inline
+from catdiag.category.ops import Call
+from catdiag.category.types import size_symbols, size_value
+from catdiag.execute.interpreter import run
+from catdiag.execute.size_inference import tile_bounds
+from catdiag.prover.api import statement_of
 from catdiag.rewrite import derivation as rewriting
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.parts import in_parts
-from catdiag.rewrite.stabiliser import MODES
-from catdiag.run.numpy import run
-from catdiag.run.sizes import tile_bounds
-from catdiag.types import size_symbols, size_value
+from catdiag.rewrite.split import in_parts
+from catdiag.rewrite.stream.exponential_repair import MODES
 
 PROOFS = Path(__file__).resolve().parents[2] / "proofs"
 Rng = np.random.Generator

@@ -14,8 +14,8 @@ import pytest
 import sympy
 
 import catdiag as cd
+from catdiag.planner.fusions import fusions
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.fusions import fusions
 
 M = sympy.Symbol("M", positive=True)
 

@@ -7,9 +7,9 @@ import pytest
 
 import catdiag as cd
 from catdiag import library
-from catdiag.boxes import Box, bodies
-from catdiag.diagram import diagram_of
-from catdiag.errors import CatdiagError
+from catdiag.category.diagram import diagram_of
+from catdiag.category.ops import Box, bodies
+from catdiag.util.errors import CatdiagError
 
 
 @pytest.mark.parametrize("name", library.names())

@@ -131,8 +131,8 @@ def change(mutant: Mutant) -> bool:
 
 def solvers_within() -> None:
     """Goals are put to z3 in this process, and answers are kept: a child has those of its parent."""
-    from catdiag.solvers.process import Solver
-    from catdiag.solvers.z3_goals import answer
+    from catdiag.solvers.child_process import Solver
+    from catdiag.solvers.z3_encoding import answer
 
     known: dict[str, str] = {}
 

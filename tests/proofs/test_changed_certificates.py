@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from catdiag.kernel.axioms import RULES
-from catdiag.kernel.check import Checker, Theorem
+from catdiag.kernel.checker import Checker, Theorem
+from catdiag.kernel.rewrite_rules import RULES
 from catdiag.kernel.terms import KernelError
-from catdiag.prove.refute import refute
+from catdiag.prover.refute.counterexample_search import refute
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 
 PROOFS = Path(__file__).resolve().parents[2] / "proofs"

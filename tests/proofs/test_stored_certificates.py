@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from catdiag.kernel.check import Checker
+from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 
 PROOFS = Path(__file__).resolve().parents[2] / "proofs"

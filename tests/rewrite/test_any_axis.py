@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.boxes import Fold, Group
+from catdiag.category.ops import Fold, Group
 from catdiag.rewrite.derivation import Derivation
 
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.boxes import Group
-from catdiag.diagram import check, inline
+from catdiag.category.diagram import check, inline
+from catdiag.category.ops import Group
+from catdiag.execute.interpreter import run
 from catdiag.rewrite.fuse import Opened, arrange
-from catdiag.run.machine import count
-from catdiag.run.numpy import run
+from catdiag.simulate.machine import count
 
 
 @cd.algorithm("q d, x d, x v -> q v")

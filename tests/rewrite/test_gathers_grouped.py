@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.boxes import Group
-from catdiag.diagram import diagram_of
-from catdiag.rewrite.timed import Target, at_least
+from catdiag.category.diagram import diagram_of
+from catdiag.category.ops import Group
+from catdiag.planner.kernel_candidates import Target, at_least
 
 
 @cd.algorithm("t d, int[t] -> t d")

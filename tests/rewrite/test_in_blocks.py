@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import catdiag as cd
+from catdiag.planner.derivation_search import attempts, memory, reduced_axes
+from catdiag.planner.fusions import Fusions, fusions
 from catdiag.rewrite.derivation import Derivation
-from catdiag.rewrite.fusions import Fusions, fusions
 from catdiag.rewrite.group import groupable
-from catdiag.rewrite.passes import forms, in_blocks
-from catdiag.rewrite.strategy import attempts, memory, reduced_axes
+from catdiag.rewrite.stream.multi_pass import forms, in_blocks
 from catdiag.solvers.z3 import Z3
 
 LOW = -cd.inf

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import Diagram
-from catdiag.kernel.check import Checker
-from catdiag.run.numpy import run
+from catdiag.category.diagram import Diagram
+from catdiag.execute.interpreter import run
+from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 
 LOW = -float("inf")

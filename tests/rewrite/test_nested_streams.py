@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.run.machine import count
+from catdiag.simulate.machine import count
 
 
 def attend(Q: Any, K: Any, V: Any) -> Any:

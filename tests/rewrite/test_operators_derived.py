@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.boxes import Fold, Group
+from catdiag.category.ops import Fold, Group
+from catdiag.planner.derivation_search import attempts, memory
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import groupable
-from catdiag.rewrite.strategy import attempts, memory
 from catdiag.solvers.z3 import Z3
 
 OPERATORS: dict[str, tuple[cd.Diagram, tuple[str, ...]]] = {}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.boxes import Fold
-from catdiag.diagram import diagram_of
-from catdiag.rewrite.tidy import reads_first
+from catdiag.category.diagram import diagram_of
+from catdiag.category.ops import Fold
+from catdiag.rewrite.canonicalize import reads_first
 
 
 @cd.algorithm("t d, v d, int[t] -> t")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.boxes import Call
-from catdiag.diagram import call, check, diagram_of, inline
-from catdiag.kernel.check import Checker
+from catdiag.category.diagram import call, check, diagram_of, inline
+from catdiag.category.ops import Call
+from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 
 
@@ -397,7 +397,7 @@ def test_a_large_diagram_is_cut_at_arrays_that_stay() -> None:
 
 
 def test_of_a_very_large_diagram_only_what_differs_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    from catdiag.prove import cut
+    from catdiag.prover import congruence
 
     def deep(a: Any) -> Any:
         for k in range(60):
@@ -406,7 +406,7 @@ def test_of_a_very_large_diagram_only_what_differs_is_written(monkeypatch: pytes
 
     whole = alg("x y", deep)
     full = TWICE.apply(whole, everywhere=True)
-    monkeypatch.setattr(cut, "LARGE", 20)
+    monkeypatch.setattr(congruence, "LARGE", 20)
     done = TWICE.apply(whole, everywhere=True)
     assert "left out here" in done.theorem.taken[-1]
     sizes = [len(d.theorem.certificate["statement"]["left"]["nodes"]) for d in (full, done)]

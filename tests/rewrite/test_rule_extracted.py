@@ -6,12 +6,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.boxes import SizeOf
-from catdiag.diagram import Diagram, Graph, Node, inline, live, of_graph
-from catdiag.rewrite.search import only_layout
-from catdiag.rewrite.unify import Unifier, put_sizes
+from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.ops import SizeOf
+from catdiag.category.types import size_symbols
+from catdiag.rewrite.matching.subgraph_search import only_layout
+from catdiag.rewrite.matching.unify import Unifier, put_sizes
 from catdiag.testing import diagrams
-from catdiag.types import size_symbols
 
 
 def part(graph: Graph, chosen: set[int]) -> Diagram:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.build import program
-from catdiag.diagram import check, diagram_of, inline
-from catdiag.kernel.check import Checker
-from catdiag.run.numpy import run
+from catdiag.category.diagram import check, diagram_of, inline
+from catdiag.execute.interpreter import run
+from catdiag.frontend.builder import program
+from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 from catdiag.testing import arrays_for, diagrams, sizes_for
 
@@ -141,7 +141,7 @@ def test_each_rule_is_found_under_other_names_and_weaved(name: str) -> None:
     recheck(done.theorem)
     rng = np.random.default_rng(1)
     sizes = {"u": 2, "v": 3, "k": 4, "b": 2, "g": 2}
-    from catdiag.types import size_value
+    from catdiag.category.types import size_value
 
     arrays = [rng.normal(size=[size_value(a.size, sizes) for a in ty.axes]) for ty in whole.dom]
     ours, theirs = whole.run(*arrays, sizes=sizes), cd.Program(done).run(*arrays, sizes=sizes)

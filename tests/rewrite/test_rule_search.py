@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.boxes import Box, Generic
-from catdiag.diagram import Graph, Node, box, diagram_of
-from catdiag.rewrite.search import Search, Variables, Wiring
+from catdiag.category.diagram import Graph, Node, box, diagram_of
+from catdiag.category.ops import Box, Generic
+from catdiag.rewrite.matching.subgraph_search import Search, Variables, Wiring
 
 X = cd.ArrayType((cd.Axis("x"),))
 BOXES = [

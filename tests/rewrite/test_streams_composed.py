@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
-from catdiag.boxes import Fold
-from catdiag.diagram import Diagram
-from catdiag.rewrite.corollaries import loops
+from catdiag.category.diagram import Diagram
+from catdiag.category.ops import Fold
 from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.loop_laws import loops
 from catdiag.solvers.z3 import Z3
 
 Map = Callable[[Any], Any]

@@ -14,8 +14,8 @@ import pytest
 
 import catdiag as cd
 from catdiag.kernel.terms import TRUE, fn, num, size
-from catdiag.solvers.process import SolverInterrupted
-from catdiag.solvers.worker import MEMORY
+from catdiag.solvers.child_process import SolverInterrupted
+from catdiag.solvers.solver_worker import MEMORY
 from catdiag.solvers.z3 import Z3
 
 EASY = fn("lt", num(0), num(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from catdiag.kernel.terms import Term, add, fn, idx, mul, num, size
-from catdiag.solvers.models import countermodel, value
+from catdiag.solvers.countermodels import countermodel, value
 from catdiag.solvers.z3 import Z3
 
 

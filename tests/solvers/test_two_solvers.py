@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from catdiag.kernel.terms import FALSE, TRUE, Term, add, fn, idx, mul, num, size
-from catdiag.solvers.both import Both, Disagreement
+from catdiag.solvers.child_process import Solver, SolverInterrupted
+from catdiag.solvers.cross_check import Both, Disagreement
 from catdiag.solvers.cvc5 import Cvc5
-from catdiag.solvers.process import Solver, SolverInterrupted
 from catdiag.solvers.z3 import Z3
 
 N, J = size("n"), idx("i")

@@ -11,8 +11,8 @@ import pytest
 import catdiag as cd
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import TRUE, Term, add, fn, mul, num, size
+from catdiag.solvers.child_process import Allowance, Solver, checking, searching
 from catdiag.solvers.cvc5 import Cvc5
-from catdiag.solvers.process import Allowance, Solver, checking, searching
 from catdiag.solvers.z3 import Z3
 
 N, M, K = size("n"), size("m"), size("k")

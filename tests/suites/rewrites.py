@@ -15,8 +15,8 @@ from typing import Any
 from undecided import UNDECIDED
 
 import catdiag as cd
-from catdiag.errors import CatdiagError
-from catdiag.prove.api import prove_with
+from catdiag.prover.api import prove_with
+from catdiag.util.errors import CatdiagError
 
 Program = Callable[..., Any]
 Case = tuple[str, Program, Program]

@@ -8,11 +8,11 @@ import pytest
 from mutants import mutants
 from rewrites import Rewrite, rewrites
 
-from catdiag.kernel.check import Checker
+from catdiag.kernel.checker import Checker
 from catdiag.kernel.terms import KernelError
-from catdiag.prove.api import statement_of
-from catdiag.prove.find import Open, find
-from catdiag.prove.refute import refute
+from catdiag.prover.api import statement_of
+from catdiag.prover.proof_search import Open, find
+from catdiag.prover.refute.counterexample_search import refute
 from catdiag.solvers.z3 import Z3
 
 TRUE = [r for r in rewrites() if r.true]

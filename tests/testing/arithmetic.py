@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.testing.formats import format_of, rounded
+from catdiag.testing.float_formats import format_of, rounded
 
 F = np.float32
 Sum = Callable[[Any], Any]

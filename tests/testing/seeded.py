@@ -24,8 +24,8 @@ from arithmetic import HONEST, Arithmetic, F, chain, lanes
 from zoo import SUBJECTS
 
 import catdiag as cd
-from catdiag.testing.formats import format_of, rounded
-from catdiag.testing.implements import Mismatch, assert_implements
+from catdiag.testing.assert_kernel import Mismatch, assert_implements
+from catdiag.testing.float_formats import format_of, rounded
 
 DTYPES = ("float32", "float16", "bfloat16")
 ZOO, FORMULA = "zoo: ", "formula (`zoo`)"
@@ -375,7 +375,7 @@ Job = tuple[str, str, int, str, Arithmetic | None]
 
 
 def _run(job: Job) -> str:
-    from catdiag.testing.smallest import Search
+    from catdiag.testing.shrink import Search
 
     # Nothing is made smaller: that is not measured here.
     Search.smallest = lambda self, sizes, arrays, failure: (sizes, arrays, failure)  # type: ignore[method-assign]

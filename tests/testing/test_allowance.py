@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from seeded import Loop, causal, online, softmax
 
 import catdiag as cd
-from catdiag.testing.allowed import allowed
-from catdiag.testing.draws import KINDS
-from catdiag.testing.formats import cut_off, format_of, rounded
-from catdiag.testing.implements import Mismatch, assert_implements, kernel_of
-from catdiag.testing.near import Near, Rounding, additions
-from catdiag.testing.smallest import Search
+from catdiag.testing.assert_kernel import Mismatch, assert_implements, kernel_of
+from catdiag.testing.error_bounds import Near, Rounding, additions
+from catdiag.testing.float_formats import cut_off, format_of, rounded
+from catdiag.testing.input_generators import KINDS
+from catdiag.testing.shrink import Search
+from catdiag.testing.tolerance import allowed
 
 U = 2.0**-24
 few = settings(max_examples=60, derandomize=True, deadline=None)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.errors import AxisError, SizeError
-from catdiag.rewrite import group, stream
+from catdiag.rewrite import group
+from catdiag.rewrite.stream import fold_search
 from catdiag.testing import assert_counts_match, assert_equivalent, assert_streams
+from catdiag.util.errors import AxisError, SizeError
 
 total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
 
@@ -46,7 +47,7 @@ def test_streams() -> None:
 
 
 def test_unknown_sizes_and_tiles_are_refused() -> None:
-    form = group.find(stream.find(total.diagram, "x").diagram, ["q"])
+    form = group.find(fold_search.find(total.diagram, "x").diagram, ["q"])
     with pytest.raises(SizeError, match="sizes names 'k': the diagram has q, x"):
         assert_counts_match(form, 2, sizes={"k": 3})
     with pytest.raises(SizeError, match="tiles names 's_q': the diagram has g_q, s_x"):

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.cli.counterexample import npz, read
-from catdiag.cli.verdict import Verdict
-from catdiag.prove.replay import Counterexample
-from catdiag.sweeps import STATUSES, Result, lines, table
-from catdiag.sweeps import _of_line as result_of
+from catdiag.cli.check_verdict import Verdict
+from catdiag.cli.counterexample_npz import npz, read
+from catdiag.planner.sweep import STATUSES, Result, lines, table
+from catdiag.planner.sweep import _of_line as result_of
+from catdiag.prover.refute.counterexample_data import Counterexample
 
 # What formats have marks for: quotes, separators, comments, ends of lines, controls, other scripts, other planes.
 LETTERS = ["a", "Z", "_", " ", '"', "'", "\\", ",", ";", "#", "=", "[", "]", "{", "}", "\n", "\r", "\t", "\0", "\x7f",

@@ -11,10 +11,10 @@ import pytest
 from zoo import HIDDEN, HIDDEN_MISTAKES, SUBJECTS, B, attention, causal_grouped
 
 import catdiag as cd
-from catdiag.errors import CatdiagError, SizeError, TypeMismatch
-from catdiag.rewrite import stream
-from catdiag.testing.implements import Mismatch, assert_implements
-from catdiag.testing.kernels import filled_buffers
+from catdiag.rewrite.stream import fold_search
+from catdiag.testing.assert_kernel import Mismatch, assert_implements
+from catdiag.testing.kernel_under_test import filled_buffers
+from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 
 get = cd.library.get
 rms = SUBJECTS["rms norm"]
@@ -315,7 +315,7 @@ def test_a_derivation_allows_what_its_own_form_rounds() -> None:
     with pytest.raises(Mismatch):
         assert_implements(one_pass, layer_norm, inputs=eps)
     variance = get("variance").diagram
-    form = SimpleNamespace(source=variance, diagram=stream.find(variance, "x").diagram)
+    form = SimpleNamespace(source=variance, diagram=fold_search.find(variance, "x").diagram)
 
     def squares(A):
         return (A * A).mean(-1) - A.mean(-1) ** 2
@@ -347,7 +347,7 @@ def test_bfloat16_by_float32() -> None:
     pytest.importorskip("numpy")
 
     def rounded(a):
-        from catdiag.testing.formats import format_of, rounded
+        from catdiag.testing.float_formats import format_of, rounded
 
         return rounded(a, format_of("bf16")).astype(a.dtype)
 

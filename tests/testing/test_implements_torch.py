@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import catdiag as cd
-from catdiag.testing.implements import Mismatch, assert_implements
+from catdiag.testing.assert_kernel import Mismatch, assert_implements
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

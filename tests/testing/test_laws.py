@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag import testing
-from catdiag.boxes import *  # noqa: F403
-from catdiag.diagram import *  # noqa: F403
-from catdiag.diagram import check, copy
-from catdiag.run.numpy import run
-from catdiag.testing.allowed import allowed
-from catdiag.testing.formats import format_of
-from catdiag.testing.near import Rounding
-from catdiag.types import *  # noqa: F403
-from catdiag.types import Axis
+from catdiag.category.diagram import *  # noqa: F403
+from catdiag.category.diagram import check, copy
+from catdiag.category.ops import *  # noqa: F403
+from catdiag.category.types import *  # noqa: F403
+from catdiag.category.types import Axis
+from catdiag.execute.interpreter import run
+from catdiag.testing.error_bounds import Rounding
+from catdiag.testing.float_formats import format_of
+from catdiag.testing.tolerance import allowed
 
 few = settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 many = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))

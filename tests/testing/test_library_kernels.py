@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.diagram import diagram_of
-from catdiag.errors import CatdiagError
-from catdiag.rewrite import stream
-from catdiag.run.numpy import run
-from catdiag.run.sizes import tile_bounds
-from catdiag.testing.implements import Mismatch, assert_implements
+from catdiag.category.diagram import diagram_of
+from catdiag.execute.interpreter import run
+from catdiag.execute.size_inference import tile_bounds
+from catdiag.rewrite.stream import fold_search
+from catdiag.testing.assert_kernel import Mismatch, assert_implements
+from catdiag.util.errors import CatdiagError
 
 # What numbers stand for where they are no free choice.
 MEANT = {
@@ -59,7 +59,7 @@ def test_no_right_kernel_is_accused(name: str, dtype: str) -> None:
     assert tested.defined >= 50
     for axis in sorted({a.name for ty in diagram.dom for a in ty.axes}):
         try:
-            form = stream.find(diagram_of(diagram), axis).diagram
+            form = fold_search.find(diagram_of(diagram), axis).diagram
         except CatdiagError:
             continue
         blocks = kernel(form, diagram, dtype, tile_bounds(form))
@@ -70,6 +70,6 @@ def test_no_right_kernel_is_accused(name: str, dtype: str) -> None:
 @pytest.mark.slow
 def test_sums_of_squares_are_told_from_two_passes() -> None:
     diagram = cd.library.get("variance")
-    form = stream.find(diagram_of(diagram), "x").diagram
+    form = fold_search.find(diagram_of(diagram), "x").diagram
     with pytest.raises(Mismatch):
         assert_implements(kernel(form, diagram, "float32"), diagram)

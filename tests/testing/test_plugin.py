@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.rewrite.claim import Claim
+from catdiag.rewrite.theorem_decorator import Claim
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ def test_beside():
 def pytest_on(folder: Path, *options: str) -> str:
     plain = ["-n", "0"] if "xdist" in sys.modules else []
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:catdiag",
-               "-p", "catdiag.testing.plugin", *plain, *options, str(folder)]  # fmt: skip
+               "-p", "catdiag.testing.pytest_plugin", *plain, *options, str(folder)]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder).stdout
 
@@ -72,7 +72,8 @@ def test_undecided_and_conditional_as_one_likes(tmp_path: Path) -> None:
 
 
 def test_pytest_starts_without_the_heavy_libraries() -> None:
-    code = "import catdiag.testing.plugin, sys; assert not {'numpy', 'sympy', 'z3', 'hypothesis'} & set(sys.modules)"
+    heavy = {"numpy", "sympy", "z3", "hypothesis"}
+    code = f"import catdiag.testing.pytest_plugin, sys; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
@@ -101,7 +102,7 @@ def test_loop():
     assert_streams(share, "x")
 
 def test_counts(monkeypatch):
-    monkeypatch.setattr("catdiag.testing.counts._two_levels", lambda *arguments: ({"loads": 1}, {"loads": 2}))
+    monkeypatch.setattr("catdiag.testing.assert_counts._two_levels", lambda *arguments: ({"loads": 1}, {"loads": 2}))
     assert_counts_match(double.group("x"))
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_failures_print_their_message_and_programs(tmp_path: Path) -> None:
 
 
 def test_errors_of_the_library_keep_their_traceback() -> None:
-    from catdiag.testing.concise import concise
+    from catdiag.testing.concise_failures import concise
 
     def deep(error: Exception) -> None:
         raise error
@@ -201,7 +202,7 @@ def test_a_claim_that_says_something_else() -> None:
 
 
 def test_what_is_pasted_is_what_refuted() -> None:
-    from catdiag.testing.plugin import refutation
+    from catdiag.testing.pytest_plugin import refutation
 
     @cd.theorem("x, x -> ")
     def product_of_sums(A, B):

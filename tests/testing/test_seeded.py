@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from seeded import CLASSES, DTYPES, FORMULA, OPERATORS, honest, known, report_of
 
-from catdiag.testing.smallest import Search
+from catdiag.testing.shrink import Search
 
 
 @pytest.fixture(autouse=True)

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag import testing
-from catdiag.diagram import check, diagram_of
-from catdiag.errors import CatdiagError, SizeError
-from catdiag.rewrite import stream
+from catdiag.category.diagram import check, diagram_of
+from catdiag.category.types import ArrayType, Axis, size_symbols, size_value
+from catdiag.rewrite.stream import fold_search
 from catdiag.testing.__main__ import main
-from catdiag.testing.distribution import distribution
-from catdiag.testing.draws import near_blocks
-from catdiag.testing.kinds import KINDS, all_boxes, kind_of, said_of
-from catdiag.testing.pairs import RULES, Pair
-from catdiag.types import ArrayType, Axis, size_symbols, size_value
+from catdiag.testing.input_generators import near_blocks
+from catdiag.testing.strategies.distribution import distribution
+from catdiag.testing.strategies.equations import RULES, Pair
+from catdiag.testing.strategies.op_strategies import KINDS, all_boxes, kind_of, said_of
+from catdiag.util.errors import CatdiagError, SizeError
 
 ELEMENTS = ("real", "extended", "int", "bool")
 few = settings(max_examples=15, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
@@ -37,7 +37,7 @@ def test_every_function_monoid_and_reindexing_is_drawn() -> None:
     found = distribution(
         testing.boxes(["map", "reduce", "reindex"]), lambda f: [said_of(b) for b in diagram_of(f).boxes], 1000
     )
-    from catdiag.boxes import MONOIDS, SCALARS
+    from catdiag.category.ops import MONOIDS, SCALARS
 
     wanted = {f"map {fn}" for fn in SCALARS} | {f"reduce {m}" for m in MONOIDS}
     wanted |= {f"reindex {kind}" for kind in ("split", "merge", "slice", "concat")}
@@ -74,14 +74,14 @@ def test_diagrams_with_wanted_boxes(data: st.DataObject) -> None:
 @given(testing.diagrams(streamable="x"))
 def test_streamable_diagrams_stream(f: cd.Diagram) -> None:
     check(diagram_of(f))
-    assert stream.find(diagram_of(f), "x").diagram.dom == f.dom
+    assert fold_search.find(diagram_of(f), "x").diagram.dom == f.dom
 
 
 @pytest.mark.slow
 @many
 @given(st.data())
 def test_many_wanted_diagrams(data: st.DataObject) -> None:
-    stream.find(data.draw(testing.diagrams(streamable="q")), "q")
+    fold_search.find(data.draw(testing.diagrams(streamable="q")), "q")
     dom = data.draw(testing.objects(elements=ELEMENTS, composite=True))
     f = data.draw(testing.diagrams(dom=dom, cod=dom, boxes=data.draw(st.lists(st.sampled_from(KINDS), unique=True))))
     check(diagram_of(f))

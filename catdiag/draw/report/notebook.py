@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from catdiag.cost.bounds import LowerBound
-from catdiag.cost.io import IO
-from catdiag.cost.levelled import LevelsIO
-from catdiag.cost.optima.regimes import Regimes
-from catdiag.cost.optimum import Optimum
-from catdiag.cost.plan import Plan
-from catdiag.draw.report import costs, plans, proofs
-from catdiag.draw.report.facts import io_of, optimum_of
+from catdiag.bounds.lower_bound import LowerBound
+from catdiag.codegen.loop_state import formulas
+from catdiag.codegen.pseudocode import pseudocode
+from catdiag.cost.level_formulas import LevelsIO
+from catdiag.cost.traffic import IO
+from catdiag.draw.report import cost_section, plan_section, proof_section
 from catdiag.draw.report.html import folded, joined, tag
-from catdiag.draw.report.maths import plain
-from catdiag.draw.report.page import type_of
-from catdiag.draw.report.pictures import Pictures
-from catdiag.draw.report.state import state
-from catdiag.draw.report.style import shared
-from catdiag.emit.pseudocode import pseudocode
-from catdiag.emit.state import formulas
-from catdiag.prove.api import Theorem
+from catdiag.draw.report.html_page import type_of
+from catdiag.draw.report.mathml import plain
+from catdiag.draw.report.picture_section import Pictures
+from catdiag.draw.report.report_data import io_of, optimum_of
+from catdiag.draw.report.state_section import state
+from catdiag.draw.report.stylesheet import shared
+from catdiag.optimum.minimize import Optimum
+from catdiag.optimum.regimes import Regimes
+from catdiag.planner.fit import Plan
+from catdiag.prover.api import Theorem
 from catdiag.rewrite.claims import Verdict
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.stability import Stability
@@ -51,15 +51,15 @@ def of_derivation(derivation: Derivation) -> str:
     parts = [tag("p", tag("strong", source.title or "an array program"), " ", plain(type_of(source)))]
     if not derivation.steps:
         return card(*parts, tag("p", "There are no steps yet."))
-    rows = [(str(k), step.name, proofs.status(step.theorem)) for k, step in enumerate(derivation.steps, 1)]
+    rows = [(str(k), step.name, proof_section.status(step.theorem)) for k, step in enumerate(derivation.steps, 1)]
     parts.append(tag("table", tag("tbody", *(tag("tr", *(tag("td", cell) for cell in row)) for row in rows))))
-    parts.append(tag("p", proofs.statement(derivation.theorem)))
+    parts.append(tag("p", proof_section.statement(derivation.theorem)))
     parts.append(Pictures().diagram(derivation.diagram, ""))
     io = io_of(derivation)
     if not isinstance(io, str):
-        parts += costs.in_short(io, optimum_of(io))
+        parts += cost_section.in_short(io, optimum_of(io))
     found = formulas(derivation.diagram)
-    parts.append(folded("the theorem in full", proofs.theorem_rows(derivation.theorem, derivation.diagram)))
+    parts.append(folded("the theorem in full", proof_section.theorem_rows(derivation.theorem, derivation.diagram)))
     if found.loops:
         parts.append(folded("the state", state(found)))
     parts.append(folded("the loops", tag("pre", pseudocode(derivation.diagram))))
@@ -69,52 +69,52 @@ def of_derivation(derivation: Derivation) -> str:
 @html.register
 def of_theorem(theorem: Theorem) -> str:
     """The statement, the hypotheses, how it was checked, and the certificate."""
-    return card(proofs.theorem_card(theorem))
+    return card(proof_section.theorem_card(theorem))
 
 
 @html.register
 def of_verdict(verdict: Verdict) -> str:
     """The outcome of a claim."""
-    return card(proofs.verdict_card(verdict))
+    return card(proof_section.verdict_card(verdict))
 
 
 @html.register
 def of_stability(stability: Stability) -> str:
     """What is known of each exponential."""
-    return card(proofs.exponential_rows(stability))
+    return card(proof_section.exponential_rows(stability))
 
 
 @html.register
 def of_plan(plan: Plan) -> str:
     """The tables of a plan."""
-    return card(plans.of_plan(plan))
+    return card(plan_section.of_plan(plan))
 
 
 @html.register
 def of_io(io: IO) -> str:
     """Transfers and memory, typeset."""
-    return card(tag("p", f"In {io.unit}."), costs.of_io(io))
+    return card(tag("p", f"In {io.unit}."), cost_section.of_io(io))
 
 
 @html.register
 def of_levels(io: LevelsIO) -> str:
     """Transfers and memory at each level, typeset."""
-    return card(tag("p", f"In {io.unit}."), costs.of_levels(io))
+    return card(tag("p", f"In {io.unit}."), cost_section.of_levels(io))
 
 
 @html.register
 def of_optimum(optimum: Optimum) -> str:
     """The least transfers, typeset."""
-    return card(costs.of_optimum(optimum))
+    return card(cost_section.of_optimum(optimum))
 
 
 @html.register
 def of_regimes(regimes: Regimes) -> str:
     """The regimes: what binds, and the least transfers there."""
-    return card(costs.of_regimes(regimes))
+    return card(cost_section.of_regimes(regimes))
 
 
 @html.register
 def of_bound(bound: LowerBound) -> str:
     """The lower bound over all schedules, with its conditions."""
-    return card(costs.of_bound(bound))
+    return card(cost_section.of_bound(bound))

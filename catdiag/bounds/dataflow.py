@@ -1,0 +1,526 @@
+"""The data-flow graph of a diagram, with loops and groups inlined: what lower bounds are derived from.
+
+A loop appears as its step, once, on whole axes. Each array stands for all of its values in all iterations and all
+groups: one value for each index and iteration. An edge from one box to the next says which values are read to compute a
+value. Inlining loses two facts, which are recorded: which axes are blocks of which loop (a sum over one is complete
+only after the loop), and whether a state is carried from iteration to iteration at the same index.
+
+Bounds rest on *paths* of arrays that keep some coordinates: `trace` looks for one back to an input, `downstream` for
+one forward to an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.index_maps import Expr, read_off
+from catdiag.category.ops import Box, Einsum, Fold, Group, Map, Reduce, Reindex, Rename, View, einsum_box
+from catdiag.category.types import Axis, Size, Ty
+from catdiag.schedule.liveness import is_view
+
+Atom = tuple[str, int]
+"""An axis, or a factor of a product axis: the name of the axis and the position of the factor."""
+Index = tuple[str, ...]
+"""The indices that determine a coordinate. The coordinate determines the first of them, given the others."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The length of an atom, and the loops of which it is a block."""
+
+    size: Size
+    loops: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of the flow.
+
+    `maker` is the place of the box that makes it (-1: an input, or a state at the start of an iteration), `loops` are
+    the loops around that box. Its elements may differ along the axes in `varies`. Along the axes of a set in `tangled`,
+    elements at different indices may coincide, as in overlapping access regions.
+    """
+
+    axes: Mapping[Atom, Extent]
+    maker: int
+    loops: tuple[int, ...]
+    name: str
+    varies: frozenset[Atom] = frozenset()
+    tangled: frozenset[frozenset[Atom]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Act:
+    """A box of the flow at its place; `sure` says that it certainly runs at every index."""
+
+    place: int
+    box: Box
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+    loops: tuple[int, ...]
+    sure: bool
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A loop: its states at the start and at the end of an iteration.
+
+    `merged` says for each state whether the merge of partial states keeps it at the same index.
+    """
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    merged: tuple[bool, ...]
+    components: tuple[str, ...]
+
+
+@dataclass
+class Flow:
+    """The data-flow graph of a diagram."""
+
+    arrays: list[Array] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+
+    def root(self, wire: int) -> int:
+        """The array that this one renames or shows in another layout."""
+        while (place := self.arrays[wire].maker) >= 0 and is_view(self.acts[place].box):
+            wire = self.acts[place].reads[0]
+        return wire
+
+    def handed_on(self, loop: int, wire: int) -> tuple[frozenset[Atom], frozenset[int]]:
+        """For a state at the end of an iteration: the coordinates at which it reads the same state at the start.
+
+        Gives these coordinates and the arrays on the path between the two; none of either where the state is not
+        carried.
+        """
+        turn = self.turns[loop]
+        places = [k for k, end in enumerate(turn.ends) if end == wire]
+        if not places or not all(turn.merged[k] for k in places):
+            return frozenset(), frozenset()
+        start = turn.starts[places[0]]
+        if start == wire:
+            return frozenset(self.arrays[wire].axes), frozenset((wire,))
+        same = {atom: (_text(atom),) for atom in self.arrays[wire].axes}
+        found = trace(self, wire, same, down_to=start)
+        if start not in found:
+            return frozenset(), frozenset()
+        kept = found[start].coordinates
+        atoms = frozenset(a for a, shown in kept.items() if shown == (_text(a),))
+        return atoms, way(found, start)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An array met on a walk: the indices that determine its coordinates, and the array before it on the path."""
+
+    coordinates: Mapping[Atom, Index]
+    before: int
+
+
+def way(found: Mapping[int, Seen], wire: int) -> frozenset[int]:
+    """The arrays of the path that led to one."""
+    passed: list[int] = []
+    while wire >= 0:
+        passed.append(wire)
+        wire = found[wire].before
+    return frozenset(passed)
+
+
+def _text(atom: Atom) -> str:
+    return atom[0] if atom[1] == 0 else f"{atom[0]}.{atom[1]}"
+
+
+# -- inlining ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Frame:
+    graph: Graph
+    place: int
+    wires: list[int]
+    scope: Mapping[str, Extent]
+    loops: tuple[int, ...]
+    sure: bool
+    closes: int = -1
+
+
+def flow_of(diagram: Diagram) -> Flow:
+    """The flow of a diagram, with named boxes, groups and loops inlined."""
+    flow = Flow()
+    for name, ty in zip(diagram.input_names, diagram.dom, strict=True):
+        axes = _extents(ty.axes, {})
+        flow.arrays.append(Array(axes, -1, (), name, frozenset(axes)))
+    flow.inputs = tuple(range(len(flow.arrays)))
+    frames = [_Frame(inline(diagram).graph, 0, list(flow.inputs), {}, (), True)]
+    while True:
+        frame = frames[-1]
+        opened = False
+        while frame.place < len(frame.graph.nodes):
+            node = frame.graph.nodes[frame.place]
+            frame.place += 1
+            reads = tuple(frame.wires[w] for w in node.inputs)
+            op = node.box.op
+            if isinstance(op, Group):
+                sizes = {a.name: a for ty in (*node.box.cod, *node.box.dom) for a in ty.axes}
+                scope = {**frame.scope, **{s: _extent(sizes[a].size, frame.scope) for a, s in op.tiles if a in sizes}}
+                frames.append(_Frame(inline(op.body).graph, 0, list(reads), scope, frame.loops, frame.sure))
+                opened = True
+                break
+            if isinstance(op, Fold):
+                frames.append(_turn(flow, node.box, op, reads, frame))
+                opened = True
+                break
+            frame.wires.extend(_act(flow, *_summed_first(flow, node.box, reads, frame), frame))
+        if opened:
+            continue
+        frames.pop()
+        outputs = [frame.wires[w] for w in frame.graph.outputs]
+        if frame.closes >= 0:
+            turn = flow.turns[frame.closes]
+            flow.turns[frame.closes] = Turn(turn.starts, tuple(outputs), turn.merged, turn.components)
+        if not frames:
+            flow.outputs = tuple(outputs)
+            return flow
+        frames[-1].wires.extend(outputs)
+
+
+def _act(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[int, ...]:
+    """Adds a box to the flow, and returns the arrays that it makes."""
+    made = _made(flow, box, reads, frame)
+    place = len(flow.acts)
+    makes = tuple(range(len(flow.arrays), len(flow.arrays) + len(made)))
+    for axes in made:
+        varies, tangled = _varies(flow, box, reads, axes)
+        flow.arrays.append(Array(axes, place, frame.loops, box.name, varies, tangled))
+    flow.acts.append(Act(place, box, reads, makes, frame.loops, frame.sure))
+    return makes
+
+
+def _summed_first(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> tuple[Box, tuple[int, ...]]:
+    """A product of several arrays, each of them first summed over axes that no other array and not the result has.
+
+    A schedule may do that: it takes fewer products than the contraction of all arrays at once.
+    """
+    if not isinstance(box.op, Einsum) or len(reads) < 2:
+        return box, reads
+    left, types = list(reads), list(box.dom)
+    for k, ty in enumerate(box.dom):
+        elsewhere = {*box.cod[0].names, *(n for j, other in enumerate(box.dom) if j != k for n in other.names)}
+        kept = [n for n in ty.names if n in elsewhere]
+        if len(kept) < len(ty.names):
+            total = einsum_box([ty], kept, box.line)
+            (left[k],) = _act(flow, total, (reads[k],), frame)
+            types[k] = total.cod[0]
+    return Box(box.op, Ty(*types), box.cod, box.line), tuple(left)
+
+
+def _turn(flow: Flow, box: Box, op: Fold, reads: tuple[int, ...], frame: _Frame) -> _Frame:
+    """The frame of a loop's step, on whole axes; its states at the start of an iteration are new arrays."""
+    number = len(flow.turns)
+    size = next((a.size for ty in box.dom for a in ty.axes if a.name == op.axis), op.axis)
+    whole = _extent(size, frame.scope)
+    scope = {**frame.scope, op.block: Extent(whole.size, whole.loops | {number})}
+    starts = tuple(range(len(flow.arrays), len(flow.arrays) + len(box.cod)))
+    loops = (*frame.loops, number)
+    for ty in box.cod:
+        axes = _extents(ty.axes, frame.scope)
+        flow.arrays.append(Array(axes, -1, loops, "state", frozenset(axes)))
+    merged = tuple(op.parts is None or _merges(op.merge, k, len(box.cod)) for k in range(len(box.cod)))
+    flow.turns.append(Turn(starts, (), merged, op.components))
+    sure = frame.sure and op.extent is None and not op.asks
+    # A streamed array gets a name of its own in the loop, where its axis is marked as a block.
+    taps: dict[int, int] = {}
+    for w, ty in zip(reads, box.dom, strict=True):
+        array = flow.arrays[w]
+        if ty.axis(op.axis) is None or w in taps:
+            continue
+        taps[w] = len(flow.arrays)
+        blocks = {a: Extent(e.size, e.loops | {number}) if a[0] == op.axis else e for a, e in array.axes.items()}
+        tap = Box(Rename(), Ty(ty), Ty(ty))
+        flow.acts.append(Act(len(flow.acts), tap, (w,), (taps[w],), loops, sure))
+        flow.arrays.append(replace(array, axes=blocks, maker=len(flow.acts) - 1, loops=loops))
+    reads = tuple(taps.get(w, w) for w in reads)
+    return _Frame(inline(op.step).graph, 0, [*starts, *reads], scope, loops, sure, number)
+
+
+def _merges(merge: Diagram, k: int, states: int) -> bool:
+    """Whether merging partial states reads, for a state, the same state of both parts at the same index."""
+    flow = flow_of(merge)
+    end = flow.outputs[k]
+    axes = flow.arrays[end].axes
+    same = {atom: (_text(atom),) for atom in axes}
+    for start in (flow.inputs[k], flow.inputs[states + k]):
+        found = trace(flow, end, same, down_to=start)
+        if start != end and (start not in found or len(found[start].coordinates) < len(axes)):
+            return False
+    return True
+
+
+def _extent(size: Size, scope: Mapping[str, Extent]) -> Extent:
+    """A size in terms of the whole diagram's sizes, and the loops whose blocks it mentions."""
+    todo: list[tuple[Size, bool]] = [(size, False)]
+    done: list[Extent] = []
+    while todo:
+        item, ready = todo.pop()
+        if isinstance(item, tuple):
+            if ready:
+                right, left = done.pop(), done.pop()
+                done.append(Extent((item[0], left.size, right.size), left.loops | right.loops))
+            else:
+                todo += ((item, True), (item[2], False), (item[1], False))
+        else:
+            done.append(scope.get(item, Extent(item)) if isinstance(item, str) else Extent(item))
+    return done[0]
+
+
+def _extents(axes: Collection[Axis], scope: Mapping[str, Extent]) -> dict[Atom, Extent]:
+    found: dict[Atom, Extent] = {}
+    for axis in axes:
+        for k, part in enumerate(axis.parts if axis.kind == "product" else (axis,)):
+            found[axis.name, k] = _extent(part.size, scope)
+    return found
+
+
+def _made(flow: Flow, box: Box, reads: tuple[int, ...], frame: _Frame) -> list[dict[Atom, Extent]]:
+    """The axes of a box's results: those of its operands where they are preserved, else those of its type."""
+    result: list[dict[Atom, Extent]] = []
+    for ty in box.cod:
+        axes = _extents(ty.axes, frame.scope)
+        known: dict[str, dict[Atom, Extent]] = {}
+        pairs = dict(box.op.pairs) if isinstance(box.op, Rename) else {}
+        for w in reads:
+            for (name, k), extent in flow.arrays[w].axes.items():
+                known.setdefault(pairs.get(name, name), {})[pairs.get(name, name), k] = extent
+        given = {a.name for a in box.op.given()} if isinstance(box.op, (Reindex, View)) else set()
+        inherited: dict[Atom, Extent] = {}
+        for axis in ty.axes:
+            own = {atom: e for atom, e in axes.items() if atom[0] == axis.name}
+            inherited |= own if axis.name in given else known.get(axis.name, own)
+        if isinstance(box.op, Reindex) and box.op.kind in ("split", "merge"):
+            across = dict(_across(box.op))
+            whole = flow.arrays[reads[0]].axes
+            inherited |= {new: whole[old] for old, new in across.items() if old in whole and new in inherited}
+        result.append(inherited)
+    return result
+
+
+def _varies(
+    flow: Flow, box: Box, reads: tuple[int, ...], axes: Mapping[Atom, Extent]
+) -> tuple[frozenset[Atom], frozenset[frozenset[Atom]]]:
+    """The axes along which elements of a box's result may differ, and sets of axes along which they may coincide."""
+    arrays = [flow.arrays[w] for w in reads]
+    varies = {a for array in arrays for a in array.varies}
+    tangled = {group for array in arrays for group in array.tangled}
+    op = box.op
+    new: dict[Atom, set[Atom]] = {}
+    if isinstance(op, Rename):
+        pairs = dict(op.pairs)
+        new = {a: {(pairs.get(a[0], a[0]), a[1])} for a in varies}
+    elif isinstance(op, Reindex) and op.kind in ("split", "merge"):
+        new = {a: {b} for a, b in _across(op)}
+    elif isinstance(op, Reindex):
+        given = {a for a in axes if a[0] in {axis.name for axis in op.given()}}
+        new = {(axis.name, 0): given for taken in op.taken() for axis in taken}
+    elif isinstance(op, View):
+        made = {a for a in axes if a[0] in {axis.name for axis in op.made}}
+        for read in op.reads:
+            for name, e in read.at:
+                known = affine(e)
+                named = {a for a in made if known is not None and a[0] in known}
+                new.setdefault((name, 0), set()).update(named if known is not None else {NOWHERE, *made})
+        tangled |= {frozenset((a,)) for a in new}
+        varies |= made
+    elif not isinstance(op, (Map, Einsum, Reduce)):
+        varies = set(axes)
+    varies = {b for a in varies for b in new.get(a, {a})}
+    groups = {frozenset(b for a in group for b in new.get(a, {a}) if b in axes or b == NOWHERE) for group in tangled}
+    return frozenset(varies & set(axes)), frozenset(group for group in groups if len(group) > 1)
+
+
+NOWHERE: Atom = ("", 0)
+"""An atom in `Array.tangled` that stands for an index array, or for index arithmetic that is not affine."""
+
+
+def _across(op: Reindex) -> list[tuple[Atom, Atom]]:
+    """The factors of the product axis before and after, in pairs."""
+    pairs: list[tuple[Atom, Atom]] = [((op.axis.name, k), (p.name, 0)) for k, p in enumerate(op.axis.parts)]
+    return pairs if op.kind == "split" else [(new, old) for old, new in pairs]
+
+
+# -- paths ---------------------------------------------------------------------------------------------------------
+
+
+def back(
+    act: Act, shown: Mapping[Atom, Index], k: int, axes: Collection[Atom], apart: Collection[str]
+) -> dict[Atom, Index] | None:
+    """The coordinates of read `k` of a box, given those of its result.
+
+    None where an element of the result need not read an element of that operand at all. Indices in `apart` are
+    preferred as the fixed ones.
+    """
+    op = act.box.op
+    if isinstance(op, (Map, Einsum, Reduce)):
+        return {a: shown[a] for a in axes if a in shown}
+    if isinstance(op, Rename):
+        pairs = dict(op.pairs)
+        return {a: shown[pairs.get(a[0], a[0]), a[1]] for a in axes if (pairs.get(a[0], a[0]), a[1]) in shown}
+    if isinstance(op, Reindex) and op.kind in ("split", "merge"):
+        across = dict(_across(op))
+        return {a: shown[across.get(a, a)] for a in axes if across.get(a, a) in shown}
+    if isinstance(op, View) and len(op.reads) == 1 and k == 0:
+        at = dict(op.reads[0].at)
+        found: dict[Atom, Index] = {}
+        for atom in axes:
+            if atom[0] not in at:
+                if atom in shown:
+                    found[atom] = shown[atom]
+                continue
+            signs = affine(at[atom[0]])
+            # A single factor does not determine the index of a product axis.
+            products = {name for name, place in (*axes, *shown) if place}
+            if not signs or atom[0] in products or products & set(signs):
+                continue
+            if any((name, 0) not in shown or len(shown[name, 0]) != 1 for name in signs):
+                continue
+            order = sorted(signs, key=lambda name: (shown[name, 0][0] in apart, name))
+            found[atom] = tuple(shown[name, 0][0] for name in order)
+        return found
+    return None
+
+
+def on(act: Act, shown: Mapping[Atom, Index], axes: Collection[Atom]) -> dict[Atom, Index] | None:
+    """The coordinates of a box's result, given those of an operand every element of which contributes to the result."""
+    op = act.box.op
+    if isinstance(op, (Map, Einsum, Reduce)):
+        return {a: shown[a] for a in axes if a in shown}
+    if isinstance(op, Rename):
+        renamed = {(dict(op.pairs).get(n, n), k): index for (n, k), index in shown.items()}
+        return {a: renamed[a] for a in axes if a in renamed}
+    if isinstance(op, Reindex) and op.kind in ("split", "merge"):
+        across = dict(_across(op))
+        passed = {across.get(a, a): index for a, index in shown.items()}
+        return {a: passed[a] for a in axes if a in passed}
+    return None
+
+
+def affine(e: Expr) -> dict[str, int] | None:
+    """The axes in whose indices an expression is affine, with the signs of their factors; None where it is not.
+
+    >>> affine(("+", ("*", 2, ("i", "y")), ("+", ("i", "k"), -1))), affine(("//", ("i", "y"), 2))
+    ({'y': 1, 'k': 1}, None)
+    """
+    Read = tuple[dict[str, int], int] | None  # signs, and the sign of a constant (0: unknown)
+
+    def leaf(v: object) -> Read:
+        if isinstance(v, tuple):
+            return ({str(v[1]): 1}, 0) if v[0] == "i" else None
+        return {}, (v > 0) - (v < 0) if isinstance(v, int) else 1
+
+    def join(op: str, a: Read, b: Read) -> Read:
+        if a is None or b is None or op == "//":
+            return None
+        if op == "+":
+            both = {**a[0], **b[0]}
+            if any(a[0].get(n, s) != s or b[0].get(n, s) != s for n, s in both.items()):
+                return None
+            return both, a[1] if a[1] == b[1] else 0
+        if a[0] and b[0]:
+            return None
+        signs, by = (a[0], b[1]) if a[0] else (b[0], a[1])
+        if signs and not by:
+            return None
+        return {n: s * by for n, s in signs.items()}, a[1] * b[1]
+
+    found = read_off(e, leaf, join)
+    return None if found is None else found[0]
+
+
+def trace(
+    flow: Flow,
+    wire: int,
+    shown: Mapping[Atom, Index],
+    *,
+    whole: bool = False,
+    apart: Collection[str] = (),
+    down_to: int = -1,
+) -> dict[int, Seen]:
+    """All arrays met on the way back from one, each by the path that keeps the most coordinates.
+
+    With `whole`, only the arrays at which all coordinates are kept.
+    """
+    wanted = {index[0] for index in shown.values()}
+    found = {wire: Seen(dict(shown), -1)}
+    for w in range(wire, down_to, -1):
+        place = flow.arrays[w].maker
+        if w not in found or place < 0 or not flow.acts[place].sure:
+            continue
+        act = flow.acts[place]
+        for k, v in enumerate(act.reads):
+            kept = back(act, found[w].coordinates, k, flow.arrays[v].axes, apart)
+            if kept is None or not _passes(flow, act, v):
+                continue
+            count = len({index[0] for index in kept.values()})
+            known = found.get(v)
+            if whole and count < len(wanted):
+                continue
+            if known is None or count > len({i[0] for i in known.coordinates.values()}):
+                found[v] = Seen(kept, w)
+    return found
+
+
+def _passes(flow: Flow, reader: Act, wire: int) -> bool:
+    """Whether a reader outside a split loop reads a state that the merge of parts keeps at the same index."""
+    left = [flow.turns[f] for f in flow.arrays[wire].loops if f not in reader.loops]
+    return all(m for turn in left for end, m in zip(turn.ends, turn.merged, strict=True) if end == wire)
+
+
+def downstream(flow: Flow, wire: int, shown: Mapping[Atom, Index]) -> tuple[Mapping[Atom, Index], frozenset[int]]:
+    """A path forward to an output that keeps the most coordinates: the coordinates, and the arrays of the path.
+
+    No coordinates where no path leads to an output. A value that leaves a loop passes through the remaining iterations:
+    only coordinates that its states keep there count.
+    """
+    found: dict[int, Seen] = {wire: Seen(dict(shown), -1)}
+    passed: dict[int, frozenset[int]] = {wire: frozenset((wire,))}
+    for place in range(max(flow.arrays[wire].maker, 0), len(flow.acts)):
+        act = flow.acts[place]
+        if not act.sure:
+            continue
+        for v in dict.fromkeys(act.reads):
+            if v not in found or flow.arrays[v].maker >= place:
+                continue
+            left = _leaving(flow, v, act.loops, found[v].coordinates)
+            for w in act.makes if left is not None else ():
+                assert left is not None
+                kept = on(act, left[0], flow.arrays[w].axes)
+                if kept and (w not in found or len(kept) > len(found[w].coordinates)):
+                    found[w] = Seen(kept, v)
+                    passed[w] = passed[v] | left[1] | {w}
+    best: tuple[Mapping[Atom, Index], frozenset[int]] = ({}, frozenset())
+    for w in flow.outputs:
+        if w in found:
+            left = _leaving(flow, w, (), found[w].coordinates)
+            if left is not None and len(left[0]) > len(best[0]):
+                best = (left[0], passed[w] | left[1])
+    return best
+
+
+def _leaving(
+    flow: Flow, wire: int, loops: tuple[int, ...], shown: Mapping[Atom, Index]
+) -> tuple[Mapping[Atom, Index], frozenset[int]] | None:
+    """The coordinates of a state that are kept where it leaves its loop, and the arrays passed in later iterations."""
+    arrays: frozenset[int] = frozenset()
+    for f in flow.arrays[wire].loops:
+        if f in loops:
+            continue
+        kept, passed = flow.handed_on(f, wire)
+        shown = {a: index for a, index in shown.items() if a in kept}
+        if not shown:
+            return None
+        arrays |= passed
+    return shown, arrays

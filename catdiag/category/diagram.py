@@ -1,0 +1,521 @@
+"""Diagrams: morphisms of the free symmetric monoidal category in which objects can be copied and discarded.
+
+>>> from catdiag.category.types import ArrayType, Axis, Ty
+>>> X = Ty(ArrayType((Axis("x"),)))
+>>> f, g, h = box("f", X, X), box("g", X, X), box("h", X, X)
+>>> (f >> g) >> h == f >> (g >> h) and f >> id(X) == f == id(X) >> f
+True
+>>> (f @ g) >> (g @ h) == (f >> g) @ (g >> h)                    # interchange
+True
+>>> (f @ g) >> swap(X, X) == swap(X, X) >> (g @ f)               # naturality of the symmetry
+True
+>>> copy(X) >> swap(X, X) == copy(X)                             # the comonoid is commutative
+True
+>>> f >> copy(X) == copy(X) >> (f @ f)                           # and not natural: once is not twice
+False
+
+A diagram is stored as the expression it was built by, so that `>>` and `@` take constant time beside
+the comparison of types, and is flattened once, iteratively, to a `Graph` when it is read (see
+`catdiag.category.graph`). A wire used twice is copied, one never used is discarded. The order of the nodes is stored:
+equality does not see it, the live range of arrays does.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from catdiag.category.graph import Graph as Graph
+from catdiag.category.graph import Node as Node
+from catdiag.category.graph import of_arrays
+from catdiag.category.ops import Box, Call, Generic, Group, bodies, check_box
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.util.display import AsProgram
+from catdiag.util.errors import AxisError, TypeMismatch, require
+
+BOX, WIRING, SEQ, PAR, GRAPH = range(5)
+"""How a diagram was made: a box, wiring only, by `>>`, by `@`, or flat already."""
+
+# How large a diagram may be for its `repr` to be an expression that rebuilds it.
+_REPR_BOXES, _REPR_WIRES, _REPR_NESTING = 500, 500, 20
+
+
+class Diagram(AsProgram):
+    """A morphism `dom → cod`. Make one with `box`, `id`, `swap`, `copy`, `discard`, `>>` and `@`, or
+    `catdiag.frontend.builder`.
+
+    `repr` is an expression that rebuilds the diagram under the names of `catdiag.category.types`,
+    `catdiag.category.ops` and `catdiag.category.diagram`; past 500 boxes or wires, those in bodies included, it is a
+    description in `<…>` instead.
+    """
+
+    __slots__ = ("_canon", "_cod", "_dom", "_graph", "_kind", "_left", "_right", "names", "title")
+
+    def __init__(
+        self,
+        kind: int,
+        left: Any,
+        right: Any,
+        dom: Ty | None,
+        cod: Ty | None,
+        names: tuple[str, ...] = (),
+        title: str = "",
+    ) -> None:
+        self._kind, self._left, self._right = kind, left, right
+        self._dom, self._cod = dom, cod
+        self.names, self.title = names, title
+        self._graph: Graph | None = left if kind == GRAPH else None
+        self._canon: Any = None
+
+    @staticmethod
+    def of_arrays(
+        dom: Ty | ArrayType,
+        boxes: Sequence[Diagram | Box],
+        which: Sequence[int] | Any,
+        reads: Sequence[int] | Any,
+        outputs: Sequence[int] | Any,
+    ) -> Diagram:
+        """The diagram of columns: node k is `boxes[which[k]]`, and reads the next wires of `reads`, those it takes.
+
+        Wires are numbered as in `catdiag.category.graph`: those of `dom` from 0, then what node 0 gives, node 1, and so
+        on. The columns are lists or arrays of NumPy, and are copied; every wire is checked, all at once. Raises
+        TypeMismatch, naming the first node that reads a wire that is not there by then, or one of another type than its
+        box takes.
+
+        >>> X = Ty(ArrayType((Axis("x"),)))
+        >>> f, add = box("f", X, X), box("add", X @ X, X)
+        >>> Diagram.of_arrays(X, [f, add], [0, 1], [0, 0, 1], [2]) == copy(X) >> id(X) @ f >> add
+        True
+        """
+        table = [one_box(b, f"boxes[{k}]") for k, b in enumerate(_listed(boxes))]
+        graph, cod = of_arrays(_ty(dom), table, which, reads, outputs)
+        return Diagram(GRAPH, graph, None, graph.dom, cod)
+
+    @property
+    def dom(self) -> Ty:
+        """The object that the diagram takes."""
+        known = self._dom
+        if known is None:
+            known, self._cod = _boundaries(self)
+            self._dom = known
+        return known
+
+    @property
+    def cod(self) -> Ty:
+        """The object that the diagram gives."""
+        known = self._cod
+        if known is None:
+            self._dom, known = _boundaries(self)
+            self._cod = known
+        return known
+
+    # -- composition -------------------------------------------------------------------------
+
+    def __rshift__(self, other: Diagram) -> Diagram:
+        """First this, then `other`. Raises TypeMismatch, naming both types and the wire."""
+        if not isinstance(other, Diagram):
+            return NotImplemented
+        given, taken = self.cod, other.dom
+        if given is not taken:
+            if given != taken:
+                _mismatch(given, taken)
+            # One object for equal types: the next comparison is one of identities.
+            other._dom = given
+            if other._cod is taken:
+                other._cod = given
+        return Diagram(SEQ, self, other, self.dom, other.cod, self.names)
+
+    def __matmul__(self, other: Diagram) -> Diagram:
+        """This beside `other`."""
+        if not isinstance(other, Diagram):
+            return NotImplemented
+        return Diagram(PAR, self, other, None, None)  # its objects are put together when asked for
+
+    # -- the flat form -----------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The flat form; made once, without recursion."""
+        if self._graph is None:
+            from catdiag.category.flatten import flatten
+
+            self._graph = flatten(self)
+        return self._graph
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The boxes in stored order."""
+        return self.graph.boxes()
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """A name for each input: the user's, or `in0`, `in1`, …"""
+        return self.names if len(self.names) == len(self.dom) else tuple(f"in{k}" for k in range(len(self.dom)))
+
+    def __len__(self) -> int:
+        """How many boxes there are."""
+        return len(self.graph)
+
+    def __bool__(self) -> bool:
+        """True: a diagram without boxes is a diagram too."""
+        return True
+
+    # -- equality in the category -------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """Equality up to interchange, symmetry and the comonoid laws. Equality of meaning is `cd.prove`.
+
+        Linear time where every box reaches an output. Raises EqualityUndecided where parts that reach none
+        are too hard to tell apart.
+        """
+        if self is other:
+            return True
+        if not isinstance(other, Diagram):
+            return NotImplemented
+        from catdiag.category.equality import isomorphic
+
+        return isomorphic(self, other)
+
+    def __hash__(self) -> int:
+        from catdiag.category.equality import fingerprint
+
+        return fingerprint(self)
+
+    def __reduce__(self) -> tuple[Callable[..., Diagram], tuple[Graph, Ty, tuple[str, ...], str]]:
+        return of_graph, (self.graph, self.cod, self.names, self.title)
+
+    def __repr__(self) -> str:
+        if is_large(self):
+            return f"<diagram {self}>"
+        named = f", names={self.names!r}" if self.names else ""
+        named += f", title={self.title!r}" if self.title else ""
+        if self._kind == BOX and isinstance(self._left.op, Generic) and not named:
+            return f"box({self._left.op.name!r}, {self.dom!r}, {self.cod!r})"
+        if not self.graph.nodes and not named:
+            return f"wiring({self.dom!r}, {list(self.graph.outputs)!r})"
+        return f"of_graph({self.graph!r}{named})"
+
+    def __str__(self) -> str:
+        return f"{self.title + ': ' if self.title else ''}{_short(self.dom)} → {_short(self.cod)}"
+
+    # -- mapping over an axis ----------------------------------------------------------------------
+
+    def weave(self, axis: Axis | str, inputs: Iterable[int | str] | str | None = None) -> Diagram:
+        """The diagram mapped over one more axis, put in front on all outputs and the given inputs (all, if None).
+
+        Raises AxisError if a wire has an axis of that name already, or no input of that name or position exists.
+        """
+        from catdiag.category.functor import weave
+
+        return weave(self, Axis(axis) if isinstance(axis, str) else axis, inputs)
+
+
+def _mismatch(cod: Ty, dom: Ty) -> None:
+    pairs = zip(cod, dom, strict=False)
+    k = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(cod), len(dom)))
+    if k < min(len(cod), len(dom)):
+        detail = f"wire {k} carries {cod[k]} and is read as {dom[k]}"
+        if str(cod[k]) == str(dom[k]):
+            detail += f" (axes {list(cod[k].axes)} against {list(dom[k].axes)})"
+    elif k < len(cod):
+        detail = f"wire {k}, which carries {cod[k]}, is not taken (discard it, or add an identity beside)"
+    else:
+        detail = f"wire {k}, to be read as {dom[k]}, is not given"
+    if len(cod) != len(dom):
+        detail += f"; {len(cod)} wires meet {len(dom)}"
+    raise TypeMismatch(f"cannot compose: the first gives {_short(cod)}, the second takes {_short(dom)}; {detail}")
+
+
+def _boundaries(diagram: Diagram) -> tuple[Ty, Ty]:
+    """The domain and the codomain of diagrams side by side, from those known; one object where they are one."""
+    left, right = diagram._left, diagram._right
+    if left._dom is None or right._dom is None:
+        return _joined(diagram)
+    # In constant time, so that a tensor that grows by one can be asked at each step.
+    dom = left._dom @ right._dom
+    return dom, dom if left._dom is left._cod and right._dom is right._cod else left._cod @ right._cod
+
+
+def _joined(diagram: Diagram) -> tuple[Ty, Ty]:
+    doms: list[ArrayType] = []
+    cods: list[ArrayType] = []
+    alike = True
+    stack = [diagram]
+    while stack:
+        item = stack.pop()
+        dom, cod = item._dom, item._cod
+        if dom is None or cod is None:
+            stack.append(item._right)
+            stack.append(item._left)
+        else:
+            doms += dom.arrays
+            if alike and dom is not cod:
+                alike, cods = False, doms[: len(doms) - len(dom)]
+            if not alike:
+                cods += cod.arrays
+    dom = Ty(*doms)
+    return dom, dom if alike else Ty(*cods)
+
+
+def _short(ty: Ty) -> str:
+    return str(ty) if len(ty) <= 8 else f"{ty[:3]} @ … ({len(ty)} wires)"
+
+
+def nested_beyond(diagram: Diagram, most: int) -> bool:
+    """Whether named boxes that stand for diagrams are more than so many deep in each other."""
+    seen: dict[int, int] = {}
+    stack = [(diagram, 0)]
+    while stack:
+        item, depth = stack.pop()
+        if depth > most:
+            return True
+        if seen.get(builtins.id(item), -1) < depth:
+            seen[builtins.id(item)] = depth
+            stack += [(body, depth + 1) for b in item.boxes for body in bodies(b.op)]
+    return False
+
+
+def is_large(diagram: Diagram) -> bool:
+    """Whether a diagram has more boxes and wires, bodies included, than one reads."""
+    boxes, wires, nesting = _extent(diagram)
+    return boxes > _REPR_BOXES or wires > _REPR_WIRES or nesting > _REPR_NESTING
+
+
+def _extent(diagram: Diagram) -> tuple[int, int, int]:
+    """Boxes, wires and depth of nesting, bodies included; counting stops where `repr` has its answer."""
+    boxes, wires, nesting = 0, 0, 0
+    stack = [(diagram, 0)]
+    while stack and boxes <= _REPR_BOXES and nesting <= _REPR_NESTING:
+        item, depth = stack.pop()
+        boxes += len(item)
+        wires += len(item.dom) + len(item.cod)
+        nesting = max(nesting, depth)
+        if boxes <= _REPR_BOXES:
+            for b in item.boxes:
+                wires += len(b.dom) + len(b.cod)
+                stack += [(body, depth + 1) for body in bodies(b.op)]
+    return boxes, wires, nesting
+
+
+class HasDiagram(Protocol):
+    """What stands for a diagram: a derivation, a user's program, a plan."""
+
+    @property
+    def diagram(self) -> Diagram: ...
+
+
+def diagram_of(subject: Diagram | HasDiagram, what: str = "the diagram") -> Diagram:
+    """A diagram itself, or that of what stands for one. Raises TypeMismatch for anything else.
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> diagram_of(id(X)) == id(X)
+    True
+    """
+    found = subject if isinstance(subject, type) else getattr(subject, "diagram", subject)
+    require(isinstance(found, Diagram), what, subject, "a program or a diagram, as @cd.algorithm makes one")
+    return found  # type: ignore[return-value]
+
+
+# -- makers ---------------------------------------------------------------------------------------
+
+
+def _ty(ty: Ty | ArrayType) -> Ty:
+    require(isinstance(ty, (Ty, ArrayType)), "the type", ty, "a Ty or an ArrayType")
+    return Ty(ty) if isinstance(ty, ArrayType) else ty
+
+
+def _listed(boxes: object) -> Sequence[Any]:
+    require(isinstance(boxes, (list, tuple)), "boxes", boxes, "a list of boxes, such as [cd.box('f', X, X)]")
+    return boxes  # type: ignore[return-value]
+
+
+def one_box(given: object, what: str) -> Box:
+    """The box that was given, or of which the given diagram is made. Raises TypeMismatch for anything else."""
+    found = given._left if isinstance(given, Diagram) and given._kind == BOX else given
+    require(isinstance(found, Box), what, given, "a box, such as cd.box('f', X, X)")
+    return found  # type: ignore[return-value]
+
+
+def of_box(b: Box) -> Diagram:
+    """A box as a diagram."""
+    return Diagram(BOX, b, None, b.dom, b.cod)
+
+
+def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), title: str = "") -> Diagram:
+    """A flat form as a diagram. The graph is trusted to be well formed: boxes fit their wires."""
+    if cod is None:
+        types = graph.wire_types()
+        cod = Ty(*(types[w] for w in graph.outputs))
+    return Diagram(GRAPH, graph, None, graph.dom, cod, names, title)
+
+
+def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
+    """An uninterpreted generator."""
+    return of_box(Box(Generic(name), _ty(dom), _ty(cod)))
+
+
+def call(name: str, body: Diagram) -> Diagram:
+    """A diagram as one named box that can be opened again."""
+    return of_box(Box(Call(name, body), body.dom, body.cod))
+
+
+def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
+    """The diagram whose k-th output is input `sources[k]`: identities, swaps, copies and discards are such."""
+    dom = _ty(dom)
+    for k in sources:
+        if not 0 <= k < len(dom):
+            raise TypeMismatch(f"wiring reads wire {k} of {len(dom)}")
+    return Diagram(WIRING, tuple(sources), None, dom, Ty(*(dom[k] for k in sources)))
+
+
+def id(ty: Ty | ArrayType) -> Diagram:
+    """The identity."""
+    ty = _ty(ty)
+    return Diagram(WIRING, range(len(ty)), None, ty, ty)
+
+
+def swap(left: Ty | ArrayType, right: Ty | ArrayType) -> Diagram:
+    """The symmetry: `left @ right → right @ left`."""
+    left, right = _ty(left), _ty(right)
+    n, m = len(left), len(right)
+    return wiring(left @ right, [*range(n, n + m), *range(n)])
+
+
+_MOST_COPIES = 1_000_000
+
+
+def copy(ty: Ty | ArrayType, times: int = 2) -> Diagram:
+    """`ty → ty @ … @ ty`, the comultiplication (`times` = 2) of the comonoid, or its iterate."""
+    ty = _ty(ty)
+    whole = hasattr(times, "__index__") and not isinstance(times, bool) and not hasattr(times, "shape")
+    require(whole and 0 <= times <= _MOST_COPIES, "times", times, f"how many copies, 0 to {_MOST_COPIES}")
+    return wiring(ty, [*range(len(ty))] * times)
+
+
+def discard(ty: Ty | ArrayType) -> Diagram:
+    """`ty → 1`, the counit."""
+    return wiring(_ty(ty), [])
+
+
+def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kernels: bool = False) -> Diagram:
+    """The diagram with named boxes opened, all the way down, but for those that `keep` accepts.
+
+    The bodies of loops and groups are left as they are; with `kernels`, groups without tiles are opened too.
+
+    >>> X = ArrayType((Axis("x"),))
+    >>> f, g = box("f", X, X), box("g", X, X)
+    >>> inline(call("outer", call("inner", f) >> g)) == f >> g
+    True
+    """
+    from catdiag.category.substitution import replaced
+
+    done: dict[int, Graph] = {}
+    todo = [diagram]
+    while todo:
+        item = todo[-1]
+        if builtins.id(item) in done:
+            todo.pop()
+            continue
+        opened = [_opened(b, kernels) for b in item.graph.table]
+        opened = [None if body is None or keep(b) else body for b, body in zip(item.graph.table, opened, strict=True)]
+        missing = [body for body in opened if body is not None and builtins.id(body) not in done]
+        if missing:
+            todo += missing
+        else:
+            images = [None if body is None else done[builtins.id(body)] for body in opened]
+            done[builtins.id(item)] = replaced(item.graph, images)
+    return of_graph(done[builtins.id(diagram)], diagram.cod, diagram.names, diagram.title)
+
+
+def _opened(b: Box, kernels: bool) -> Diagram | None:
+    """The diagram for which a box stands by name alone, or None."""
+    named = isinstance(b.op, Call) or (kernels and isinstance(b.op, Group) and not b.op.tiles)
+    return bodies(b.op)[0] if named else None
+
+
+def live(graph: Graph) -> Graph:
+    """The graph without the boxes that reach no output; the others stay in order.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> f, g = (Box(Generic(name), X, X) for name in "fg")
+    >>> graph = live(Graph(X, (Node(f, (0,)), Node(g, (0,))), (2,)))
+    >>> [node.box.name for node in graph.nodes], graph.outputs
+    (['g'], (1,))
+    """
+    inputs = len(graph.dom)
+    first: list[int] = []
+    maker = [-1] * inputs
+    for place, node in enumerate(graph.nodes):
+        first.append(len(maker))
+        maker.extend([place] * len(node.box.cod))
+    alive = [False] * len(graph.nodes)
+    stack = list(graph.outputs)
+    while stack:
+        place = maker[stack.pop()]
+        if place >= 0 and not alive[place]:
+            alive[place] = True
+            stack.extend(graph.nodes[place].inputs)
+    names = list(range(inputs)) + [0] * (len(maker) - inputs)
+    nodes: list[Node] = []
+    count = inputs
+    for place, node in enumerate(graph.nodes):
+        if alive[place]:
+            nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+            for wire in range(first[place], first[place] + len(node.box.cod)):
+                names[wire] = count
+                count += 1
+    return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs]))
+
+
+def check_axis_free(diagram: Diagram, axis: Axis) -> None:
+    """Raises AxisError if a wire of the diagram has an axis of that name, TypeMismatch for what is no axis."""
+    require(isinstance(axis, Axis), "the axis", axis, "an Axis, such as Axis('b')")
+    seen: set[int] = set()
+    for ty in diagram.graph.wire_types():
+        if builtins.id(ty) not in seen:
+            seen.add(builtins.id(ty))
+            if ty.axis(axis.name) is not None:
+                raise AxisError(f"axis {axis.name!r} is on a wire {ty} of the diagram already: rename one of the two")
+
+
+def check(diagram: Diagram) -> None:
+    """Raises TypeMismatch unless the diagram is well formed, bodies included: what `of_graph` takes on trust.
+
+    Each node reads wires that exist when it runs and have the types of its box, each box has types that its
+    operation can have, and the outputs have the types of the codomain.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> check(box("f", X, X) >> copy(X))
+    >>> check(of_graph(Graph(X, (Node(Box(Generic("f"), X, X), (7,)),), (1,))))
+    Traceback (most recent call last):
+    ...
+    catdiag.util.errors.TypeMismatch: node 0, f, reads wire 7: only 1 are there by then
+    ...
+    """
+    seen: set[int] = set()
+    stack = [diagram]
+    while stack:
+        item = stack.pop()
+        if builtins.id(item) in seen:
+            continue
+        seen.add(builtins.id(item))
+        types = list(item.dom)
+        for place, node in enumerate(item.graph.nodes):
+            b = node.box
+            wrong = next((w for w in node.inputs if not 0 <= w < len(types)), None)
+            if wrong is not None:
+                raise TypeMismatch(f"node {place}, {b.name}, reads wire {wrong}: only {len(types)} are there by then")
+            found = Ty(*(types[w] for w in node.inputs))
+            if found != b.dom:
+                raise TypeMismatch(f"node {place}, {b.name}, takes {_short(b.dom)} and reads {_short(found)}")
+            if builtins.id(b) not in seen:
+                seen.add(builtins.id(b))
+                check_box(b)
+                stack += bodies(b.op)
+            types.extend(b.cod)
+        if not all(0 <= w < len(types) for w in item.graph.outputs):
+            raise TypeMismatch(f"the outputs read wires {item.graph.outputs}: there are {len(types)}")
+        leaving = Ty(*(types[w] for w in item.graph.outputs))
+        if leaving != item.cod:
+            raise TypeMismatch(f"the outputs carry {_short(leaving)} where the diagram gives {_short(item.cod)}")

@@ -1,0 +1,235 @@
+"""A diagram of functions, run: the functor from diagrams to functions that a function for each box gives.
+
+What `catdiag.category.functor` does with one action for all boxes, this does with a function for each kind of box,
+which is looked up once and not at each node. How the nodes follow each other is worked out once for a diagram and kept:
+where the result of one is read by the next one only, values are passed on and never stored; elsewhere a value is
+dropped when it is read for the last time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby, islice, pairwise
+from typing import Any, TypeVar
+
+from catdiag.category.diagram import Diagram, one_box
+from catdiag.category.graph import Graph
+from catdiag.category.ops import Box
+from catdiag.util.errors import TypeMismatch, require
+
+V = TypeVar("V")
+SHORTEST = 4
+"""From so many nodes on, each read by the next only, it pays to treat them as a row of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Nodes `start` to `stop`. In a row each has one input and one output, which only the next one reads.
+
+    `linear` says that each wire is read here for the last time. What they read is in `reads` from `at` to `end`, `wire`
+    is their first output, and `unread` lists wires that were never read, to be dropped after the last of them.
+    """
+
+    start: int
+    stop: int
+    row: bool
+    linear: bool
+    at: int
+    end: int
+    wire: int
+    unread: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a flat form is run: which of `reads` is the last to read its wire, and the spans of nodes."""
+
+    last: bytes
+    spans: tuple[Span, ...]
+    unread: tuple[int, ...]
+
+
+def evaluate(
+    diagram: Diagram,
+    inputs: Sequence[V],
+    functions: Mapping[Any, Callable[..., Any]] | Callable[[Box], Callable[..., Any]],
+) -> tuple[V, ...]:
+    """The outputs of a diagram whose boxes are functions: of as many arguments as a box has inputs.
+
+    `functions` has one for each box (as it stands in `Diagram.boxes`, or the diagram that `cd.box` makes), or is a
+    function from boxes to functions, asked once for each. A function gives its output, or a sequence of outputs where
+    the box does not have just one.
+
+    >>> from catdiag.category.diagram import box, copy
+    >>> from catdiag.category.types import ArrayType, Ty
+    >>> X = Ty(ArrayType())
+    >>> add, double = box("add", X @ X, X), box("double", X, X)
+    >>> evaluate(copy(X) >> double @ (double >> double) >> add, [7], {add: lambda a, b: a + b, double: lambda a: 2 * a})
+    (42,)
+
+    Raises TypeMismatch for another number of inputs or of outputs of a function, and for a box without a function.
+    """
+    require(isinstance(diagram, Diagram), "the diagram", diagram, "a diagram")
+    graph = diagram.graph
+    if not isinstance(inputs, Sequence) or len(inputs) != len(graph.dom):
+        given = len(inputs) if isinstance(inputs, Sequence) else inputs
+        raise TypeMismatch(f"the diagram has {len(graph.dom)} inputs, in a list: {given} were given")
+    table, which, reads = graph.lists()
+    course = graph.kept(course_of)
+    acts = _functions(graph, functions)
+    values: dict[int, Any] = dict(enumerate(inputs))
+    for w in course.unread:
+        del values[w]
+    arity = [len(b.dom) for b in table]
+    ports = [len(b.cod) for b in table]
+    last = course.last
+    get, pop = values.__getitem__, values.pop
+    for span in course.spans:
+        kinds = which[span.start : span.stop] if span.stop - span.start < len(which) else which
+        at, count = span.at, span.wire
+        if span.row:
+            value = (pop if last[at] else get)(reads[at])
+            for k in kinds:
+                value = acts[k](value)
+            values[span.wire + len(kinds) - 1] = value
+            del value  # it is held by `values` alone
+        else:
+            wires = iter(reads[at : span.end])
+            ends = iter(last[at : span.end])
+            read = wires.__next__
+            for k in kinds:
+                take = arity[k]
+                if not span.linear:
+                    result = acts[k](*[(pop if end else get)(w) for w, end in islice(zip(wires, ends), take)])
+                elif take == 1:
+                    result = acts[k](pop(read()))
+                elif take == 2:
+                    result = acts[k](pop(read()), pop(read()))
+                else:
+                    result = acts[k](*map(pop, islice(wires, take)))
+                give = ports[k]
+                if give == 1:
+                    values[count] = result
+                elif not hasattr(result, "__len__") or len(result) != give:
+                    raise TypeMismatch(_outputs(table[k], result))
+                elif give == 2:
+                    values[count], values[count + 1] = result
+                else:
+                    values.update(enumerate(result, count))
+                count += give
+                del result
+        for w in span.unread:
+            del values[w]
+    return tuple([values[w] for w in graph.outputs])
+
+
+def _functions(graph: Graph, functions: object) -> list[Callable[..., Any]]:
+    """The function of each box of the table; boxes that no node has are not asked for."""
+    table, which, _ = graph.lists()
+    expected = "a dictionary from boxes to functions, or a function that gives them"
+    require(isinstance(functions, Mapping) or callable(functions), "functions", functions, expected)
+    given = (
+        {one_box(b, "a key of functions"): f for b, f in functions.items()} if isinstance(functions, Mapping) else {}
+    )
+    acts: list[Any] = [given.get(b) for b in table]
+    for k in dict.fromkeys(which) if None in acts else range(len(table)):
+        b = table[k]
+        if isinstance(functions, Mapping):
+            if b not in given:
+                raise TypeMismatch(f"{b.name} : {b.dom} → {b.cod} has no function: expected one in functions")
+            acts[k] = given[b]
+        else:
+            acts[k] = functions(b)  # type: ignore[operator]
+        require(callable(acts[k]), f"the function of {b.name}", acts[k], "a function of its inputs")
+    return acts
+
+
+def _outputs(b: Box, result: object) -> str:
+    found = f"gave {len(result)}" if hasattr(result, "__len__") else f"gave no sequence but {type(result).__name__}"
+    return f"{b.name} has {len(b.cod)} outputs, its function {found}"
+
+
+def course_of(graph: Graph) -> Course:
+    """How a flat form is run, by NumPy where it is long.
+
+    >>> from catdiag.category.diagram import box, copy
+    >>> from catdiag.category.types import ArrayType
+    >>> f = box("f", ArrayType(), ArrayType())
+    >>> [(s.start, s.stop, s.row) for s in course_of((f >> f >> f >> f >> copy(f.cod) >> f @ f).graph).spans]
+    [(0, 4, True), (4, 6, False)]
+    """
+    table, which, reads = graph.lists()
+    inputs = len(graph.dom)
+    arity, ports = [len(b.dom) for b in table], [len(b.cod) for b in table]
+    single = [a == p == 1 for a, p in zip(arity, ports, strict=True)]
+    if len(which) >= SHORTEST and inputs == 1 and all(single) and graph.outputs == (len(which),):  # noqa: SIM102
+        # A sequence of boxes on one wire is the most common of long diagrams.
+        if reads == list(range(len(which))):
+            return Course(b"\1" * len(which), (Span(0, len(which), True, False, 0, len(which), 1),), ())
+    if graph.has_arrays:
+        import numpy as np
+
+        _, kinds, wires = graph.arrays()
+        lengths, made = np.array(arity, dtype=np.int64)[kinds], np.array(ports, dtype=np.int64)[kinds]
+        starts, firsts = np.cumsum(lengths) - lengths, np.cumsum(made) - made + inputs
+        total = inputs + int(made.sum())
+        reader = np.full(total, -1)
+        reader[wires] = np.arange(len(wires))
+        reader[list(graph.outputs)] = len(wires)
+        ends = reader[wires] == np.arange(len(wires))
+        unread = np.flatnonzero(reader < 0)
+        alone = np.array(single, dtype=bool)[kinds]
+        linked = alone.copy()
+        linked[:1] = False
+        at = np.flatnonzero(linked)
+        linked[at] = alone[at - 1] & (wires[starts[at]] == firsts[at - 1]) & ends[starts[at]]
+        # Where a row begins or ends; rows that are too short are left to what is around them.
+        edges = np.flatnonzero(np.diff(linked, prepend=False, append=False))
+        begins, stops = edges[::2] - 1, edges[1::2]
+        long = stops - begins >= SHORTEST
+        rows = list(zip(begins[long].tolist(), stops[long].tolist(), strict=True))
+        cuts = np.unique(np.searchsorted(firsts, unread[unread >= inputs], side="right")).tolist()
+        begin: Any = np.append(starts, len(wires))
+        wire: Any = np.append(firsts, total)
+        last, never = ends.tobytes(), unread.tolist()
+    else:
+        begin = list(accumulate([arity[k] for k in which], initial=0))
+        wire = list(accumulate([ports[k] for k in which], initial=inputs))
+        place_of = dict(zip(reads, range(len(reads)), strict=True)) | dict.fromkeys(graph.outputs, -1)
+        last = bytes([place_of[w] == place for place, w in enumerate(reads)])
+        never = [w for w in range(wire[-1]) if w not in place_of]
+        links = [
+            place > 0 and single[k] and single[which[place - 1]] and reads[begin[place]] == wire[place - 1]
+            and last[begin[place]] for place, k in enumerate(which)
+        ]  # fmt: skip
+        rows = []
+        for linked_, group in groupby(range(len(which)), key=links.__getitem__):
+            places = list(group)
+            if linked_ and len(places) + 1 >= SHORTEST:
+                rows.append((places[0] - 1, places[-1] + 1))
+        lost = set(never)
+        cuts = [place + 1 for place in range(len(which)) if any(w in lost for w in range(wire[place], wire[place + 1]))]
+    return Course(last, _spans(rows, cuts, begin, wire, last, never), tuple([w for w in never if w < inputs]))
+
+
+def _spans(
+    rows: list[tuple[int, int]], cuts: list[int], begin: Any, wire: Any, last: bytes, never: list[int]
+) -> tuple[Span, ...]:
+    """Rows, and what is between them, cut where a wire is made that nothing reads."""
+    size = len(begin) - 1
+    inside = dict(rows)
+    edges = sorted({0, size, *(k for row in rows for k in row), *cuts})
+    lost = [w for w in never if w >= wire[0]]
+    spans: list[Span] = []
+    used = 0
+    for start, stop in pairwise(edges):
+        row = start in inside
+        at, after = int(begin[start]), int(begin[stop])
+        ends = used
+        while ends < len(lost) and lost[ends] < wire[stop]:
+            ends += 1
+        linear = not row and 0 not in last[at:after]
+        spans.append(Span(start, stop, row, linear, at, after, int(wire[start]), tuple(lost[used:ends])))
+        used = ends
+    return tuple(spans)

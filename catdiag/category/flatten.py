@@ -1,0 +1,136 @@
+"""From the expression by which a diagram was built to its flat form, without recursion, in linear time."""
+
+from __future__ import annotations
+
+from catdiag.category.diagram import BOX, SEQ, WIRING, Diagram
+from catdiag.category.graph import Graph
+from catdiag.category.ops import Box
+
+Wires = tuple[int, ...]
+
+
+class _Frame:
+    """A row of diagrams that `>>` or `@` joins, at work.
+
+    In sequence, `wires` are those between the last and the next; side by side, they are the inputs of all,
+    `start` is where those of the next begin, and `done` holds the outputs of the ones before.
+    """
+
+    __slots__ = ("done", "items", "kind", "place", "start", "wires")
+
+    def __init__(self, kind: int, items: list[Diagram], wires: Wires) -> None:
+        self.kind, self.items, self.wires = kind, items, wires
+        self.place, self.start = 0, 0
+        self.done: list[int] = []
+
+
+def flatten(diagram: Diagram) -> Graph:
+    """The flat form: boxes in the order of the expression, `f` before `g` in `f >> g` and in `f @ g`.
+
+    >>> from catdiag.category.diagram import box, swap
+    >>> from catdiag.category.types import ArrayType
+    >>> X = ArrayType()
+    >>> f, g = box("f", X, X), box("g", X, X)
+    >>> graph = flatten(swap(X, X) >> f @ g)
+    >>> [(node.box.name, node.inputs) for node in graph.nodes], graph.outputs
+    ([('f', (1,)), ('g', (0,))], (2, 3))
+    """
+    made = _Columns()
+    which, reads, places = made.which, made.reads, made.places
+    count = len(diagram.dom)
+    frames: list[_Frame] = []
+    frame = _Frame(SEQ, [diagram], tuple(range(count)))
+    while True:
+        items, seq, wires, start, done = frame.items, frame.kind == SEQ, frame.wires, frame.start, frame.done
+        inner: _Frame | None = None
+        for place in range(frame.place, len(items)):
+            item = items[place]
+            kind = item._kind
+            if seq:
+                feed = wires
+            else:
+                stop = start + item.dom._length
+                feed = wires[start:stop]
+                start = stop
+            if kind == BOX:
+                box = item._left
+                known = places.get(id(box))
+                which.append(made.place(box) if known is None else known)
+                reads.extend(feed)
+                first = count
+                count += box.cod._length
+                out: Wires = (first,) if count == first + 1 else tuple(range(first, count))
+            elif kind == WIRING:
+                sources = item._left
+                # The identity's sources are a range.
+                out = feed if type(sources) is range else tuple([feed[k] for k in sources])
+            elif item._graph is None:
+                inner = _Frame(kind, _row(item), feed)
+                frame.place = place + 1
+                break
+            else:
+                out, count = _append(item._graph, feed, made, count)
+            if seq:
+                wires = out
+            else:
+                done.extend(out)
+        frame.wires, frame.start = wires, start
+        if inner is not None:
+            frames.append(frame)
+            frame = inner
+            continue
+        result = wires if seq else tuple(done)
+        if not frames:
+            return Graph.of_columns(diagram.dom, made.table, which, reads, result)
+        frame = frames.pop()
+        if frame.kind == SEQ:
+            frame.wires = result
+        else:
+            frame.done.extend(result)
+
+
+class _Columns:
+    """The columns of a flat form, as they grow: each box once, with its place by identity."""
+
+    __slots__ = ("places", "reads", "table", "which")
+
+    def __init__(self) -> None:
+        self.table: list[Box] = []
+        self.places: dict[int, int] = {}
+        self.which: list[int] = []
+        self.reads: list[int] = []
+
+    def place(self, box: Box) -> int:
+        """The number of a box, which it is given when it is met."""
+        known = self.places.get(id(box))
+        if known is None:
+            known = self.places[id(box)] = len(self.table)
+            self.table.append(box)
+        return known
+
+
+def _append(graph: Graph, wires: Wires, made: _Columns, count: int) -> tuple[Wires, int]:
+    """Puts the nodes of a flat form behind the others; gives its outputs and the next free wire."""
+    table, which, reads = graph.lists()
+    moved = [made.place(box) for box in table]
+    made.which.extend([moved[k] for k in which])
+    ports = [box.cod._length for box in table]
+    total = sum([ports[k] for k in which])
+    names = [*wires, *range(count, count + total)]
+    made.reads.extend([names[w] for w in reads])
+    return tuple([names[w] for w in graph.outputs]), count + total
+
+
+def _row(diagram: Diagram) -> list[Diagram]:
+    """The diagrams that nested `>>`, or nested `@`, join."""
+    found: list[Diagram] = []
+    stack = [diagram]
+    kind = diagram._kind
+    while stack:
+        item = stack.pop()
+        if item._kind == kind and item._graph is None:
+            stack.append(item._right)
+            stack.append(item._left)
+        else:
+            found.append(item)
+    return found

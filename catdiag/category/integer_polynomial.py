@@ -1,0 +1,150 @@
+"""How many: polynomials in sizes with integer coefficients, the currency in which memory and work are counted.
+
+>>> d, g = Amount.of("d"), Amount.of("g_q")
+>>> tile = d * g + d * g + g
+>>> print(tile, "|", tile.value({"d": 4, "g_q": 3}))
+2*d*g_q + g_q | 27
+>>> tile.dominates(d * g), (d * g).dominates(tile), (d * g).dominates(g)      # sizes are at least 1
+(True, False, True)
+
+They are smaller and quicker than a computer algebra system's, and take NumPy arrays as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from catdiag.category.types import Axis, Size
+
+Monomial = tuple[str, ...]
+"""Symbols in order of name, each as often as its power."""
+
+_DEGREE = 12  # beyond it the comparison by shifting (2^degree terms) gives up, and says "not dominated"
+
+
+class Amount:
+    """A polynomial in sizes. Immutable: arithmetic makes new ones."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Mapping[Monomial, int] | None = None) -> None:
+        self.terms: dict[Monomial, int] = {m: c for m, c in (terms or {}).items() if c}
+
+    @staticmethod
+    def of(size: Size) -> Amount:
+        """A size as an amount.
+
+        >>> print(Amount.of(("*", "b", ("+", "x", 3))))
+        b*x + 3*b
+        """
+        if isinstance(size, tuple):
+            left, right = Amount.of(size[1]), Amount.of(size[2])
+            return left + right if size[0] == "+" else left * right
+        return Amount({(size,): 1} if isinstance(size, str) else {(): size})
+
+    @staticmethod
+    def elements(axes: Iterable[Axis]) -> Amount:
+        """How many elements an array over these axes has."""
+        total = ONE
+        for axis in axes:
+            total = total * Amount.of(axis.size)
+        return total
+
+    def __add__(self, other: Amount) -> Amount:
+        found = dict(self.terms)
+        for m, c in other.terms.items():
+            found[m] = found.get(m, 0) + c
+        return Amount(found)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return self + other.times(-1)
+
+    def __mul__(self, other: Amount) -> Amount:
+        found: dict[Monomial, int] = {}
+        for m, c in self.terms.items():
+            for n, e in other.terms.items():
+                key = tuple(sorted(m + n))
+                found[key] = found.get(key, 0) + c * e
+        return Amount(found)
+
+    def times(self, factor: int) -> Amount:
+        """This, `factor` times."""
+        return Amount({m: c * factor for m, c in self.terms.items()})
+
+    def without(self, names: Collection[str]) -> Amount:
+        """This where some symbols are 1.
+
+        >>> print(Amount.of(("*", "a", "b")).without("a"))
+        b
+        """
+        total = ZERO
+        for m, c in self.terms.items():
+            total = total + Amount({tuple(s for s in m if s not in names): c})
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Amount) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms.items()))
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def symbols(self) -> set[str]:
+        """The symbols it mentions."""
+        return {s for m in self.terms for s in m}
+
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """The number it is, or an array of numbers where some values are arrays."""
+        total: Any = 0
+        for m, c in self.terms.items():
+            product: Any = c
+            for s in m:
+                product = product * values[s]
+            total = total + product
+        return total
+
+    def dominates(self, other: Amount) -> bool:
+        """Whether it is at least the other for all sizes ≥ 1: with each size written 1 + s, no coefficient of the
+        difference is negative (sufficient, not necessary)."""
+        shifted: dict[Monomial, int] = {}
+        difference = self - other
+        if all(c > 0 for c in difference.terms.values()):
+            return True
+        if sum(difference.terms.values()) < 0:
+            return False
+        for m, c in difference.terms.items():
+            if len(m) > _DEGREE:
+                return False
+            for bits in range(1 << len(m)):
+                key = tuple(s for k, s in enumerate(m) if bits >> k & 1)
+                shifted[key] = shifted.get(key, 0) + c
+        return all(c >= 0 for c in shifted.values())
+
+    def expr(self) -> Any:
+        """As a sympy expression in positive integer symbols."""
+        import sympy
+
+        return sympy.Add(*(sympy.Mul(c, *map(symbol, m)) for m, c in self.terms.items()))
+
+    def __str__(self) -> str:
+        parts = []
+        for m, c in sorted(self.terms.items(), key=lambda t: (-len(t[0]), t[0])):
+            text = "*".join(f"{s}**{m.count(s)}" if m.count(s) > 1 else s for s in dict.fromkeys(m))
+            parts.append(text if text and c == 1 else f"{c}*{text}" if text else str(c))
+        return " + ".join(parts).replace("+ -", "- ") or "0"
+
+    def __repr__(self) -> str:
+        return f"<amount {self}>"
+
+
+def symbol(name: str) -> Any:
+    """The sympy symbol of a size: a positive integer."""
+    import sympy
+
+    return sympy.Symbol(name, positive=True, integer=True)
+
+
+ZERO, ONE = Amount(), Amount({(): 1})

@@ -1,0 +1,507 @@
+"""The generators: what a single box can do.
+
+A box is an operation with its types. An operation names only the axes that it uses up or makes; every
+other axis on the inputs is weaved (mapped over, with broadcast of the inputs that lack it), so one
+`Reduce("sum", "x")` serves arrays of any shape, and weaving a box changes its types and nothing else.
+What an operation means is said once, in `kernel/semantics.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from catdiag.category.index_maps import Read as Read
+from catdiag.category.index_maps import Reindex as Reindex
+from catdiag.category.index_maps import View as View
+from catdiag.category.types import BYTES, ArrayType, Axis, Size, Ty, show_size, union
+from catdiag.util.errors import AxisError, TypeMismatch
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+
+# Scalar functions: how many arguments they take, and the element type they give ("same" joins those of the inputs).
+SCALARS: dict[str, tuple[int, str]] = {
+    "add": (2, "same"), "sub": (2, "same"), "mul": (2, "same"), "div": (2, "real"), "neg": (1, "same"),
+    "exp": (1, "real"), "log": (1, "real"), "sqrt": (1, "real"), "tanh": (1, "real"), "sigmoid": (1, "real"),
+    "abs": (1, "same"), "max": (2, "same"), "min": (2, "same"),
+    "eq": (2, "bool"), "ne": (2, "bool"), "lt": (2, "bool"), "le": (2, "bool"),
+    "and": (2, "bool"), "or": (2, "bool"), "not": (1, "bool"), "where": (3, "same"), "floordiv": (2, "int"),
+}  # fmt: skip
+MONOIDS = ("sum", "prod", "max", "min", "any", "all")
+
+
+@dataclass(frozen=True)
+class Map:
+    """A scalar function at every index of the union of the inputs' axes.
+
+    `apply:f` is the uninterpreted function f; `cast:bf16` is the identity, and what it gives is kept in bf16.
+    """
+
+    fn: str
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """A commutative monoid folded over one axis."""
+
+    monoid: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class Einsum:
+    """The product of the inputs, summed over the axes that the output lacks."""
+
+
+@dataclass(frozen=True)
+class Rename:
+    """New names for axes, and any layout: with no pairs it only transposes, or repeats along new axes."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Index:
+    """The position along an axis, an array over that axis."""
+
+    axis: str
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    """A size as a scalar."""
+
+    size: Size
+
+
+@dataclass(frozen=True)
+class Const:
+    """A rational constant; None is minus infinity."""
+
+    value: Fraction | None
+
+
+def clamped(value: Fraction, largest: float = sys.float_info.max) -> float:
+    """A number as a type holds it whose largest is given: what is too large stays finite.
+
+    >>> clamped(Fraction(10**400)), clamped(Fraction(-1, 2))
+    (1.7976931348623157e+308, -0.5)
+    """
+    return float(max(Fraction(-largest), min(value, Fraction(largest))))
+
+
+@dataclass(frozen=True)
+class Call:
+    """A named diagram, drawn as one box; it means what its body means."""
+
+    name: str
+    body: Diagram
+
+
+@dataclass(frozen=True)
+class Generic:
+    """An uninterpreted generator: a box known by its name only."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A loop over consecutive non-empty blocks of one axis, with a state kept on chip.
+
+    The inputs of the box that have the axis are streamed, the others are resident. In the bodies the
+    axis has the local size `block` (a symbol): how long the list at hand is.
+
+    - `unit`: () → states, the state of the empty list;
+    - `step`: (states, inputs at a block) → states, one turn of the loop;
+    - `merge`: (states, states) → states, of two neighbouring lists (for trees);
+    - `state`: inputs at a list → states, what each component is of a list, textbook fashion.
+
+    The box gives `state` of the whole list, by folding `step`; that the two agree is list induction.
+
+    How the loop is run, which changes nothing of what it gives (the kernel's premises say so of each):
+
+    - `parts`: a size symbol; the axis is cut into so many chunks, each folded on its own, and their states are merged
+      in order;
+    - `live`: inputs at a block → an array of truth values; where none is true the block changes no state, and is not
+      run if the loop asks (`asks`), as it must that has no `extent`;
+    - `extent`: inputs at the list → two arrays of integers lo and hi, between which all is that is live; a block that
+      for all their entries ends at or before lo, or begins at or after hi, is not run.
+    """
+
+    axis: str
+    block: str
+    unit: Diagram
+    step: Diagram
+    merge: Diagram
+    state: Diagram
+    components: tuple[str, ...] = ()
+    parts: str | None = None
+    extent: Diagram | None = None
+    live: Diagram | None = None
+    asks: bool = False
+
+    @property
+    def asked(self) -> Diagram | None:
+        """What the loop asks of each block before it runs it, if anything."""
+        return self.live if self.asks or self.extent is None else None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A body run on tiles of some axes, each tile on its own; the results are put side by side.
+
+    `tiles` pairs each grouped axis with its local size (a symbol) in the body; without any, the body runs once, as a
+    kernel of its own.
+    """
+
+    tiles: tuple[tuple[str, str], ...]
+    body: Diagram
+
+
+NESTING = (Call, Fold, Group)
+"""The operations that hold diagrams."""
+
+Op = Map | Reduce | Einsum | Rename | Reindex | View | Index | SizeOf | Const | Call | Generic | Fold | Group
+
+
+def bodies(op: Op) -> tuple[Diagram, ...]:
+    """The diagrams inside an operation: of a named diagram, a loop or a group; none for any other.
+
+    >>> bodies(Map("exp"))
+    ()
+    """
+    if isinstance(op, (Call, Group)):
+        return (op.body,)
+    if isinstance(op, Fold):
+        further = (op.extent, op.live)
+        return (op.unit, op.step, op.merge, op.state, *(d for d in further if d is not None))
+    return ()
+
+
+def with_bodies(op: Op, new: tuple[Diagram, ...]) -> Op:
+    """The operation with other diagrams inside, in the order of `bodies`."""
+    if isinstance(op, (Call, Group)):
+        return replace(op, body=new[0])
+    if isinstance(op, Fold):
+        further = iter(new[4:])
+        extent = None if op.extent is None else next(further)
+        live = None if op.live is None else next(further)
+        return replace(op, unit=new[0], step=new[1], merge=new[2], state=new[3], extent=extent, live=live)
+    return op
+
+
+def without_bodies(op: Op) -> tuple[Hashable, ...]:
+    """What an operation says beside its bodies; two operations are equal when this and their bodies are."""
+    if isinstance(op, Call):
+        return (Call, op.name)
+    if isinstance(op, Group):
+        return (Group, op.tiles)
+    if isinstance(op, Fold):
+        return (Fold, op.axis, op.block, op.components, op.parts, op.extent is None, op.live is None, op.asks)
+    return (op,)
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """An operation with its types. Two boxes are equal when operation, domain and codomain are.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> eval(repr(Box(Map("exp"), X, X))) == Box(Map("exp"), X, X, line="somewhere:1")
+    True
+    """
+
+    op: Op
+    dom: Ty
+    cod: Ty
+    line: str | None = field(default=None, repr=False)
+    _hash: int | None = field(default=None, init=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Box):
+            return NotImplemented
+        if self.op != other.op:
+            return False
+        # Most often one object is both, and asking it takes a call.
+        dom, cod = self.dom, self.cod
+        return (dom is other.dom or dom == other.dom) and (cod is other.cod or cod == other.cod)
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:
+            known = hash((self.op, self.dom, self.cod))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def __reduce__(self) -> tuple[type[Box], tuple[Op, Ty, Ty, str | None]]:
+        # A hash of strings differs between processes, so that it must not travel with a pickle.
+        return Box, (self.op, self.dom, self.cod, self.line)
+
+    @property
+    def name(self) -> str:
+        """A short name for pictures and messages."""
+        op = self.op
+        if isinstance(op, Map):
+            return op.fn.removeprefix("apply:")
+        if isinstance(op, Reduce):
+            return f"{op.monoid}[{op.axis}]"
+        if isinstance(op, (Index, SizeOf)):
+            return f"{type(op).__name__.lower()}[{op.axis if isinstance(op, Index) else show_size(op.size)}]"
+        if isinstance(op, Const):
+            return "-inf" if op.value is None else str(op.value)
+        if isinstance(op, (Reindex, View, Call, Generic)):
+            return op.name
+        if isinstance(op, Fold):
+            return f"fold[{op.axis}]"
+        if isinstance(op, Group):
+            return f"group[{' '.join(a for a, _ in op.tiles)}]" if op.tiles else "kernel"
+        return type(op).__name__.lower()
+
+
+def array_name(box: Box, k: int = 0) -> str:
+    """What tables call an array that a box makes, its output `k`: the box's name and the axes.
+
+    >>> array_name(reduce_box("max", "x", ArrayType((Axis("q"), Axis("x")), "extended")))
+    'max[x] [q]'
+
+    Of what a group makes, it is the box inside.
+    """
+    while isinstance(box.op, Group):
+        graph = box.op.body.graph
+        count, wire = len(graph.dom), graph.outputs[k]
+        for node in graph.nodes:
+            count += len(node.box.cod)
+            if wire < count and wire >= count - len(node.box.cod):
+                k, box = wire - count + len(node.box.cod), node.box
+                break
+        else:
+            break
+    return f"{box.name} [{' '.join(box.cod[k].names)}]"
+
+
+def _joined(types: Sequence[ArrayType]) -> str:
+    elements = {t.element for t in types}
+    for element in ("extended", "real", "int"):
+        if element in elements:
+            return element
+    return "bool" if elements == {"bool"} else "real"
+
+
+def map_box(fn: str, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
+    """A scalar function weaved over the union of the inputs' axes.
+
+    >>> q, x = Axis("q"), Axis("x")
+    >>> str(map_box("add", [ArrayType((q,)), ArrayType((x,))]).cod)
+    '[q x]'
+
+    Raises TypeMismatch for an unknown function or a wrong number of inputs, AxisError for one name with two sizes.
+    """
+    element = "real"
+    if not fn.startswith("apply:"):
+        arity, element = _scalar(fn, line)
+        if len(inputs) != arity:
+            raise TypeMismatch(f"{fn} takes {arity} arrays, not {len(inputs)}", line)
+        if element == "int" and any(t.element != "int" for t in inputs):
+            raise TypeMismatch(f"{fn} takes integers, not {' and '.join(map(str, inputs))}", line)
+        if element == "same":
+            element = _joined(inputs[1:] if fn == "where" else inputs)
+    return Box(Map(fn), Ty(*inputs), Ty(ArrayType(union(inputs, line), element)), line)
+
+
+def _scalar(fn: str, line: str | None) -> tuple[int, str]:
+    """How many arguments a scalar function takes, and what it gives."""
+    if fn.startswith("cast:") and fn[5:] in BYTES:
+        return 1, "same"
+    if fn not in SCALARS:
+        known = ", ".join(SCALARS)
+        raise TypeMismatch(
+            f"unknown scalar function {fn!r}: expected 'apply:NAME', 'cast:' and one of {', '.join(BYTES)}, or one of "
+            + known,
+            line,
+        )
+    return SCALARS[fn]
+
+
+def reduce_box(monoid: str, axis: str, array: ArrayType, line: str | None = None) -> Box:
+    """A monoid folded over one axis of an array; raises AxisError if the array lacks the axis."""
+    if array.axis(axis) is None:
+        have = " ".join(array.names) or "no axes"
+        raise AxisError(f"cannot reduce over axis {axis!r}: the array has {have}", line)
+    if monoid not in MONOIDS:
+        raise TypeMismatch(f"unknown monoid {monoid!r}: expected one of {', '.join(MONOIDS)}", line)
+    kept = tuple(a for a in array.axes if a.name != axis)
+    element = "bool" if monoid in ("any", "all") else array.element
+    return Box(Reduce(monoid, axis), Ty(array), Ty(ArrayType(kept, element)), line)
+
+
+def einsum_box(inputs: Sequence[ArrayType], output: Sequence[str], line: str | None = None) -> Box:
+    """The sum of products with the named axes left; raises AxisError for an output axis that no input has."""
+    axes = {a.name: a for a in union(inputs, line)}
+    missing = next((n for n in output if n not in axes), None)
+    if missing is not None:
+        raise AxisError(f"axis {missing!r} of the result is on no input (these have {', '.join(axes) or 'none'})", line)
+    return Box(Einsum(), Ty(*inputs), Ty(ArrayType(tuple(axes[n] for n in output), _joined(inputs))), line)
+
+
+def rename_box(array: ArrayType, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Box:
+    """New names for axes of an array (sizes stay), then a layout; axes new in the layout are repeated along.
+
+    >>> q, x = Axis("q"), Axis("x")
+    >>> str(rename_box(ArrayType((q, x)), {"x": "y"}, [Axis("h"), Axis("y", "x"), q]).cod)
+    '[h y q]'
+
+    Raises AxisError for an axis that the array lacks, two axes of one name, and a layout that drops an axis
+    or changes a size.
+    """
+    for old in pairs:
+        if array.axis(old) is None:
+            raise AxisError(f"cannot rename axis {old!r}: the array has {' '.join(array.names) or 'no axes'}")
+    renamed = ArrayType(tuple(replace_name(a, pairs) for a in array.axes), array.element)
+    out = renamed if layout is None else ArrayType(tuple(layout), array.element)
+    box = Box(Rename(tuple(sorted(pairs.items()))), Ty(array), Ty(out))
+    check_box(box)
+    return box
+
+
+def replace_name(axis: Axis, pairs: Mapping[str, str]) -> Axis:
+    """The axis under its new name, of the size it had."""
+    return Axis(pairs[axis.name], axis.size) if axis.name in pairs else axis
+
+
+def reindex_box(op: Reindex | View, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
+    """A reindexing of arrays that have the axes it takes; what it gives stands in the place of those of the first.
+
+    >>> b, g, d = Axis("b"), Axis("g"), Axis("d")
+    >>> str(reindex_box(Reindex("split", b * g), [ArrayType((b * g, d))]).cod)
+    '[b g d]'
+
+    Raises AxisError for an array that lacks an axis, and for a result with one axis twice; TypeMismatch for inputs
+    of the wrong number or elements.
+    """
+    rest = {a.name: a for a in op.rest(inputs, line)}
+    first = [a.name for a in inputs[0].axes]
+    place = next((k for k, n in enumerate(first) if n not in rest), 0)
+    before = [a for a in map(rest.get, first[:place]) if a is not None]
+    after = [a for n, a in rest.items() if n not in first[:place]]
+    read = inputs if isinstance(op, Reindex) else inputs[: len(op.reads)]
+    element = _joined(read) if len({t.element for t in read}) > 1 else inputs[0].element
+    return Box(op, Ty(*inputs), Ty(ArrayType((*before, *op.given(), *after), element)), line)
+
+
+def index_box(axis: Axis) -> Box:
+    """The position along an axis: integers 0 to size − 1."""
+    return Box(Index(axis.name), Ty(), Ty(ArrayType((axis,), "int")))
+
+
+def size_box(size: Size) -> Box:
+    """A size as an integer scalar."""
+    return Box(SizeOf(size), Ty(), Ty(ArrayType((), "int")))
+
+
+def const_box(value: Fraction | None, element: str = "real") -> Box:
+    """A rational constant, an integer one of element type `int` where asked for, or minus infinity for None."""
+    return Box(Const(value), Ty(), Ty(ArrayType((), "extended" if value is None else element)))
+
+
+def check_box(b: Box) -> None:
+    """Raises TypeMismatch or AxisError unless the operation of a box can have its types, weaved or not.
+
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> check_box(Box(Reduce("sum", "x"), X, Ty(ArrayType())))
+    >>> check_box(Box(Reduce("sum", "x"), X, X))
+    Traceback (most recent call last):
+    ...
+    catdiag.util.errors.TypeMismatch: sum[x] from [x] cannot give [x]: expected the axes none, in any order
+    ...
+
+    The bodies of a box are compared with its types, but not looked into: that is `catdiag.category.diagram.check`.
+    """
+    op = b.op
+    if isinstance(op, Generic):
+        return
+    if isinstance(op, Call):
+        _expect(b, op.body.dom, op.body.cod)
+    elif isinstance(op, Group):
+        tiles = dict(op.tiles)
+        _expect(b, op.body.dom, op.body.cod, lambda ty: _local(ty, tiles))
+    elif isinstance(op, Fold):
+        _check_fold(b, op)
+    else:
+        _check_axes(b)
+
+
+def _check_axes(b: Box) -> None:
+    op = b.op
+    if len(b.cod) != 1:
+        raise TypeMismatch(f"{b.name} has {len(b.cod)} outputs: expected one", b.line)
+    arity: int | None = 0 if isinstance(op, (Index, SizeOf, Const)) else 1
+    if isinstance(op, Map):
+        arity = None if op.fn.startswith("apply:") else _scalar(op.fn, b.line)[0]
+    elif isinstance(op, (Einsum, Reindex, View)):
+        arity = None
+    if arity is not None and len(b.dom) != arity:
+        raise TypeMismatch(f"{b.name} has {len(b.dom)} inputs: expected {arity}", b.line)
+    if isinstance(op, (Reindex, View)):
+        have = {a.name: a.size for a in (*op.rest(list(b.dom), b.line), *op.given())}
+    else:
+        have = {a.name: a.size for a in union(list(b.dom), b.line)}
+    out = {a.name: a.size for a in b.cod[0].axes}
+    free = isinstance(op, (Rename, Index, SizeOf, Const))  # may have axes that no input has: the array is repeated
+    if isinstance(op, Reduce):
+        if op.axis not in have:
+            raise AxisError(f"{b.name} takes {b.dom}, which lacks axis {op.axis!r}", b.line)
+        del have[op.axis]
+    elif isinstance(op, Rename):
+        pairs = dict(op.pairs)
+        have = {pairs.get(name, name): size for name, size in have.items()}
+    elif isinstance(op, Index):
+        if op.axis not in out:
+            raise AxisError(f"{b.name} gives {b.cod}, which lacks axis {op.axis!r}", b.line)
+    elif isinstance(op, Einsum):
+        have = {name: size for name, size in have.items() if name in out}
+    shared_fit = all(out[name] == size for name, size in have.items() if name in out)
+    if not shared_fit or have.keys() - out.keys() or (out.keys() - have.keys() and not free):
+        wanted = " ".join(f"{n}:{show_size(s)}" if s != n else n for n, s in have.items()) or "none"
+        raise TypeMismatch(
+            f"{b.name} from {b.dom} cannot give {b.cod}: expected the axes {wanted}, "
+            + ("in any order, and any new ones" if free else "in any order"),
+            b.line,
+        )
+
+
+def _local(ty: Ty, sizes: Mapping[str, str]) -> Ty:
+    """The object with the local sizes that bodies of loops and groups see."""
+    return Ty(*(ArrayType(tuple(Axis(a.name, sizes.get(a.name, a.size), a.kind, a.parts) for a in t.axes), t.element)
+                for t in ty))  # fmt: skip
+
+
+def _expect(b: Box, dom: Ty, cod: Ty, local: Callable[[Ty], Ty] = lambda ty: ty) -> None:
+    if local(b.dom) != dom or local(b.cod) != cod:
+        raise TypeMismatch(f"{b.name}: {local(b.dom)} → {local(b.cod)} has a body {dom} → {cod}", b.line)
+
+
+def _check_fold(b: Box, op: Fold) -> None:
+    states, block = b.cod, _local(b.dom, {op.axis: op.block})
+    expected = {"unit": Ty(), "step": states @ block, "merge": states @ states, "state": block}
+    for part, dom in expected.items():
+        body: Diagram = getattr(op, part)
+        if body.dom != dom or body.cod != states:
+            raise TypeMismatch(f"{b.name}: expected {part} to be {dom} → {states}, not {body.dom} → {body.cod}", b.line)
+    if op.live is None and op.extent is not None:
+        raise TypeMismatch(f"{b.name} has an extent and no live: expected what is live between its bounds", b.line)
+    for part, guide, element, count in (("extent", op.extent, "int", 2), ("live", op.live, "bool", 1)):
+        if guide is None:
+            continue
+        typed = len(guide.cod) == count and all(ty.element == element for ty in guide.cod)
+        whole = part == "extent" and any(op.axis in ty.names for ty in guide.cod)
+        if guide.dom != block or not typed or whole:
+            given = f"integers lo and hi, free of axis {op.axis!r}" if count == 2 else "an array of truth values"
+            raise TypeMismatch(
+                f"{b.name}: expected {part} to take {block} and to give {given}, not {guide.dom} → {guide.cod}", b.line
+            )

@@ -1,0 +1,134 @@
+"""Boxes replaced by diagrams: the functor that the images of some boxes give, and that leaves the others as they are.
+
+    F(f >> g) = F(f) >> F(g)        F(f @ g) = F(f) @ F(g)        F(b) = boxes[b]
+
+Wires are renumbered by columns: node after node where there are few, and all at once by NumPy where there are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from catdiag.category.diagram import Diagram, of_graph, one_box
+from catdiag.category.graph import Column, Graph, gathered
+from catdiag.category.ops import Box
+from catdiag.util.errors import TypeMismatch, require
+
+if TYPE_CHECKING:
+    from catdiag.category.graph import Ints
+
+
+def substitute(diagram: Diagram, boxes: Mapping[Box | Diagram, Diagram]) -> Diagram:
+    """The diagram with each box that is given replaced by its diagram; bodies of boxes are left as they are.
+
+    A box is given as it stands in `Diagram.boxes`, or as the diagram that `cd.box` makes.
+
+    >>> from catdiag.category.diagram import box, copy
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
+    >>> X = Ty(ArrayType((Axis("x"),)))
+    >>> f, g, h = box("f", X, X), box("g", X, X), box("h", X, X)
+    >>> substitute(f >> copy(X) >> f @ g, {f: h >> h}) == h >> h >> copy(X) >> (h >> h) @ g
+    True
+
+    Linear in what is made. Raises TypeMismatch where a diagram has other types than the box that it is to replace.
+    """
+    require(isinstance(diagram, Diagram), "the diagram", diagram, "a diagram")
+    require(isinstance(boxes, Mapping), "boxes", boxes, "a dictionary from boxes to diagrams")
+    images: dict[Box, Diagram] = {}
+    for given, image in boxes.items():
+        b = one_box(given, "what is to be replaced")
+        require(isinstance(image, Diagram), f"what replaces {b.name}", image, "a diagram")
+        if (image.dom, image.cod) != (b.dom, b.cod):
+            raise TypeMismatch(
+                f"{b.name} : {b.dom} → {b.cod} cannot be replaced by a diagram {image}: expected the same types"
+            )
+        images[b] = image
+    graph = diagram.graph
+    found = [images.get(b) for b in graph.table]
+    made = replaced(graph, [None if image is None else image.graph for image in found])
+    return of_graph(made, diagram.cod, diagram.names, diagram.title)
+
+
+def replaced(graph: Graph, images: Sequence[Graph | None]) -> Graph:
+    """The flat form with the nodes of the k-th box of its table replaced by `images[k]`, or kept where that is None."""
+    if all(image is None for image in images):
+        return graph
+    table: list[Box] = []
+    places: dict[int, int] = {}
+
+    def place(b: Box) -> int:
+        known = places.get(id(b))
+        if known is None:
+            known = places[id(b)] = len(table)
+            table.append(b)
+        return known
+
+    # For each box: its nodes by place in the new table, what they read, its outputs; wires count from its inputs on.
+    rows: list[tuple[list[int], list[int], Sequence[int], int]] = []
+    for b, image in zip(graph.table, images, strict=True):
+        if image is None:
+            arity, ports = len(b.dom), len(b.cod)
+            rows.append(([place(b)], list(range(arity)), range(arity, arity + ports), ports))
+        else:
+            inner, which, reads = image.lists()
+            moved = [place(box) for box in inner]
+            ports = sum([len(inner[k].cod) for k in which])
+            rows.append(([moved[k] for k in which], reads, image.outputs, ports))
+    return Graph.of_columns(graph.dom, table, *(_at_once if graph.has_arrays else _one_by_one)(graph, rows))
+
+
+_Rows = list[tuple[list[int], list[int], Sequence[int], int]]
+
+
+def _one_by_one(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
+    table, which, reads = graph.lists()
+    arity = [len(b.dom) for b in table]
+    count = len(graph.dom)
+    names = list(range(count))
+    kinds: list[int] = []
+    wires: list[int] = []
+    at = 0
+    for k in which:
+        nodes, inside, outputs, ports = rows[k]
+        stop = at + arity[k]
+        own = [*[names[w] for w in reads[at:stop]], *range(count, count + ports)]
+        at = stop
+        count += ports
+        kinds.extend(nodes)
+        wires.extend([own[w] for w in inside])
+        names.extend([own[w] for w in outputs])
+    return kinds, wires, [names[w] for w in graph.outputs]
+
+
+def _at_once(graph: Graph, rows: _Rows) -> tuple[Column, Column, list[int]]:
+    import numpy as np
+
+    table, which, reads = graph.arrays()
+    arity = np.array([len(b.dom) for b in table], dtype=np.int64)[which]
+    ports = np.array([row[3] for row in rows], dtype=np.int64)[which]
+    inputs, nodes = len(graph.dom), np.arange(len(which))
+    # Local wire w of node i is what it reads at `first[i] + w`, if w is below its arity, and `shift[i] + w` if not.
+    first = np.cumsum(arity) - arity
+    shift = np.cumsum(ports) - ports + inputs - arity
+
+    def local(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
+        """Local wires of all nodes, under their new names; which of them are read, and where that is."""
+        wires = gathered(lists, which)
+        owner = np.repeat(nodes, np.array([len(found) for found in lists], dtype=np.int64)[which])
+        outside = np.flatnonzero(wires < arity[owner])
+        return wires + shift[owner], outside, reads[first[owner[outside]] + wires[outside]]
+
+    made, passed, source = local([row[2] for row in rows])
+    names = np.concatenate([np.arange(inputs), made])
+    if len(passed):
+        # An image may hand on what it reads: such a wire stands for an earlier one, that one perhaps for another.
+        stands = np.arange(len(names))
+        stands[inputs + passed] = source
+        further = stands[stands]
+        while not np.array_equal(stands, further):
+            stands, further = further, further[further]
+        names = names[stands]
+    wires, read, source = local([row[1] for row in rows])
+    wires[read] = names[source]
+    return gathered([row[0] for row in rows], which), wires, names[list(graph.outputs)].tolist()

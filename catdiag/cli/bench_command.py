@@ -1,0 +1,212 @@
+"""`catdiag bench`: an operator's kernel beside its textbook form compiled, and functions of the user's, on a GPU.
+
+With `--to` the comparison is written to a file instead, which can be run on a machine that has a GPU and no solvers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cli.exit_status import DONE, REFUTED, UsageError
+from catdiag.cli.operator_loading import function, operator
+from catdiag.cli.option_values import check_sizes, check_writable, integers_of, parse_sizes
+from catdiag.frontend.signature import axis_names
+from catdiag.util.files import read_whole, write_whole
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+    from catdiag.measure.bench import Contestant
+    from catdiag.measure.bench_case import Case
+
+_LARGEST = 64 * 2**20
+_DRAWS = "expected name=normal*0.02, name=uniform*4, or for integers name=below*1000"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked on the command line."""
+
+    op: str
+    on: str = "gpu"
+    size: tuple[str, ...] = ()
+    dtype: str = "bf16"
+    chip: str | None = None
+    stream: str | None = None
+    group: str | None = None
+    split: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    scalar: tuple[str, ...] = ()
+    draw: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    proposals: int = 3
+    rounds: int = 15
+
+
+def run_bench(asked: Asked, to: Path | None, write: Path | None, json_file: Path | None) -> int:
+    """The exit status: 1 where the kernel is not right. Raises CatdiagError for wrong use, and without a GPU."""
+    from catdiag.measure.bench import OURS, Machine, of_kernels, run_case, textbook_of, torch_with_gpu, versions
+    from catdiag.measure.bench_table import page
+
+    check_writable(to, write, json_file)
+    if asked.on != "gpu":
+        raise UsageError(f"--on {asked.on}: expected gpu; tiles are chosen for a chip by --chip, such as --chip h200")
+    if asked.rounds < 1 or asked.proposals < 1:
+        raise UsageError("--rounds and --proposals are whole numbers, 1 or more")
+    if to is None:
+        torch_with_gpu()  # before anything is proved
+    made = _read(asked) if asked.op.endswith(".json") else _case(asked, to is None)
+    if to is not None:
+        write_whole(to, json.dumps(made.as_dict(), ensure_ascii=False, indent=1) + "\n")
+        print(f"{made.name}: {_told(made)}; catdiag bench {to} --on gpu runs it")
+        return DONE
+    contestants = [*of_kernels(made), textbook_of(made), *map(_theirs, asked.against)]
+    row = run_case(made, Machine.gpu(), contestants, rounds=asked.rounds)
+    about = versions()
+    text = page([row], about)
+    print(_told(made))
+    print(text)
+    if write is not None:
+        write_whole(write, text)
+    if json_file is not None:
+        data = {"versions": about, "row": asdict(row), "case": made.as_dict()}
+        write_whole(json_file, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
+    ours = row.result(OURS)
+    return DONE if ours is not None and ours.median_ms else REFUTED
+
+
+def _told(case: Case) -> str:
+    flops = f"{case.flops:.4g} operations of contractions, " if case.flops else ""
+    kernels = "; ".join(k.about for k in case.kernels) or case.refused
+    return f"{flops}{case.bytes:.4g} bytes of inputs and results; {kernels}"
+
+
+def _read(asked: Asked) -> Case:
+    """A comparison that `--to` wrote. Raises UsageError for another file."""
+    from catdiag.measure.bench_case import Case
+
+    if asked.size or asked.draw or asked.scalar or asked.stream or asked.group or asked.split or asked.skip:
+        raise UsageError(f"{asked.op} says how the operator is derived, and at which sizes: leave out the options")
+    try:
+        return Case.of(json.loads(read_whole(asked.op, _LARGEST)))
+    except OSError as error:
+        raise UsageError(f"cannot read {asked.op}: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UsageError(f"{asked.op} is no comparison: expected a file that catdiag bench --to wrote") from None
+
+
+def _case(asked: Asked, here: bool) -> Case:
+    from catdiag.measure.bench_case import case_of
+    from catdiag.measure.bench_kernels import kernels_of, planned, proposed
+
+    diagram = operator(asked.op)
+    sizes = parse_sizes(asked.size)
+    whole = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
+    sizes = check_sizes(diagram, sizes)
+    scalars = {**_numbers(asked.scalar, diagram), **whole}
+    draws = _draws(asked.draw, diagram)
+    # What is missing or unknown is said before anything is proved.
+    case_of(diagram, sizes, asked.dtype, scalars=scalars, draws=draws)
+    chip = asked.chip or (_chip() if here else None)
+    if chip is None:
+        raise UsageError("tiles are chosen for a chip: say for which, as in --chip h200")
+    known = {**sizes, **whole}
+    if asked.stream or asked.group or asked.split or asked.skip:
+        derivation = _derived(diagram, asked, chip, sizes, whole)
+        kernels = kernels_of(derivation, chip, known, asked.dtype, most=asked.proposals)
+    else:
+        found = planned(diagram, chip, known, asked.dtype)
+        derivation = found[0].derivation
+        kernels = proposed(found, chip, known, asked.dtype, most=asked.proposals)
+    return case_of(
+        diagram,
+        sizes,
+        asked.dtype,
+        scalars=scalars,
+        draws=draws,
+        name=", ".join([diagram.title or asked.op, *(f"{n} {k}" for n, k in known.items())]),
+        group=diagram.title or asked.op,
+        derivation=derivation,
+        kernels=kernels,
+    )
+
+
+def _derived(diagram: Diagram, asked: Asked, chip: str, sizes: Mapping[str, int], whole: Mapping[str, int]) -> Any:
+    from catdiag.chip import hardware
+    from catdiag.cli.derive_report_data import Target, derive
+    from catdiag.solvers.z3 import Z3
+
+    target = Target(hardware.get(chip), sizes, asked.dtype, None, whole)
+    groups = None if asked.group is None else axis_names(asked.group)
+    with Z3() as ask:
+        report = derive(diagram, ask, target, asked.stream, groups, split=asked.split, skip=asked.skip)
+    return report.derivation
+
+
+def _chip() -> str:
+    """The chip that this machine's GPU is. Raises UsageError where it is none that tiles can be chosen for."""
+    import torch
+
+    from catdiag.chip import hardware
+
+    name = str(torch.cuda.get_device_name(0))
+    found = [chip for chip in hardware.names() if chip.lower() in name.lower()]
+    if not found:
+        raise UsageError(f"the GPU is {name!r}, of which nothing is known: say which is most like it, --chip h200")
+    return max(found, key=len)
+
+
+def _theirs(path: str) -> Contestant:
+    """A function of the user's, `path.py:name`, that takes the inputs in order."""
+    from catdiag.measure.bench import Contestant
+
+    found = function(path)
+    return Contestant(path.rpartition(":")[2], _giving(found))
+
+
+def _giving(found: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
+    return lambda: found
+
+
+def _numbers(texts: Sequence[str], diagram: Diagram) -> dict[str, float]:
+    """Scalars by name from texts such as `eps=1e-5`."""
+    scalars = {n: ty for n, ty in zip(diagram.input_names, diagram.dom, strict=True) if not ty.axes}
+    found: dict[str, float] = {}
+    for text in (part for given in texts for part in given.split(",")):
+        name, _, value = (p.strip() for p in text.partition("="))
+        if name not in scalars:
+            raise UsageError(f"{name!r} is no input without axes: they are {', '.join(scalars) or 'none'}")
+        try:
+            found[name] = int(value) if scalars[name].element == "int" else float(value)
+        except ValueError:
+            raise UsageError(
+                f"cannot read the scalar {text!r}: expected name=number, as in --scalar eps=1e-5"
+            ) from None
+    return found
+
+
+def _draws(texts: Sequence[str], diagram: Diagram) -> dict[str, dict[str, Any]]:
+    """How inputs are drawn, by name, from texts such as `W=normal*0.02`.
+
+    >>> from catdiag.library import get
+    >>> _draws(["W=normal*0.02", "label=below*1000"], get("linear_cross_entropy"))
+    {'W': {'draw': 'normal', 'scale': 0.02}, 'label': {'below': 1000}}
+    """
+    elements = dict(zip(diagram.input_names, (ty.element for ty in diagram.dom), strict=True))
+    found: dict[str, dict[str, Any]] = {}
+    for text in (part for given in texts for part in given.split(",")):
+        name, _, how = (p.strip() for p in text.partition("="))
+        kind, _, number = how.partition("*")
+        if name not in elements:
+            raise UsageError(f"{name!r} is no input: they are {', '.join(elements)}")
+        wanted = ("below",) if elements[name] == "int" else ("normal", "uniform")
+        if kind not in wanted:
+            raise UsageError(f"cannot read how {name} is drawn, {how!r}: {_DRAWS}")
+        try:
+            found[name] = {"below": int(number)} if kind == "below" else {"draw": kind, "scale": float(number or 1)}
+        except ValueError:
+            raise UsageError(f"cannot read how {name} is drawn, {how!r}: {_DRAWS}") from None
+    return found

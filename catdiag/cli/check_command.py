@@ -1,0 +1,137 @@
+"""`catdiag check`: replays certificates, with the kernel and the solvers only.
+
+Several files are checked in parallel, each by a checker of its own, in processes that are not this one. This module
+imports nothing of the builder, the prover or the rewrites, which may be missing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cli.check_verdict import Malformed, Solvers, Unreadable, Verdict, content_of, solver, unread, verdict_on
+from catdiag.cli.check_workers import verdicts
+from catdiag.cli.exit_status import DONE, INTERRUPTED, REFUTED, VACUOUS, WRONG_USE, UsageError, require_limit, shown
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from catdiag.util.executors import Progress
+
+
+def run_check(paths: Sequence[Path], limit: float | None, workers: int | None, long: bool) -> int:
+    """`catdiag check`: 0 if all are accepted, 1 if one is refused, 2 if one cannot be read, 5 if one is vacuous."""
+    require_limit(limit)
+    if workers is not None and workers < 1:
+        raise UsageError(f"{workers} workers: expected 1 or more")
+    files = list(_files(paths))
+    if len(files) == 1:
+        return check_file(files[0], limit)
+    found = []
+    with closing(verdicts(files, limit, workers)) as coming:
+        for verdict in coming:
+            tell(verdict, long)
+            found.append(verdict)
+    print(summary(found))
+    return worst(v.status for v in found)
+
+
+def worst(statuses: Iterable[int]) -> int:
+    """The exit status of several checks."""
+    found = set(statuses)
+    return next((s for s in (REFUTED, INTERRUPTED, WRONG_USE, VACUOUS) if s in found), DONE)
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        # Not `Path.is_dir`, which raises for names that are too long.
+        if not os.path.isdir(path):
+            yield path
+            continue
+        inside = sorted(path.rglob("*.json"))
+        if not inside:
+            raise UsageError(f"the folder {path} has no certificates: expected files named *.json")
+        yield from inside
+
+
+def check_file(file: Path, limit: float | None = None) -> int:
+    """Checks one certificate here, and prints what it proves or why it is refused. Gives the exit status."""
+    with Solvers() as solvers:
+        verdict = verdict_on(file, solvers, limit)
+    tell(verdict, long=True)
+    return verdict.status
+
+
+def tell(verdict: Verdict, long: bool) -> None:
+    """Prints a verdict: what is proved in full, or only that it is."""
+    unread = verdict.status in (WRONG_USE, INTERRUPTED)
+    print(verdict.said, file=sys.stderr if unread else sys.stdout)
+    if long:
+        for line in verdict.proves:
+            print(f"  {line}")
+    sys.stdout.flush()
+
+
+def check_all(
+    files: Sequence[Path],
+    *,
+    limit: float | None = None,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> list[Verdict]:
+    """The verdicts on certificates, in their order, found in the workers of any `concurrent.futures.Executor`.
+
+    Workers are sent what is in the files, and need no files of their own; without an executor they are checked here.
+    A certificate is accepted by whoever checked it: a verdict is not checked again. Where a worker died there is none,
+    and the verdict says so, with the status of what was interrupted. `progress` is called with how many files are done,
+    and how many there are. `limit` is the time in seconds that the check of each may take, None for any.
+    """
+    from catdiag.util.executors import Failed, each
+
+    contents: list[bytes | Verdict] = []
+    for file in files:
+        try:
+            contents.append(content_of(file))
+        except (Unreadable, Malformed) as error:
+            contents.append(unread(shown(str(file)), error))
+    todo = [(str(file), content, limit) for file, content in zip(files, contents) if isinstance(content, bytes)]
+    told: list[Verdict] = []
+    with closing(each(_checked, todo, executor=executor, progress=progress)) as coming:
+        for file, content in zip(files, contents):
+            found = next(coming) if isinstance(content, bytes) else content
+            if isinstance(found, Failed):
+                found = Verdict(INTERRUPTED, f"interrupted: {shown(str(file))}: {shown(found.reason)}")
+            told.append(found if isinstance(found, Verdict) else Verdict.of(found))
+    return told
+
+
+def _checked(name: str, content: bytes, limit: float | None) -> dict[str, Any]:
+    """What a worker does: a verdict as plain data."""
+    with Solvers() as solvers:
+        return verdict_on(Path(name), solvers, limit, content).as_dict()
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """Several verdicts in one line."""
+    counts = {
+        "accepted": sum(v.status == DONE for v in verdicts),
+        "vacuous": sum(v.status == VACUOUS for v in verdicts),
+        "refused": sum(v.status == REFUTED for v in verdicts),
+        "interrupted": sum(v.status == INTERRUPTED for v in verdicts),
+        "not readable": sum(v.status == WRONG_USE for v in verdicts),
+    }
+    conditional = sum(v.conditional for v in verdicts)
+    parts = [f"{n} {what}" for what, n in counts.items() if n or what == "accepted"]
+    if conditional:
+        parts[0] += f" ({conditional} on a condition)"
+    agreed, undecided = sum(v.agreed for v in verdicts), sum(v.undecided for v in verdicts)
+    text = f"{len(verdicts)} certificates: {', '.join(parts)}; {solver()}"
+    if agreed + undecided:
+        text += f"; cvc5 agrees on {agreed} of {agreed + undecided} goals" + f", {undecided} undecided" * (
+            undecided > 0
+        )
+    return text

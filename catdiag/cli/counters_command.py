@@ -1,0 +1,144 @@
+"""`catdiag counters`: what a profiler counts of an operator's kernel, beside what the formulas say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cli.exit_status import DONE, NothingDerived, UsageError
+from catdiag.cli.operator_loading import operator
+from catdiag.cli.option_values import check_sizes, check_writable, integers_of, parse_sizes
+from catdiag.frontend.signature import axis_names
+from catdiag.util.files import write_whole
+
+if TYPE_CHECKING:
+    from catdiag.measure.profile.counter_comparison import Line, Measured
+    from catdiag.measure.profile.expected_counters import Point
+    from catdiag.rewrite.derivation import Derivation
+
+_HEAD = ("counter", "kernel", "predicted", "measured", "ratio", "")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command was given: the operator and its sizes, the chip, and how it is derived and run."""
+
+    op: str
+    size: tuple[str, ...]
+    on: str
+    dtype: str
+    tiles: tuple[str, ...]
+    stages: int | None
+    warps: int | None
+    stream: str | None
+    group: str | None
+    passes: int
+    split: tuple[str, ...]
+    skip: tuple[str, ...]
+
+
+def run_counters(asked: Asked, json_file: Path | None) -> int:
+    """`catdiag counters`: 0 also where counters are unavailable, which is said; raises CatdiagError for what cannot be
+    derived, planned or emitted."""
+    from catdiag.measure.profile.counter_comparison import compare, measure
+
+    check_writable(json_file)
+    if asked.warps is not None and (asked.warps < 1 or asked.warps & (asked.warps - 1) or asked.warps > 32):
+        raise UsageError(f"warps is {asked.warps}: expected a power of two, 1 to 32")
+    derivation, point = _point(asked)
+    measured = measure([point])
+    lines = compare(point, measured.readings[0], measured.failures[0])
+    print("\n".join(told(derivation, point, measured, lines)))
+    if json_file is not None:
+        data = {"point": point.as_dict(), "measured": measured.as_dict(), "lines": [asdict(line) for line in lines]}
+        try:
+            write_whole(json_file, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
+        except OSError as error:
+            raise UsageError(f"cannot write {json_file}: {error.strerror or error}") from error
+    return DONE
+
+
+def _point(asked: Asked) -> tuple[Derivation, Point]:
+    from catdiag.chip import hardware
+    from catdiag.cli.derive_report_data import Target, derive
+    from catdiag.cost.traffic import io
+    from catdiag.measure.profile.expected_counters import point_of
+    from catdiag.planner.fit import fit
+    from catdiag.planner.plan import module_of
+    from catdiag.solvers.z3 import Z3
+    from catdiag.util.errors import CatdiagError
+
+    sizes, given, chip = parse_sizes(asked.size), parse_sizes(asked.tiles), hardware.get(asked.on)
+    with Z3() as ask:
+        ask.start()
+        diagram = operator(asked.op)
+        scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
+        lengths = check_sizes(diagram, sizes)
+        report = derive(
+            diagram,
+            ask,
+            Target(chip, lengths, asked.dtype, asked.stages, scalars),
+            asked.stream,
+            None if asked.group is None else axis_names(asked.group),
+            passes=asked.passes,
+            split=asked.split,
+            skip=asked.skip,
+            cuts=0,
+        )
+    derivation = report.derivation
+    if not derivation.steps:
+        raise NothingDerived("no axis can be streamed or grouped, so there is no kernel")
+    counted = io(derivation)
+    wanted = {str(s) for s in (*counted.groups, *counted.streams)}
+    unknown = [name for name in given if name not in wanted | {"p_" + a for a in asked.split}]
+    if unknown:
+        raise UsageError(f"there is no tile {unknown[0]!r}: expected some of {', '.join(sorted(wanted))}")
+    options: dict[str, Any] = {"tiles": given or None, "stages": asked.stages}
+    options["threads"] = None if asked.warps is None else chip.warp * asked.warps
+    plan = fit(derivation, chip, {**lengths, **scalars}, dtype=asked.dtype, **options)
+    module_of(plan)
+    tiles, stages, warps, specialized = dict(plan.tiles), plan.stages, plan.warps, plan.warp_specialized
+    try:
+        return derivation, point_of(
+            derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on,
+            compile_too=True, specialized=specialized,
+        )  # fmt: skip
+    except CatdiagError as error:
+        if "not installed" not in error.message:
+            raise
+        return derivation, point_of(
+            derivation, tiles, lengths, asked.dtype, stages=stages, warps=warps, scalars=scalars, chip=asked.on,
+            specialized=specialized,
+        )  # fmt: skip
+
+
+def told(derivation: Any, point: Point, measured: Measured, lines: Sequence[Line]) -> list[str]:
+    """What is printed: the steps, the tiles, and the table."""
+    from catdiag.measure.profile.counter_comparison import UNAVAILABLE, rows
+
+    sizes = ", ".join(f"{n} {v:,}" for n, v in point.sizes.items())
+    options = ", ".join(f"{n} {v}" for n, v in point.options.items())
+    found = [f"{point.operator}: {sizes}; {point.dtype}", f"  {options}"]
+    if measured.failures[0]:
+        found.append(
+            f"counters are unavailable here: {measured.failures[0].removeprefix('counters are unavailable: ')}"
+        )
+        found.append("what is predicted:")
+    found += [f"  {name}: {value}" for name, value in measured.about.items()]
+    shown = [line for line in lines if _says(line, measured)]
+    if measured.failures[0]:
+        shown = [line if line.status != UNAVAILABLE else replace(line, why=()) for line in shown]
+    table = [_HEAD, *rows(shown)]
+    widths = [max(len(row[k]) for row in table) for k in range(5)]
+    for row in table:
+        cells = [row[0].ljust(widths[0]), row[1].ljust(widths[1]), *(row[k].rjust(widths[k]) for k in (2, 3, 4))]
+        found.append("  ".join([*cells, row[5]]).rstrip())
+    return found
+
+
+def _says(line: Line, measured: Measured) -> bool:
+    """Whether a line says more than that nothing was read."""
+    return not measured.failures[0] or line.predicted is not None or line.measured is not None

@@ -1,0 +1,59 @@
+"""`catdiag derive --html`: the page of what was derived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from catdiag.cli.derive_report import Report
+from catdiag.cli.derive_report_data import Target
+from catdiag.cli.exit_status import own_lines
+
+if TYPE_CHECKING:
+    from catdiag.planner.fit import Plan
+
+
+def html_of(report: Report, target: Target | None, times: bool = False) -> str:
+    """The page of a report, with the plan for `target`; it has no times that were measured unless asked for."""
+    from catdiag.draw.report.html_page import page
+    from catdiag.draw.report.report_data import Facts, levels_of
+
+    chip, dtype = (None, "bf16") if target is None else (target.hardware, target.dtype)
+    plan: Plan | str | None = report.plan
+    if report.misfit is not None:
+        plan = report.misfit.message
+    if report.plans is not None:
+        plan = str(report.plans)
+    sizes = {} if target is None else dict(target.sizes)
+    if target is not None and report.counted is not report.chosen.derivation:
+        sizes |= target.scalars
+    facts = Facts(
+        derivation=report.derivation,
+        counted=report.counted,
+        io=report.io,
+        optimum=report.optimum if report.plans is None else "each kernel has tiles of its own, which the plan lists",
+        bound=report.bound,
+        levels=levels_of(report.counted, chip, dtype),
+        stability=report.stability,
+        verdicts=report.verdicts,
+        plan=plan,
+        hardware=chip,
+        sizes=sizes,
+        dtype=dtype,
+        options={} if target is None or target.stages is None else {"stages": target.stages},
+        notes=tuple(_notes(report)),
+    )
+    return page(facts, times)
+
+
+def _notes(report: Report) -> Iterator[str]:
+    from catdiag.rewrite.casts import advice
+
+    for refused in report.refused:
+        yield f"Not streamed over {refused.axis}: {own_lines(refused.reason)}"
+    yield from advice(report.derivation.source, report.derivation.diagram)
+    yield from report.offers
+    if report.chosen.ungrouped:
+        yield f"Not grouped: {report.chosen.ungrouped}"
+    for attempt in report.others:
+        yield f"{attempt.name} is possible too{report.against(attempt.worth)}"

@@ -1,0 +1,232 @@
+"""`catdiag derive`: rewrites an operator, proves each step, and says what the result costs.
+
+`derive` does the work and gives a `Report`; the report prints itself and knows its plain data.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from catdiag.category.diagram import Diagram
+from catdiag.cli.derive_report import Planned, Report
+from catdiag.util.errors import CatdiagError, DoesNotFit
+
+if TYPE_CHECKING:
+    from catdiag.chip.hardware import Hardware
+    from catdiag.cost.traffic import IO
+    from catdiag.optimum.minimize import Optimum
+    from catdiag.planner.multi_kernel_plan import Plans
+    from catdiag.planner.partition import Cuts
+    from catdiag.rewrite.derivation import Derivation
+    from catdiag.solvers.z3 import Z3
+
+
+_PATIENCE = 2.0
+"""Seconds for the proof that one exponential does not overflow, where nobody asks for more."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The chip, the sizes and the element type that a plan is for; `stages` None leaves the choice to the plan.
+
+    `scalars` are the values of scalar inputs, which say how often loops turn that leave blocks out.
+    """
+
+    hardware: Hardware
+    sizes: Mapping[str, int]
+    dtype: str = "bf16"
+    stages: int | None = None
+    scalars: Mapping[str, int] = field(default_factory=dict)
+
+
+def derive(
+    diagram: Diagram,
+    ask: Z3,
+    target: Target | None = None,
+    stream: str | None = None,
+    group: Sequence[str] | None = None,
+    whole: bool = False,
+    *,
+    split: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    theorems: bool = False,
+    passes: int = 1,
+    cuts: int | None = 0,
+    several: bool = False,
+    distribute: Sequence[str] | None = None,
+) -> Report:
+    """Derives the diagram: streams `stream` (or what is best), groups `group` (or what is best), and costs it.
+
+    A stream may take up to `passes` loops. Loops over the axes of `split` then run in parts, and those over the axes of
+    `skip` without the blocks that a mask empties. With `theorems`, all that is claimed of the loops is proved, else
+    only that exponentials do not overflow. With `whole`, the report prints its pseudocode however long it is.
+
+    With `distribute`, sums over these axes are multiplied out first (of none, over any); else it is offered where it is
+    predicted to pay.
+
+    With a target and no axes of one's own, the diagram is cut in at most as many places as `cuts` says (None: as many
+    as pay), where several kernels take less time, one does not fit, or `several` are wanted
+    (`catdiag.planner.partition`).
+
+    What is best is decided by predicted time, or by memory without a target. Raises NotStreamable or NotGroupable where
+    an axis that was asked for cannot be, AxisError for an unknown one. A plan that nothing fits is in the report, as
+    the error that says so.
+
+    >>> from catdiag.library import get
+    >>> from catdiag.solvers.z3 import Z3
+    >>> with Z3() as ask:
+    ...     report = derive(get("sum_of_squares"), ask)
+    >>> [step.name for step in report.derivation.steps]
+    ['stream x', 'group q']
+    """
+    from catdiag.bounds.lower_bound import lower_bound
+    from catdiag.cost.traffic import io as count
+    from catdiag.planner.derivation_search import PAYS, Attempt, Refused, attempts, best, memory
+    from catdiag.planner.partition import NEAR
+    from catdiag.rewrite.advice import stability_of
+    from catdiag.rewrite.derivation import Derivation
+    from catdiag.rewrite.distribute import distribute as distribute_over
+    from catdiag.rewrite.loop_laws import verdicts
+    from catdiag.rewrite.skip import skip as skip_axis
+    from catdiag.rewrite.stream.streaming import split as split_axis
+
+    def planned(derivation: Derivation) -> Planned:
+        return Planned(measure=memory(derivation)) if target is None else planned_for(derivation, target)
+
+    start = time.perf_counter()
+    begun = Derivation.start(diagram, ask)
+    begun = begun if distribute is None else distribute_over(begun, distribute or None)
+    search: Cuts | None = None
+    found: Plans | None = None
+    if target is not None and stream is None and group is None and not split and not skip and passes == 1:
+        search = _searched(begun.diagram, ask, target, cuts, several)
+    if search is not None and len(search.chosen()) > 1:
+        found = _plans(search, begun)
+    instead: tuple[str, ...] = ()
+    tried, refused = list[Attempt[Planned]](), list[Refused]()
+    if found is None:
+        tried, refused = attempts(
+            begun,
+            ask,
+            planned,
+            stream=stream,
+            group=group,
+            pays=PAYS if target is not None else 0.0,
+            passes=passes,
+        )
+        one = best(tried).worth.measure
+        if search is not None and search.total(search.chosen()) * NEAR < one:
+            found = _plans(search, begun)
+        if search is not None and found is None and not math.isinf(one):
+            instead = tuple(f"{r.name}: {r.against(one)}" for r in search.rivals((search.whole,)))
+    if found is not None:
+        tried = [Attempt(None, found.derivation, Planned(plans=found, measure=found.time_s)), *tried]
+    chosen = best(tried)
+    derivation = chosen.derivation
+    for axis in split:
+        derivation = split_axis(derivation, axis)
+    for axis in skip:
+        derivation = skip_axis(derivation, axis)
+    counted, worth = derivation, chosen.worth
+    try:
+        io = count(derivation.diagram)
+        if target is not None and derivation is not chosen.derivation:
+            worth = planned_for(derivation, replace(target, sizes={**target.sizes, **target.scalars}))
+    except CatdiagError:  # parts of what leaves blocks out, in loops of several kernels
+        counted, io = chosen.derivation, count(chosen.derivation.diagram)
+    return Report(
+        source=diagram,
+        chosen=chosen,
+        derivation=derivation,
+        stability=stability_of(derivation, _PATIENCE),
+        verdicts=verdicts(derivation.diagram, derivation.claims()) if theorems else {},
+        others=tuple(attempt for attempt in tried if attempt is not chosen),
+        refused=tuple(refused),
+        io=io,
+        counted=counted,
+        worth=worth,
+        optimum=_optimum(io),
+        bound=lower_bound(counted.operations, io.capacity),
+        seconds=time.perf_counter() - start,
+        whole=whole,
+        instead=instead,
+        offers=_offers(diagram, target, worth) if distribute is None else (),
+    )
+
+
+def _searched(diagram: Diagram, ask: Z3, target: Target, cuts: int | None, several: bool) -> Cuts | None:
+    """The ways to cut the diagram into kernels; None where nothing fits however it is cut, or nothing is to be cut."""
+    from catdiag.planner.partition import searching
+
+    try:
+        return searching(
+            diagram,
+            target.hardware,
+            target.sizes,
+            target.dtype,
+            target.stages,
+            cuts=cuts,
+            several=several,
+            ask=ask,
+        )
+    except CatdiagError:
+        return None
+
+
+def _plans(search: Cuts, begun: Derivation) -> Plans | None:
+    """The plan of the way that is taken, derived from what was begun with; None where it was not proved."""
+    from catdiag.planner.multi_kernel_plan import continued
+
+    try:
+        return continued(begun, search.plans())
+    except CatdiagError:
+        return None
+
+
+def _offers(diagram: Diagram, target: Target | None, worth: Planned) -> tuple[str, ...]:
+    """What takes much less time by prediction, and is not done unasked, since rounding sees it."""
+    from catdiag.planner import kernel_candidates
+    from catdiag.planner.derivation_search import PAYS
+    from catdiag.rewrite.distribute import CANCELS, expanded
+    from catdiag.util.errors import NotDistributable
+
+    if target is None:
+        return ()
+    try:
+        found = expanded(diagram)
+        model = kernel_candidates.Target(
+            target.hardware, {**target.sizes, **target.scalars}, target.dtype, target.stages
+        )
+        seconds = kernel_candidates.timed(found.diagram, model)[0].seconds
+    except (NotDistributable, CatdiagError):
+        return ()
+    if seconds >= PAYS * worth.measure:
+        return ()
+    part = "where this does not fit" if math.isinf(worth.measure) else f"{seconds / worth.measure:.2g} times the time"
+    said = f"sums multiplied out (--distribute any) are predicted to take {seconds * 1e6:,.0f} µs, {part}"
+    return (f"{said}; {CANCELS}" if found.cancels else said,)
+
+
+def _optimum(io: IO) -> Optimum | str:
+    """The optimum, or the reason why there is none."""
+    try:
+        return io.optimum()
+    except ValueError as error:
+        return f"no closed form: {error}"
+
+
+def planned_for(derivation: Derivation, target: Target) -> Planned:
+    """The plan, or the reason why there is none."""
+    from catdiag.planner.fit import fit
+
+    try:
+        plan = fit(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages)
+    except DoesNotFit as error:
+        return Planned(misfit=error)
+    except CatdiagError as error:
+        return Planned(misfit=DoesNotFit(error.message, error.line))
+    return Planned(plan=plan, measure=plan.time_s)

@@ -1,0 +1,76 @@
+"""The programs that `catdiag derive` writes: pseudocode with all variables, a Triton module, plain NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.cli.derive_report import Report
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where each program is to be written, if at all."""
+
+    pseudocode: Path | None = None
+    triton: Path | None = None
+    numpy: Path | None = None
+
+    @property
+    def paths(self) -> tuple[Path | None, ...]:
+        """All of them."""
+        return self.pseudocode, self.triton, self.numpy
+
+
+def texts(report: Report, files: Files) -> list[tuple[Path, str]]:
+    """What is written where. A kernel has what the model proposes for Triton, and there is none where nothing fits.
+
+    Raises CatdiagError for what has no form in a program of that kind, before anything is written.
+    """
+    found: list[tuple[Path, str]] = []
+    if files.pseudocode is not None:
+        found.append((files.pseudocode, pseudocode_of(report) + "\n"))
+    plan = report.plan or report.plans
+    if files.triton is not None and plan is not None:
+        found.append((files.triton, plan.triton()))
+    if files.numpy is not None:
+        from catdiag.codegen.numpy_source import source
+
+        found.append((files.numpy, source(report.derivation.diagram)))
+    return found
+
+
+def launched(report: Report, files: Files) -> list[str]:
+    """With which tiles, warps and stages a kernel was written: the plan's."""
+    from catdiag.planner.plan import module_of
+
+    plan = report.plan or report.plans
+    if files.triton is None or plan is None:
+        return []
+    made = module_of(plan)
+    tiles = ", ".join(f"{name} {size}" for name, size in made.tiles.items()) or "none"
+    warps, stages = (str(n) if isinstance(n, int) else " and ".join(map(str, n)) for n in (made.warps, made.stages))
+    return [f"{files.triton}: tiles: {tiles}; {warps} warps, {stages} stages"]
+
+
+def pseudocode_of(report: Report) -> str:
+    """The loops with all variables, with numbers where there is a plan of them; where they are not counted, the loops
+    alone, and why."""
+    from catdiag.draw.listing.program_text import expanded
+    from catdiag.planner.compiled_plan import longest, sizes_of
+
+    plan = report.plan or report.plans
+    try:
+        if plan is None or plan.diagram is not report.derivation.diagram:
+            return expanded(report.derivation)
+        own = longest(plan)
+        dtype = plan.dtype
+        return expanded(report.derivation, sizes=sizes_of(plan), tiles=plan.tiles, dtype=dtype, stages=own.stages)
+    except CatdiagError as error:
+        from catdiag.codegen.pseudocode import pseudocode
+
+        return f"{pseudocode(report.derivation.diagram)}\n\nthe sizes of variables are not counted: {error.message}"

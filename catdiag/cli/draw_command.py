@@ -1,0 +1,166 @@
+"""`catdiag draw`: an operator, as it stands or derived, as a picture in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from catdiag.cli.exit_status import NothingDerived, UsageError
+from catdiag.cli.operator_loading import operator
+from catdiag.cli.option_values import check_writable
+from catdiag.frontend.signature import axis_names
+from catdiag.util.files import write_whole
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+    from catdiag.draw.scene import Scene
+
+THEMES = ("auto", "light", "dark")
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How a picture is written: in colour, in which theme, with a legend, and the scale of a PNG."""
+
+    colour: bool = True
+    theme: str = "auto"
+    legend: bool = True
+    scale: float | None = None
+
+
+def run_draw(
+    op: str,
+    output: Path | None,
+    opened: str | None,
+    derived: bool,
+    stream: str | None,
+    group: str | None,
+    passes: int,
+    split: Sequence[str],
+    skip: Sequence[str],
+    levels: str | None,
+    items: bool,
+    join: bool,
+    looks: Looks,
+    program: bool = False,
+) -> None:
+    """Draws the operator, or its program, and writes it as the file's suffix says; without a file, prints SVG.
+
+    Raises CatdiagError for what cannot be derived, drawn or written, before anything is written.
+    """
+    suffix = ".svg" if output is None else output.suffix.lower()
+    writer = _WRITERS.get(suffix)
+    if writer is None:
+        raise UsageError(
+            f"cannot tell what to write to {output}: expected a file that ends in "
+            f"{', '.join(list(_WRITERS)[:-1])} or {list(_WRITERS)[-1]}"
+        )
+    if looks.theme not in THEMES:
+        raise UsageError(f"there is no theme {looks.theme!r}: expected one of {', '.join(THEMES)}")
+    if looks.scale is not None and suffix != ".png":
+        raise UsageError("--scale is for PNG: the other files have no pixels, as in -o picture.png --scale 3")
+    if program and (opened is not None or items or join):
+        raise UsageError("--program draws lines, not boxes: leave out --open, --items and --join")
+    check_writable(output)
+    from catdiag.draw.render import LEVELS, scene_of
+
+    diagram = operator(op)
+    if derived or stream is not None or group is not None or split or skip:
+        diagram = _derived(diagram, stream, group, passes, split, skip)
+    chain = LEVELS if levels is None else tuple(name.strip() for name in levels.split(","))
+    if program:
+        scene = _program(diagram, chain)
+    else:
+        scene = scene_of(diagram, open=_names(opened), levels=chain, items=items, join=join)
+    written = writer(scene, looks)
+    if output is None:
+        print(written, end="")
+        return
+    try:
+        write_whole(output, written)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def _program(diagram: Diagram, chain: tuple[str, ...]) -> Scene:
+    """The lines of a program, with operands and streamed blocks in the second level, as diagrams are drawn."""
+    from catdiag.draw.listing.program_picture import program_picture
+
+    there = {"operand": chain[1], "streamed": chain[1]} if len(chain) > 2 else None
+    return program_picture(diagram, levels=chain, placement=there)
+
+
+def _names(opened: str | None) -> bool | list[str]:
+    if opened is None or opened == "none":
+        return False
+    return True if opened == "all" else [name.strip() for name in opened.split(",")]
+
+
+def _derived(
+    diagram: Diagram, stream: str | None, group: str | None, passes: int, split: Sequence[str], skip: Sequence[str]
+) -> Diagram:
+    """The diagram that `catdiag derive` comes to with these options, and without a chip."""
+    from catdiag.cli.io_report import best_of
+    from catdiag.rewrite.skip import skip as skip_axis
+    from catdiag.rewrite.stream.streaming import split as split_axis
+    from catdiag.solvers.z3 import Z3
+
+    if passes < 1:
+        raise UsageError(f"passes is {passes}: expected a whole number of loops over the axis, 1 or more")
+    with Z3() as ask:
+        derivation = best_of(diagram, ask, stream, None if group is None else axis_names(group), passes)
+        for axis in split:
+            derivation = split_axis(derivation, axis)
+        for axis in skip:
+            derivation = skip_axis(derivation, axis)
+    if not derivation.steps:
+        raise NothingDerived(
+            "no axis can be streamed or grouped: leave out --derived to draw the operator as it stands"
+        )
+    return derivation.diagram
+
+
+def _svg(scene: Scene, looks: Looks) -> str:
+    from catdiag.draw.svg_writer import svg
+
+    theme: Literal["auto", "light", "dark"] = "light" if looks.theme == "light" else "auto"
+    return svg(scene, colour=looks.colour, theme="dark" if looks.theme == "dark" else theme, legend=looks.legend)
+
+
+def _fixed(looks: Looks) -> Literal["light", "dark"]:
+    return "dark" if looks.theme == "dark" else "light"
+
+
+def _tikz(standalone: bool) -> Callable[[Scene, Looks], str]:
+    def write(scene: Scene, looks: Looks) -> str:
+        from catdiag.draw.tikz_writer import tikz
+
+        return tikz(scene, colour=looks.colour, standalone=standalone, legend=looks.legend, theme=_fixed(looks))
+
+    return write
+
+
+def _pdf(scene: Scene, looks: Looks) -> bytes:
+    from catdiag.draw.svg_conversion import pdf
+    from catdiag.draw.svg_writer import svg
+
+    return pdf(svg(scene, colour=looks.colour, theme=_fixed(looks), legend=looks.legend))
+
+
+def _png(scene: Scene, looks: Looks) -> bytes:
+    from catdiag.draw.svg_conversion import png
+    from catdiag.draw.svg_writer import svg
+
+    text = svg(scene, colour=looks.colour, theme=_fixed(looks), legend=looks.legend)
+    return png(text, 2.0 if looks.scale is None else looks.scale)
+
+
+_WRITERS: dict[str, Callable[[Scene, Looks], str | bytes]] = {
+    ".svg": _svg,
+    ".tikz": _tikz(standalone=False),
+    ".tex": _tikz(standalone=True),
+    ".pdf": _pdf,
+    ".png": _png,
+}

@@ -1,0 +1,129 @@
+"""How a command ends: exit statuses, and errors as one message on the standard error stream."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from catdiag.util.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotFusable, NotGroupable, NotStreamable
+
+DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, VACUOUS, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+LONGEST = 4000
+"""The letters of a line that are printed of what may be of any length."""
+
+
+def shown(line: str) -> str:
+    """A line of what may be anybody's, with what a terminal would obey made visible, and not too long.
+
+    >>> shown("\\x1b[2J"), shown("a" * 5000)[-20:]
+    ('\\\\x1b[2J', ' (1000 letters more)')
+    """
+    cut = line if len(line) <= LONGEST else f"{line[:LONGEST]} … ({len(line) - LONGEST} letters more)"
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in cut)
+
+
+class UsageError(CatdiagError):
+    """Arguments that do not make sense: the message stands alone, without a line of the caller."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, line="")
+
+
+def require_limit(limit: float | None) -> None:
+    """Raises UsageError for a limit on time that is not above 0; None is no limit."""
+    if limit is not None and not limit > 0:
+        raise UsageError(f"the limit is {limit:g}: expected a number of seconds above 0")
+
+
+class NothingDerived(UsageError):
+    """No axis could be streamed or grouped, so that there is no theorem."""
+
+
+def status_of(error: CatdiagError) -> int:
+    """The exit status of an error.
+
+    >>> status_of(UsageError("no such axis")), status_of(DoesNotFit("too large"))
+    (2, 4)
+    """
+    # Classes of the prover are known by name: importing them here would tie `check` to the prover.
+    by_name = {"Refuted": REFUTED, "Undecided": UNDECIDED, "Interrupted": INTERRUPTED, "NotACounterexample": UNDECIDED}
+    if type(error).__name__ in by_name:
+        return by_name[type(error).__name__]
+    if isinstance(error, DoesNotFit):
+        return NO_FIT
+    if isinstance(error, (NotStreamable, NotGroupable, NotFusable, NothingDerived, EqualityUndecided)):
+        return UNDECIDED
+    return WRONG_USE
+
+
+def message_of(error: CatdiagError) -> str:
+    """The text of an error. A line that is no line of a user's file is left out.
+
+    >>> message_of(CatdiagError("no such axis", "op.py:3: f()")), message_of(CatdiagError("no such axis", "<string>:1"))
+    ('no such axis\\n  at op.py:3: f()', 'no such axis')
+    """
+    text, line = own_lines(str(error)), error.line
+    if not line or _of_user(line.split(":", 1)[0]):
+        return text
+    return text.replace(f"\n  at {line}", "", 1)
+
+
+def own_lines(text: str) -> str:
+    """A text without the lines in parentheses that are no user's: of operators that a package defines.
+
+    >>> own_lines("sum[x] (/lib/site-packages/a/b.py:3: return f(x)) and max[x] (op.py:4: max(y))")
+    'sum[x] and max[x] (op.py:4: max(y))'
+    """
+    while True:
+        found = re.search(r" \(([^\s()]*[/\\](?:site|dist)-packages[/\\][^\s()]*):\d+", text)
+        if found is None:
+            return text
+        depth, end = 0, found.start() + 1
+        while end < len(text):
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+            if depth == 0:
+                break
+        text = text[: found.start()] + text[end:]
+
+
+def _of_user(file: str) -> bool:
+    """Whether a file is the user's, and not what started the command: the script, or a package that is installed."""
+    parts = file.replace("\\", "/").split("/")
+    return file.endswith(".py") and file != sys.argv[0] and not {"site-packages", "dist-packages"} & set(parts)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Runs a command: errors that a user can cause end it with a message and their exit status."""
+    try:
+        yield
+        sys.stdout.flush()
+    except CatdiagError as error:
+        fail(message_of(error), status_of(error))
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error  # `main` says so
+    except OSError as error:  # of files that no command has told of itself
+        fail(f"{error.filename or 'a file'}: {error.strerror or error}", WRONG_USE)
+    except RecursionError:
+        fail("the program is nested too deeply for its terms to be worked on", UNDECIDED)
+    except MemoryError:
+        fail("interrupted: out of memory", INTERRUPTED)
+
+
+def fail(message: str, status: int) -> None:
+    """Ends the command with a message on the standard error stream. Raises typer.Exit."""
+    sys.stdout.flush()
+    print("\n".join(map(shown, f"catdiag: {message}".split("\n"))), file=sys.stderr)
+    raise typer.Exit(status)
+
+
+def ended(status: int) -> None:
+    """Ends the command with a status that its work came to. Raises typer.Exit unless that is 0."""
+    if status != DONE:
+        raise typer.Exit(status)

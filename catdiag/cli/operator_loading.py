@@ -1,0 +1,139 @@
+"""Operators by name: `attention` from the library, `path.py:name` from a user's file."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.cli.exit_status import UsageError
+from catdiag.util.errors import CatdiagError
+from catdiag.util.files import read_whole
+
+_PRIVATE = "_catdiag_operators"
+# Bytes of a file of operators above which it is not read.
+_LARGEST = 16 * 2**20
+
+
+def operator(name: str) -> Diagram:
+    """The diagram of a name of the library, or of `path.py:name`. Raises UsageError, saying what was found instead.
+
+    >>> print(operator("matmul"))
+    matmul: [a b] @ [b c] → [a c]
+    """
+    path, colon, inside = name.rpartition(":")
+    if not colon:
+        return _from_library(name)
+    if not inside.isidentifier():
+        raise UsageError(f"{name!r} does not say which operator of the file is meant: expected path.py:name")
+    return _from_file(Path(path), inside)
+
+
+def function(name: str) -> Callable[..., Any]:
+    """A function of a user's file, `path.py:name`. Raises UsageError, saying what was found instead."""
+    path, colon, inside = name.rpartition(":")
+    if not colon or not inside.isidentifier():
+        raise UsageError(f"{name!r} does not say which function of which file is meant: expected path.py:name")
+    value = _run(Path(path)).get(inside)
+    if value is None:
+        raise UsageError(f"{path} defines nothing called {inside!r}")
+    if _is_diagram(value) or not callable(value):
+        raise UsageError(f"{inside!r} of {path} is no function: expected one that takes the operator's inputs in order")
+    found: Callable[..., Any] = value
+    return found
+
+
+def _from_library(name: str) -> Diagram:
+    from catdiag.library import get
+
+    if name.endswith(".py") or "/" in name:
+        raise UsageError(f"{name!r} does not say which operator of the file is meant: expected {name}:name")
+    try:
+        return get(name)
+    except CatdiagError as error:
+        raise UsageError(f"{error.message}; an operator of a file is path.py:name") from error
+
+
+def _from_file(path: Path, name: str) -> Diagram:
+    namespace = _run(path)
+    if name not in namespace:
+        found = ", ".join(_diagrams(namespace)) or "none"
+        raise UsageError(f"{path} defines nothing called {name!r}: the operators that it has are {found}")
+    value = namespace[name]
+    if _is_diagram(value):
+        return diagram_of(value)
+    what = "a function without @cd.algorithm" if callable(value) else f"{type(value).__name__}"
+    raise UsageError(
+        f'{name!r} of {path} is no diagram but {what}: put @cd.algorithm("…") above a function to make it one'
+    )
+
+
+def _diagrams(namespace: dict[str, Any]) -> list[str]:
+    return [name for name, value in namespace.items() if _is_diagram(value)]
+
+
+def _is_diagram(value: Any) -> bool:
+    return not isinstance(value, type) and isinstance(getattr(value, "diagram", value), Diagram)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    """What a file defines. It runs as a module of a private name, and its folder can be imported from meanwhile."""
+    try:
+        source = read_whole(path, _LARGEST)
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a folder: expected a Python file, as in path.py:name") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError as error:  # a zero in the name
+        raise UsageError(f"cannot read {str(path)!r}: {error}") from None
+    try:
+        code = compile(source, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        where = f"{path}:{error.lineno}" if error.lineno else str(path)
+        text = f": {error.text.strip()}" if error.text else ""
+        raise UsageError(f"{path} is not a Python file that can be read: {error.msg}\n  at {where}{text}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(f"{path} is not a Python file that can be read: {error}") from None
+    module = ModuleType(_PRIVATE)
+    module.__file__ = str(path)
+    with _imports_from(path.resolve().parent, module):
+        try:
+            exec(code, module.__dict__)
+        except (CatdiagError, KeyboardInterrupt):
+            raise
+        # A user's file may raise anything, and end itself; both are reported with the line that did.
+        except BaseException as error:
+            text = "".join(traceback.format_exception_only(error)).strip()
+            raise UsageError(f"{path} failed: {text}{_place(error, path)}") from None
+    return module.__dict__
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """The last line of the file that the error passed through."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    if not lines or lines[-1] is None:
+        return ""
+    return f"\n  at {path}:{lines[-1]}: {linecache.getline(str(path), lines[-1]).strip()}"
+
+
+@contextmanager
+def _imports_from(folder: Path, module: ModuleType) -> Iterator[None]:
+    """The module is known and its folder searched last; afterwards nothing of either is left in the import system."""
+    before = set(sys.modules)
+    sys.modules[_PRIVATE] = module
+    sys.path.append(str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).resolve().is_relative_to(folder) and "site-packages" not in Path(file).parts:
+                del sys.modules[name]
+        sys.modules.pop(_PRIVATE, None)

@@ -1,0 +1,131 @@
+"""What the warp that loads does in a kernel whose loads are apart, and the two parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from catdiag.codegen.gluon.gluon_printer import Unfit
+from catdiag.codegen.gluon.warp_specialization import Apart, Ring, Rows, Turn, in_gluon
+from catdiag.codegen.triton.array_accesses import Pull, Stored
+from catdiag.codegen.triton.kernel_builder import Loop
+from catdiag.codegen.triton.kernel_signature import Kernel, Shared
+from catdiag.codegen.triton.tile_expressions import Dim, Node, Scope
+from catdiag.codegen.triton.triton_printer import Printer
+from catdiag.schedule.loop_nest import Span, Statement, Value
+
+
+class Loads(Rows):
+    """Writes what the warp that loads does: the same ranges of turns, and copies into rings."""
+
+    def _printer(self, plain: Printer) -> Printer:
+        return plain
+
+    def _start(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+        for state, value in zip(states, values, strict=True):
+            self.k.tile(value)
+            self._state(state, self.own.fresh(state.name or "state"), self._dims(state.ty), self.k.scope)
+
+    def _write(
+        self,
+        turn: Turn,
+        states: Sequence[Value],
+        made: Sequence[Node],
+        late: Mapping[Value, tuple[Node, Node]],
+        early: Sequence[Node],
+        added: set[Node],
+    ) -> None:
+        turn.first = [("", dot) for dot in early]
+        turn.last = [("", dot, "") for _, dot in late.values()]
+
+    def _head(self, span: Span, context: Loop, exact: str, low: Node, high: Node, first: str, scope: Scope) -> None:
+        p, turn = self.printer, self.turn
+        outside = self.k.scope
+        if turn is None:
+            raise Unfit("a loop that carries nothing")
+        number, stages, each, groups = (self.names[n] for n in ("turn", "stages", "each", "groups"))
+        for ring in self.rings.values():
+            if not ring.rows:
+                continue
+            places = self._places(ring, outside)
+            at = next(n for n, d in enumerate(_box_dims(ring)) if d is not None and self.is_row(d))
+            places[at] = f"{places[at]} + w * {each}"
+            p.write(outside, f"hopper.mbarrier.expect({ring.full}, {groups} * {ring.boxes.name}.block_type.nbytes)")
+            p.write(outside, f"for w in gl.static_range({groups}):")
+            p.write(outside, f"    {_copied(ring, places, ring.full, 'w')}")
+        p.write(outside, f"{number} = gl.to_tensor(0)")
+        scope.lines = []
+        for ring in self.rings.values():
+            if ring.rows:
+                continue
+            places = self._places(ring, scope)
+            slot = f"{number} % {stages}"
+            p.write(scope, f"hopper.mbarrier.wait({ring.free}.index({slot}), ({number} // {stages} & 1) ^ 1)")
+            p.write(scope, f"hopper.mbarrier.expect({ring.full}.index({slot}), {ring.boxes.name}.block_type.nbytes)")
+            p.write(scope, _copied(ring, places, f"{ring.full}.index({slot})", slot))
+        p.write(scope, f"{number} += 1")
+        inner = self._phases(span, context, exact, low, high)
+        start, stop = self.bounds
+        p.write(inner, f"for {first} in range({start}, {stop}, {span.symbol}):")
+        outside.lines += scope.lines
+
+    def _places(self, ring: Ring, scope: Scope) -> list[str]:
+        """Where a block begins, along each axis of its array."""
+        p, load = self.printer, ring.load
+        starts = load.args[2 + load.data[3] :]
+        p.count(starts)
+        for node in starts:
+            p.ref(node, scope)
+        return [p.plain(a)[0] for a in starts]
+
+    def save(self, target: Value, value: Value, spans: Sequence[Span]) -> None:
+        """Nothing is saved here."""
+
+    def store(self, array: Stored, node: Node, places: Mapping[str, Node]) -> None:
+        """Nothing is saved here."""
+
+
+def apart(
+    shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span], body: Sequence[Statement], plain: Kernel
+) -> Apart | None:
+    """The form of a kernel in which loads are apart, if it has one."""
+    try:
+        writing, loading = Rows(shared, env, spans), Loads(shared, env, spans)
+        for w in (writing, loading):
+            w.body(body)
+            if w.turn is None:
+                return None
+    except Unfit:
+        return None
+    kernels = [w.done(f"{plain.name}_{what}", plain.note, plain.place)
+               for w, what in ((writing, "rows"), (loading, "loads"))]  # fmt: skip
+    rings = tuple(writing.rings.values())
+    if [(r.name, r.boxes.name, r.boxes.shape) for r in rings] != [
+        (r.name, r.boxes.name, r.boxes.shape) for r in loading.rings.values()
+    ]:
+        return None
+    return Apart(
+        f"{plain.name}_apart",
+        _gluon(kernels[0]),
+        _gluon(kernels[1]),
+        rings,
+        writing.names,
+        dict(writing.rowed.tiles),
+        writing.rowed.main,
+        writing.row,
+    )
+
+
+def _gluon(kernel: Kernel) -> Kernel:
+    """The kernel with its lines in Gluon."""
+    return replace(kernel, lines=tuple(in_gluon(line) for line in kernel.lines))
+
+
+def _box_dims(ring: Ring) -> list[Dim | None]:
+    dims = iter(ring.load.dims)
+    return [None if length == "1" else next(dims) for length in ring.boxes.shape]
+
+
+def _copied(ring: Ring, places: Sequence[str], full: str, slot: str) -> str:
+    at = ", ".join(places)
+    return f"hopper.tma.async_copy_global_to_shared({ring.boxes.name}, [{at}], {full}, {ring.name}.index({slot}))"

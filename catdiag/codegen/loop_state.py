@@ -1,0 +1,254 @@
+"""What the loops of a derived diagram carry, as formulas: unit, element, step and merge of each state, and the finish.
+
+They are read off the loop itself, so that folds that were given and folds that were found are printed alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from catdiag.category.diagram import Diagram, Graph, HasDiagram, Node, diagram_of, inline
+from catdiag.category.ops import Box, Fold, Group, Map, Rename
+from catdiag.rewrite.formula import ATOM, Text, say
+
+_LONG, _LONGER = 12, 60
+"""Above these lengths a part that is read twice gets a name: one of arrays only, and one of statistics too."""
+
+
+@dataclass(frozen=True)
+class ComponentFormulas:
+    """One component of a state.
+
+    `element` is what it is of a list, `unit` of the empty one. In `step`, `′` marks the values after the block; in
+    `merge`, `′` those of the neighbour, and `″` those of both lists. `repair` is the factor that what was accumulated
+    takes when an earlier component changes, or what it becomes, where that is no product.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    unit: str
+    element: str
+    repair: str | None
+    step: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class LoopFormulas:
+    """The state of one loop over blocks of `axis`; `inside` is the axis of the loop that it is a part of, if any."""
+
+    axis: str
+    block: str
+    components: tuple[ComponentFormulas, ...]
+    inside: str = ""
+
+
+@dataclass(frozen=True)
+class StateFormulas:
+    """The loops of a diagram, its results in terms of what they leave (`finish`), and names for shared parts."""
+
+    loops: tuple[LoopFormulas, ...]
+    finish: tuple[tuple[str, str], ...]
+    shared: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for loop in self.loops:
+            within = f", inside the loop over {loop.inside}" if loop.inside else ""
+            lines.append(f"loop over {loop.axis} in blocks of {loop.block}{within}, with the state")
+            for c in loop.components:
+                axes = f"[{' '.join(c.axes)}]" if c.axes else ""
+                lines += [
+                    f"  {c.name}{axes}",
+                    f"    unit     {c.unit}",
+                    f"    element  {c.element}",
+                    *([f"    repair   {c.repair}"] if c.repair else []),
+                    f"    step     {c.step}",
+                    f"    merge    {c.merge}",
+                ]
+        lines += [f"finish {name} = {text}" for name, text in self.finish]
+        lines += [f"{'where' if not k else '     '} {name} = {text}" for k, (name, text) in enumerate(self.shared)]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        return {
+            "loops": [
+                {
+                    "axis": p.axis,
+                    "block": p.block,
+                    "inside": p.inside,
+                    "components": [vars(c) | {"axes": list(c.axes)} for c in p.components],
+                }
+                for p in self.loops
+            ],
+            "finish": dict(self.finish),
+            "shared": dict(self.shared),
+        }
+
+
+def formulas(subject: Diagram | HasDiagram) -> StateFormulas:
+    """The formulas of all loops of a diagram, and of its results.
+
+    >>> import catdiag as cd
+    >>> mean = cd.algorithm("q x", name="mean")(lambda A: cd.sum(A, "x") / cd.size("x"))
+    >>> print(formulas(mean.stream("x")))
+    loop over x in blocks of s_x, with the state
+      sum1[q]
+        unit     0
+        element  Σ_x A
+        step     sum1 + Σ_x A
+        merge    sum1 + sum1′
+    finish out = sum1/x
+    """
+    diagram = diagram_of(subject)
+    reading = _Reading(set(diagram.input_names))
+    texts = [Part((name, ATOM)) for name in diagram.input_names]
+    made = reading.walk(diagram, texts)
+    names = ["out"] if len(made) == 1 else [f"out{k}" for k in range(len(made))]
+    return StateFormulas(
+        tuple(reading.loops), tuple(zip(names, (p.text[0] for p in made), strict=True)), tuple(reading.shared.items())
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A formula, and whether it depends on what a loop carries."""
+
+    text: Text
+    late: bool = False
+
+
+@dataclass
+class _Reading:
+    taken: set[str]
+    loops: list[LoopFormulas] = field(default_factory=list)
+    shared: dict[str, str] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
+    around: str = ""
+
+    def walk(
+        self, diagram: Diagram, inputs: Sequence[Part], names: Sequence[str] = (), collect: bool = True
+    ) -> list[Part]:
+        """The formulas of a diagram's outputs. With `names`, an output is called that where other outputs read it;
+        without `collect`, loops inside are read as what they give.
+        """
+        flat = inline(diagram)
+        return self.outputs(flat.graph, self.wires(flat.graph, inputs, names, collect))
+
+    def outputs(self, graph: Graph, wires: tuple[list[Part], dict[int, Part]]) -> list[Part]:
+        """The formulas of what leaves a graph, opened where they have a name."""
+        parts, own = wires
+        return [own.get(w, parts[w]) for w in graph.outputs]
+
+    def wires(
+        self, graph: Graph, inputs: Sequence[Part], names: Sequence[str], collect: bool
+    ) -> tuple[list[Part], dict[int, Part]]:
+        """How each wire of a graph is read, and what it is where that is a name."""
+        uses: dict[int, int] = {}
+        for node in graph.nodes:
+            for w in node.inputs:
+                uses[w] = uses.get(w, 0) + 1
+        called = {w: n for w, n in reversed(list(zip(graph.outputs, names, strict=False))) if w >= len(inputs)}
+        parts = list(inputs)
+        own: dict[int, Part] = {}
+        for node in graph.nodes:
+            first = len(parts)
+            for k, part in enumerate(self._made(node.box, [parts[w] for w in node.inputs], collect)):
+                w = first + k
+                own[w] = part
+                if w in called:
+                    part = Part((called[w], ATOM), True)
+                elif uses.get(w, 0) > 1 and len(part.text[0]) > (_LONGER if part.late else _LONG):
+                    part = Part((self._name(part.text[0]), ATOM), part.late)
+                parts.append(part)
+        return parts, own
+
+    def _name(self, text: str) -> str:
+        if text in self.called:
+            return self.called[text]
+        k = len(self.shared) + 1
+        while f"t{k}" in self.taken:
+            k += 1
+        self.taken.add(f"t{k}")
+        self.shared[f"t{k}"] = text
+        self.called[text] = f"t{k}"
+        return f"t{k}"
+
+    def _made(self, box: Box, args: Sequence[Part], collect: bool) -> list[Part]:
+        op = box.op
+        if isinstance(op, Group):
+            return self.walk(op.body, args, collect=collect)
+        if isinstance(op, Fold):
+            return self.fold(op, box, args) if collect else self.walk(op.state, args, collect=False)
+        return [Part(say(box, [a.text for a in args]), any(a.late for a in args)) for _ in box.cod]
+
+    def fold(self, op: Fold, box: Box, args: Sequence[Part]) -> list[Part]:
+        """Notes a loop; its results go by the names of the components."""
+        names: list[str] = []
+        for k in range(len(box.cod)):
+            base = op.components[k] if k < len(op.components) else f"state{k}"
+            name, count = base, 1
+            while name in self.taken:
+                count += 1
+                name = f"{base}_{count}"
+            self.taken.add(name)
+            names.append(name)
+        old = [Part((n, ATOM), True) for n in names]
+        after, both = [n + "′" for n in names], [n + "″" for n in names]
+        unit = self.walk(op.unit, (), collect=False)
+        element = self.walk(op.state, args, names, collect=False)
+        turn = inline(op.step).graph
+        place, outer, self.around = len(self.loops), self.around, op.axis
+        wires = self.wires(turn, (*old, *args), after, True)
+        self.around = outer
+        step = self.outputs(turn, wires)
+        repairs = [_repair(turn, k, wires[0]) for k in range(len(names))]
+        merge = self.walk(op.merge, (*old, *(Part((n, ATOM), True) for n in after)), both, collect=False)
+        self.loops.insert(
+            place,
+            LoopFormulas(
+                op.axis,
+                op.block,
+                tuple(
+                    ComponentFormulas(name, ty.names, _truth(u.text[0]), e.text[0], r, s.text[0], m.text[0])
+                    for name, ty, u, e, r, s, m in zip(names, box.cod, unit, element, repairs, step, merge, strict=True)
+                ),
+                outer,
+            ),
+        )
+        return old
+
+
+def _repair(step: Graph, k: int, parts: Sequence[Part]) -> str | None:
+    """What a turn does to component k before the block is added: the factor of a product, or all of it."""
+    maker: dict[int, Node] = {}
+    for node in step.nodes:
+        maker.update(
+            dict.fromkeys(range(len(step.dom) + len(maker), len(step.dom) + len(maker) + len(node.box.cod)), node)
+        )
+
+    def bare(w: int) -> int:
+        while w in maker and isinstance(maker[w].box.op, Rename):
+            w = maker[w].inputs[0]
+        return w
+
+    last = bare(step.outputs[k])
+    if last not in maker or not isinstance(maker[last].box.op, Map) or len(maker[last].inputs) != 2:
+        return None
+    sides = [bare(w) for w in maker[last].inputs]
+    if k in sides:
+        return None
+    for w in sides:
+        made = maker.get(w)
+        if made is not None and isinstance(made.box.op, Map) and k in map(bare, made.inputs):
+            if made.box.op.fn == "mul" and len(made.inputs) == 2:
+                return parts[next(v for v in made.inputs if bare(v) != k)].text[0]
+            return parts[w].text[0]
+    return None
+
+
+def _truth(text: str) -> str:
+    """The units of `any` and `all`, which are comparisons of constants."""
+    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

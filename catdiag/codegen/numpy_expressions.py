@@ -1,0 +1,243 @@
+"""Expressions of NumPy: what a box makes of arrays, as text."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from catdiag.category.index_maps import Cond, Expr, read_off
+from catdiag.category.ops import Box, Const, Einsum, Generic, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
+from catdiag.category.types import ArrayType, Size
+from catdiag.codegen.source_writer import ATOM, Text
+from catdiag.util.errors import TypeMismatch
+
+CALL = 8
+"""How tightly a call or an index binds; `UNARY` is a sign."""
+UNARY, _TIMES, _PLUS, _COMPARE, _LOOSE = 7, 6, 5, 3, 1
+_INFIX = {"add": ("+", _PLUS), "sub": ("-", _PLUS), "mul": ("*", _TIMES), "div": ("/", _TIMES),
+          "floordiv": ("//", _TIMES), "eq": ("==", _COMPARE), "ne": ("!=", _COMPARE), "lt": ("<", _COMPARE),
+          "le": ("<=", _COMPARE)}  # fmt: skip
+_CALLS = {"exp": "np.exp", "log": "np.log", "sqrt": "np.sqrt", "tanh": "np.tanh", "abs": "np.abs", "max": "np.maximum",
+          "min": "np.minimum", "and": "np.logical_and", "or": "np.logical_or", "not": "np.logical_not",
+          "where": "np.where"}  # fmt: skip
+_REDUCE = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "any": "any", "all": "all"}
+_COMPARISONS = {"lt": "<", "le": "<=", "eq": "=="}
+
+
+class ArrayCode:
+    """Expressions of arrays whose axes are told by position; `sizes` says what each symbol is called at the moment."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
+
+    def size(self, size: Size) -> Text:
+        """A size as an expression."""
+
+        def leaf(v: Any) -> Text:
+            return (self.sizes[v], _PLUS if " " in self.sizes[v] else ATOM) if isinstance(v, str) else (str(v), ATOM)
+
+        return read_off(size, leaf, _join)
+
+    def shape(self, ty: ArrayType) -> str:
+        """The shape of an array."""
+        sizes = [self.size(a.size)[0] for a in ty.axes]
+        return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+    def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        op = box.op
+        if isinstance(op, Map):
+            return self._map(op.fn, box, args, types)
+        if isinstance(op, Reduce):
+            where = types[0].names.index(op.axis)
+            kept = tuple(n for n in types[0].names if n != op.axis)
+            text = f"{bracketed(args[0], CALL)}.{_REDUCE[op.monoid]}(axis={where})", CALL
+            return laid_out(text, kept, box.cod[0].names)
+        if isinstance(op, Einsum):
+            return self._einsum(box, args, types)
+        if isinstance(op, Const):
+            return _constant(op.value)
+        if isinstance(op, SizeOf):
+            return self.size(op.size)
+        if isinstance(op, Index):
+            return f"np.arange({self.size(box.cod[0].axes[0].size)[0]})", ATOM
+        if isinstance(op, Rename):
+            pairs = dict(op.pairs)
+            names = tuple(pairs.get(n, n) for n in types[0].names)
+            return self._spread(args[0], names, box.cod[0])
+        if isinstance(op, Reindex):
+            return self._reindex(op, box, args, types)
+        if isinstance(op, View):
+            return self._view(op, box, args, types)
+        if isinstance(op, Generic):
+            self.functions.setdefault(op.name, op.name)
+            return f"{op.name}({', '.join(a[0] for a in args)})", ATOM
+        raise TypeMismatch(f"{box.name} has no form in NumPy")
+
+    def _map(self, fn: str, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        names = box.cod[0].names
+        if fn.startswith("cast:"):
+            return laid_out(args[0], types[0].names, names)
+        parts = [aligned(a, t.names, names) for a, t in zip(args, types, strict=True)]
+        if fn.startswith("apply:"):
+            name = fn.removeprefix("apply:")
+            self.functions.setdefault(name, name)
+            return f"{name}({', '.join(p[0] for p in parts)})", ATOM
+        if fn in _INFIX:
+            sign, level = _INFIX[fn]
+            second = level + 1 if fn not in ("add", "mul") else level
+            first = level + 1 if level == _COMPARE else level
+            return f"{bracketed(parts[0], first)} {sign} {bracketed(parts[1], second)}", level
+        if fn == "neg":
+            return f"-{bracketed(parts[0], UNARY)}", UNARY
+        if fn == "sigmoid":
+            return f"np.exp(-np.logaddexp(0, -{bracketed(parts[0], UNARY)}))", ATOM
+        return f"{_CALLS[fn]}({', '.join(p[0] for p in parts)})", ATOM
+
+    def _einsum(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        names = box.cod[0].names
+        gone = [n for n in dict.fromkeys(n for t in types for n in t.names) if n not in names]
+        if not gone:
+            parts = [bracketed(aligned(a, t.names, names), _TIMES) for a, t in zip(args, types, strict=True)]
+            return (" * ".join(parts) or "1", _TIMES if len(parts) > 1 else ATOM)
+        letters = _letters([*names, *gone])
+        left = ",".join("".join(letters[n] for n in t.names) for t in types)
+        right = "".join(letters[n] for n in names)
+        return f'np.einsum("{left}->{right}", {", ".join(a[0] for a in args)})', ATOM
+
+    def _spread(self, text: Text, names: Sequence[str], ty: ArrayType) -> Text:
+        """An array in another layout, repeated along the axes that it lacks."""
+        if set(names) == set(ty.names):
+            return laid_out(text, names, ty.names)
+        if re.fullmatch(r"-?(np\.inf|[\w.]+)", text[0]) and not names and not text[0].isidentifier():
+            value = text[0] + ".0" if ty.element in ("real", "extended") and text[0].lstrip("-").isdigit() else text[0]
+            return f"np.full({self.shape(ty)}, {value})", ATOM
+        return f"np.broadcast_to({aligned(text, names, ty.names)[0]}, {self.shape(ty)})", ATOM
+
+    def _reindex(self, op: Reindex, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        ty, parts = box.cod[0], op.axis.parts
+        names = types[0].names
+        if op.kind == "concat":
+            order = (*(n for n in ty.names if n != op.axis.name), op.axis.name)
+            lengths = {a.name: a for a in ty.axes}
+            pieces = []
+            for arg, own, part in zip(args, types, parts, strict=True):
+                inner = tuple(op.axis.name if n == part.name else n for n in own.names)
+                whole = ArrayType(tuple(part if n == op.axis.name else lengths[n] for n in order))
+                piece = aligned(arg, inner, order)
+                if set(inner) != set(order):
+                    piece = f"np.broadcast_to({piece[0]}, {self.shape(whole)})", ATOM
+                pieces.append(piece[0])
+            return laid_out((f"np.concatenate([{', '.join(pieces)}], axis=-1)", ATOM), order, ty.names)
+        if op.kind == "merge":
+            own_parts = tuple(p.name for p in parts)
+            rest = tuple(n for n in names if n not in own_parts)
+            order = (*rest, op.axis.name)
+            sizes = {a.name: a for a in ty.axes}
+            shape = self.shape(ArrayType(tuple(sizes[n] for n in order)))
+            return laid_out(
+                (f"{bracketed(laid_out(args[0], names, (*rest, *own_parts)), CALL)}.reshape({shape})", CALL),
+                order,
+                ty.names,
+            )
+        where = names.index(op.axis.name)
+        order = (*names[:where], *(a.name for a in op.given()), *names[where + 1 :])
+        if op.kind == "split":
+            have = {a.name: a for a in (*types[0].axes, *parts)}
+            shape = self.shape(ArrayType(tuple(have[n] for n in order)))
+            return laid_out((f"{bracketed(args[0], CALL)}.reshape({shape})", CALL), order, ty.names)
+        start: Size = 0
+        for p in parts[: op.place]:
+            start = ("+", start, p.size)
+        low, high = self.size(start)[0], self.size(("+", start, parts[op.place].size))[0]
+        places = ", ".join([":"] * where + [f"{low}:{high}"])
+        return laid_out((f"{bracketed(args[0], CALL)}[{places}]", ATOM), order, ty.names)
+
+    def _view(self, op: View, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        """Arrays read at computed positions, all of them at once."""
+        ty = box.cod[0]
+        order = ty.names
+        lengths = {a.name: a.size for a in ty.axes}
+
+        def leaf(v: Any) -> Text:
+            if isinstance(v, tuple) and v[0] == "w":
+                return aligned(args[v[1]], types[v[1]].names, order)
+            if isinstance(v, tuple):
+                return aligned((f"np.arange({self.size(lengths[v[1]])[0]})", ATOM), (v[1],), order)
+            return self.size(v) if isinstance(v, str) else _constant(Fraction(v))
+
+        def value(e: Expr) -> Text:
+            return read_off(e, leaf, _join)
+
+        def holds(c: Cond) -> str:
+            left, right = (bracketed(value(e), _COMPARE + 1) for e in c[1:])
+            return f"({left} {_COMPARISONS[c[0]]} {right})"
+
+        found = ""
+        for k, read in reversed(list(enumerate(op.reads))):
+            at, places = dict(read.at), []
+            for n, a in zip(types[k].names, types[k].axes, strict=True):
+                place = value(at.get(n, ("i", n)))[0]
+                safe = len(op.reads) > 1 and n in at
+                places.append(f"np.clip({place}, 0, {self.size(a.size)[0]} - 1)" if safe else place)
+            text = f"{bracketed(args[k], CALL)}[{', '.join(places)}]" if at and places else args[k][0]
+            if not at:
+                text = aligned(args[k], types[k].names, order)[0]
+            found = text if not found else f"np.where({' & '.join(map(holds, read.where)) or 'True'}, {text}, {found})"
+        return f"np.broadcast_to({found}, {self.shape(ty)})", ATOM
+
+
+def bracketed(text: Text, level: int) -> str:
+    """An expression in parentheses where it binds less tightly than asked."""
+    return text[0] if text[1] >= level else f"({text[0]})"
+
+
+def laid_out(text: Text, names: Sequence[str], order: Sequence[str]) -> Text:
+    """An array with its axes in another order."""
+    if tuple(names) == tuple(order):
+        return text
+    if len(order) == 2:
+        return f"{bracketed(text, CALL)}.T", CALL
+    return f"{bracketed(text, CALL)}.transpose({', '.join(str(list(names).index(n)) for n in order)})", CALL
+
+
+def aligned(text: Text, names: Sequence[str], order: Sequence[str]) -> Text:
+    """An array that broadcasts by position against others over `order`.
+
+    >>> aligned(("a", 9), ("q",), ("q", "x")), aligned(("a", 9), ("x",), ("q", "x"))
+    (('a[:, None]', 9), ('a', 9))
+    """
+    own = [n for n in order if n in names]
+    text = laid_out(text, names, own)
+    if not own or tuple(own) == tuple(order[len(order) - len(own) :]):
+        return text
+    first = next(k for k, n in enumerate(order) if n in names)
+    places = ", ".join(":" if n in names else "None" for n in order[first:])
+    return f"{bracketed(text, CALL)}[{places}]", ATOM
+
+
+def _join(op: str, a: Text, b: Text) -> Text:
+    level = _PLUS if op == "+" else _TIMES
+    return f"{bracketed(a, level)} {op} {bracketed(b, level if op != '//' else level + 1)}", level
+
+
+def _constant(value: Fraction | None) -> Text:
+    if value is None:
+        return "-np.inf", UNARY
+    if value.denominator == 1:
+        text = str(value.numerator) if abs(value) < 2**53 else repr(clamped(value))
+    else:
+        return f"{value.numerator} / {value.denominator}", _PLUS  # a factor as a whole: products may be too large
+    return text, ATOM if value >= 0 else UNARY
+
+
+def _letters(names: Sequence[str]) -> Mapping[str, str]:
+    """A letter for each axis: the first one of its name that is free."""
+    found: dict[str, str] = {}
+    for name in names:
+        wanted = [*name, *string.ascii_letters]
+        found[name] = next(c for c in wanted if c in string.ascii_letters and c not in found.values())
+    return found

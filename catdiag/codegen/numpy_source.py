@@ -1,0 +1,310 @@
+"""Plain NumPy: the loops of a diagram as the source of a function, with nothing of this library in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.category.index_maps import leaves
+from catdiag.category.ops import Box, SizeOf, View
+from catdiag.category.types import ArrayType, Size, size_symbols
+from catdiag.codegen.numpy_expressions import CALL, UNARY, ArrayCode, bracketed
+from catdiag.codegen.source_writer import ATOM, Text, Writer
+from catdiag.schedule.loop_nest import (
+    Carry,
+    Cut,
+    For,
+    Let,
+    Load,
+    Make,
+    Program,
+    Save,
+    Span,
+    Start,
+    Statement,
+    Unless,
+    Value,
+    Within,
+    lower,
+    statements,
+)
+from catdiag.util.errors import TypeMismatch
+
+_KINDS = {"int": ", dtype=int", "bool": ", dtype=bool"}
+
+
+def source(subject: Diagram | HasDiagram) -> str:
+    """The source of a function of NumPy arrays that runs the loops of a diagram, blocks and tiles as they are.
+
+    Its arguments are the arrays, then by name what no array shows: the lengths of blocks and tiles (whole axes where
+    left out), other sizes, and functions of `cd.apply` and `cd.box`. The text imports NumPy and nothing else.
+
+    >>> import catdiag as cd
+    >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
+    >>> print(source(dot.stream("x")))
+    import numpy as np
+    <BLANKLINE>
+    <BLANKLINE>
+    @np.errstate(all="ignore")
+    def dot(A, B, *, s_x=None):
+        x = A.shape[0]
+        s_x = s_x or x
+        if s_x < 1:
+            raise ValueError("expected at least 1: s_x")
+        sum1 = 0.0
+        for x0 in range(0, x, s_x):
+            x1 = min(x0 + s_x, x)
+            A_x = A[x0:x1]
+            B_x = B[x0:x1]
+            sum1 = sum1 + (A_x * B_x).sum(axis=0)
+        return sum1
+    <BLANKLINE>
+
+    Raises TypeMismatch for an input whose name is no identifier of Python.
+    """
+    diagram = diagram_of(subject)
+    return _NumPy(lower(diagram)).text_of()
+
+
+class _NumPy(Writer):
+    longest = 72
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program, ("np",))
+        self.code = ArrayCode()
+        self.given: dict[str, str] = {}
+        self.bounds: list[tuple[Span, str, str]] = []
+        self.collected: dict[tuple[Value, ...], str] = {}
+        self.room: dict[Value, bool] = {}
+        for value in program.inputs:
+            if not value.name.isidentifier():
+                raise TypeMismatch(f"input {value.name!r} cannot be an argument of a function: expected an identifier")
+            self.name(value)
+
+    # -- the function ------------------------------------------------------------------------------------
+
+    def text_of(self) -> str:
+        program, self.depth = self.program, 1
+        spans = self._spans()
+        local = set(spans) | {s.symbol for _, s in statements(program.body) if isinstance(s, Within)}
+        shown: list[str] = []
+        for symbol in self._symbols(local):
+            self.code.sizes[symbol] = self._fresh(symbol)
+            shape = next(
+                (f"{self.text[v][0]}.shape[{k}]" for v in program.inputs for k, a in enumerate(v.ty.axes)
+                 if a.size == symbol),
+                "",
+            )  # fmt: skip
+            if shape:
+                shown.append(f"{self.code.sizes[symbol]} = {shape}")
+            else:
+                self.given[symbol] = self.code.sizes[symbol]
+        lengths: list[str] = []
+        checked: list[str] = []
+        for symbol, span in spans.items():
+            name = self._fresh(symbol)
+            whole = size_symbols(span.size) <= set(self.code.sizes)
+            lengths.append(f"{name}={'1' if self._is_part(symbol) else 'None'}")
+            if whole and not self._is_part(symbol):
+                shown.append(f"{name} = {name} or {self.code.size(span.size)[0]}")
+            if whole or self._is_part(symbol):
+                checked.append(name)
+        if checked:
+            least = checked[0] if len(checked) == 1 else f"min({', '.join(checked)})"
+            shown.append(f"if {least} < 1:")
+            shown.append(f'{self.indent}raise ValueError("expected at least 1: {", ".join(checked)}")')
+        self.tiles = {symbol: text.split("=")[0] for symbol, text in zip(spans, lengths, strict=True)}
+        self.whole = {symbol for symbol, span in spans.items() if size_symbols(span.size) <= set(self.code.sizes)}
+        self.lines = [self.indent + line for line in shown]
+        self.block(program.body)
+        results = ", ".join(self.text[v][0] for v in program.outputs)
+        self.write(f"return {results}" if results else "return ()")
+        arguments = [self.text[v][0] for v in program.inputs]
+        named = [*self.given.values(), *lengths, *self.code.functions.values()]
+        title = re.match(r"[A-Za-z_]\w*", program.title)
+        listed = ", ".join([*arguments, *(["*", *named] if named else [])])
+        head = f"def {title.group() if title else 'program'}({listed}):"
+        return "\n".join(["import numpy as np", "", "", '@np.errstate(all="ignore")', head, *self.lines, ""])
+
+    def _spans(self) -> dict[str, Span]:
+        found: dict[str, Span] = {}
+        for _, s in statements(self.program.body):
+            if isinstance(s, For):
+                for span in s.spans:
+                    found.setdefault(span.symbol, span)
+        return found
+
+    def _is_part(self, symbol: str) -> bool:
+        return any(
+            isinstance(s, For) and s.how in ("parts", "merge") and s.spans[0].symbol == symbol
+            for _, s in statements(self.program.body)
+        )
+
+    def _symbols(self, local: set[str]) -> list[str]:
+        """The symbols of sizes that the program mentions, those of blocks and tiles left out."""
+        found: dict[str, None] = {}
+
+        def take(size: Size) -> None:
+            found.update(dict.fromkeys(sorted(size_symbols(size))))
+
+        for value in self.program.inputs:
+            for axis in value.ty.axes:
+                take(axis.size)
+        for _, s in statements(self.program.body):
+            if isinstance(s, Let):
+                for ty in (*s.box.dom, *s.box.cod):
+                    for axis in ty.axes:
+                        take(axis.size)
+                if isinstance(s.box.op, SizeOf):
+                    take(s.box.op.size)
+                if isinstance(s.box.op, View):
+                    for e in s.box.op.expressions():
+                        found.update(dict.fromkeys(leaf for leaf in leaves(e) if isinstance(leaf, str)))
+            elif isinstance(s, For):
+                for span in s.spans:
+                    take(span.size)
+        return [s for s in found if s not in local]
+
+    def _fresh(self, base: str) -> str:
+        name, k = base, 1
+        while name in self.taken:
+            k += 1
+            name = f"{base}_{k}"
+        self.taken.add(name)
+        return name
+
+    def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        return self.code.expression(box, args, types)
+
+    # -- statements ----------------------------------------------------------------------------------------
+
+    def newer(self, name: str) -> str:
+        return self._unused(name + "_new")
+
+    def _unused(self, base: str) -> str:
+        name, k = base, 1
+        while name in self.taken:
+            k += 1
+            name = f"{base}{k}"
+        return name
+
+    def assign(self, targets: Sequence[Value], text: Text) -> None:
+        self.write(f"{', '.join(self.text[v][0] for v in targets)} = {text[0]}")
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Cut(target, source_, spans):
+                self._cut(target, source_, spans)
+            case Within(symbol, size, body):
+                before = self.code.sizes.get(symbol)
+                self.code.sizes[symbol] = self.code.size(size)[0]
+                self.block(body)
+                if before is None:
+                    del self.code.sizes[symbol]
+                else:
+                    self.code.sizes[symbol] = before
+            case Start(states, values):
+                for state, value in zip(states, values, strict=True):
+                    if state not in self.text:
+                        self.name(state)
+                    self.write(f"{self.text[state][0]} = {self._whole(value, state.ty)}")
+            case Carry():
+                left = self.remaining(statement)
+                if left:
+                    self.write(f"{', '.join(n for n, _ in left)} = {', '.join(t for _, t in left)}")
+            case Unless(live):
+                self.write(f"if not np.any({self.text[live][0]}):")
+                self.write(f"{self.indent}continue")
+            case Make(values):
+                for value in values:
+                    self.name(value)
+                    self.room[value] = True
+                    kind = _KINDS.get(value.ty.element, "")
+                    self.write(f"{self.text[value][0]} = np.empty({self.code.shape(value.ty)}{kind})")
+            case Save(target, value, spans):
+                self._save(target, value, spans)
+            case For():
+                self._loop(statement)
+            case Load():
+                pass
+
+    def _whole(self, value: Value, ty: ArrayType) -> str:
+        """A value that is written to more than once: never a view of something else."""
+        text = self.text[value][0]
+        return f"{float(text)}" if not ty.axes and ty.element in ("real", "extended") and text in ("0", "1") else text
+
+    def _cut(self, target: Value, source_: Value, spans: Sequence[Span]) -> None:
+        text = bracketed(self.text[source_], CALL)
+        ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
+        if source_.spot and text == f"np.arange({self._length(source_)})":
+            ((a, b),) = ends.values()
+            self.text[target] = (f"np.arange({a}, {b})", ATOM)
+            return
+        places = ", ".join(":".join(ends[n]) if n in ends else ":" for n in source_.ty.names)
+        while places.endswith(", :"):
+            places = places[:-3]
+        base = source_.name or re.sub(r"\W.*", "", text) or "t"
+        name = "_".join([base, *(re.sub(r"\W+", "_", s.axis).strip("_") for s in spans)])
+        self.name(target, self._unused(name))
+        self.write(f"{self.text[target][0]} = {text}[{places}]")
+
+    def _length(self, value: Value) -> str:
+        return self.code.size(value.ty.axes[0].size)[0] if len(value.ty.axes) == 1 else ""
+
+    def _save(self, target: Value, value: Value, spans: Sequence[Span]) -> None:
+        text = self.text[value]
+        if target is value:
+            return
+        if target not in self.room:
+            if len(text[0]) > self.longest or not text[0].isidentifier():
+                self.write(f"{self.name(target)} = {text[0]}")
+            else:
+                self.text[target] = text
+            return
+        ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
+        places = ", ".join(":".join(ends[n]) if n in ends else ":" for n in target.ty.names) or "..."
+        self.write(f"{self.text[target][0]}[{places}] = {text[0]}")
+
+    def _loop(self, loop: For) -> None:
+        before, depth, sizes = len(self.bounds), self.depth, dict(self.code.sizes)
+        if loop.how == "merge":
+            kept = self.collected[loop.kept]
+            names = ", ".join(self.text[v][0] for v in loop.kept)
+            self.write(f"for {names}{',' if len(loop.kept) == 1 else ''} in {kept}:")
+        if loop.how == "parts":
+            self.collected[loop.kept] = self._fresh("parts")
+            self.write(f"{self.collected[loop.kept]} = []")
+        for span in () if loop.how == "merge" else loop.spans:
+            self._range(span, loop)
+        self.inside(loop.body) if loop.how == "merge" else self.block(loop.body)  # no tile is no loop
+        if loop.how == "parts":
+            names = ", ".join(self.text[v][0] for v in loop.kept)
+            self.write(f"{self.collected[loop.kept]}.append(({names}{',' if len(loop.kept) == 1 else ''}))")
+        del self.bounds[before:]
+        self.depth, self.code.sizes = depth, sizes
+
+    def _range(self, span: Span, loop: For) -> None:
+        """The head of a loop over one axis."""
+        base = re.sub(r"\W+", "_", span.axis).strip("_")
+        base = base if base.isidentifier() else f"i{base}"
+        letter = "part" if loop.how == "parts" else base
+        first, last = self._fresh(letter + "0"), self._fresh(letter + "1")
+        whole, tile = self.code.size(span.size), self.tiles[span.symbol]
+        low, high = "0", whole[0]
+        outer = next(((a, b) for s, a, b in reversed(self.bounds) if s.axis == span.axis and s.size == span.size), None)
+        if outer is not None:
+            low, high = outer
+        step = f"-(-{bracketed(whole, UNARY)} // {tile})" if loop.how == "parts" else tile
+        if loop.how != "parts" and span.symbol not in self.whole:
+            step = f"({tile} or {whole[0]})"
+        self.write(f"for {first} in range({low}, {high}, {step}):")
+        self.depth += 1
+        self.write(f"{last} = min({first} + {step}, {high})")
+        self.bounds.append((span, first, last))
+        if loop.how != "parts":
+            self.code.sizes[span.symbol] = f"{last} - {first}"
+        if loop.extent:
+            lo, hi = (self.text[v][0] for v in loop.extent)
+            self.write(f"if {last} <= np.min({lo}) or {first} >= np.max({hi}):")
+            self.write(f"{self.indent}continue")

@@ -1,0 +1,194 @@
+"""Pseudocode: what a kernel does, in the words of the program that it was derived from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, is_large
+from catdiag.category.index_maps import read_off
+from catdiag.category.ops import Box, Rename, SizeOf
+from catdiag.category.types import ArrayType, Size
+from catdiag.codegen.source_writer import Text, Writer
+from catdiag.rewrite.formula import bracketed, say
+from catdiag.schedule.loop_nest import (
+    Carry,
+    Cut,
+    For,
+    Let,
+    Load,
+    Make,
+    Program,
+    Save,
+    Start,
+    Statement,
+    Unless,
+    Value,
+    Within,
+    lower,
+)
+from catdiag.util.errors import CatdiagError
+
+_SHOWN = 60
+"""The lines up to which a program is shown in the place of the diagram."""
+
+
+def pseudocode(subject: Diagram | HasDiagram) -> str:
+    """The loops of a diagram, what they load and save, and what is computed in between, as formulas.
+
+    Arrays have their axes where they are made (`S[q x]`); a reduction over an axis is over the block at hand. A name
+    with a prime is the next value of a state.
+
+    >>> import catdiag as cd
+    >>> dot = cd.algorithm("x, x ->", name="dot")(lambda A, B: cd.sum(A * B, "x"))
+    >>> print(pseudocode(dot.stream("x")))
+    dot.stream('x'): A[x], B[x] → out
+    start: sum1 = 0
+    for each block of x (s_x at a time):
+        load A[x], B[x]
+        sum1 = sum1 + Σ_x A·B
+    save out = sum1
+    """
+    return "\n".join(_Pseudocode(lower(diagram_of(subject))).text_of())
+
+
+def shown(subject: Diagram | HasDiagram) -> list[str]:
+    """The lines by which a diagram is told from others where a test fails: its program, or its type if that is long.
+
+    >>> import catdiag as cd
+    >>> shown(cd.algorithm("x -> x")(lambda A: A + A))
+    ['lambda: A[x] → out[x]', 'load A[x]', 'save out[x] = A + A']
+    """
+    diagram = diagram_of(subject)
+    try:
+        lines = [] if is_large(diagram) else pseudocode(diagram).splitlines()
+    except CatdiagError:
+        lines = []
+    return lines if 0 < len(lines) <= _SHOWN else [f"{diagram}, of {len(diagram)} boxes"]
+
+
+class _Pseudocode(Writer):
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.wholes: dict[str, Size] = {}
+        for value in program.inputs:
+            self.name(value)
+
+    def text_of(self) -> list[str]:
+        program = self.program
+        for value in program.outputs:
+            if value not in self.text:
+                self.name(value)
+        ends = ", ".join(dict.fromkeys(map(self._typed, program.outputs))) or "nothing"
+        title = f"{program.title}: " if program.title else ""
+        self.write(f"{title}{', '.join(map(self._typed, program.inputs)) or 'nothing'} → {ends}")
+        self.block(program.body)
+        return self.lines
+
+    # -- expressions -------------------------------------------------------------------------------------
+
+    def expression(self, box: Box, args: Sequence[Text], types: Sequence[ArrayType]) -> Text:
+        if isinstance(box.op, SizeOf) and self.wholes:
+            size: Size = read_off(box.op.size, lambda v: self.wholes.get(v, v), lambda op, a, b: (op, a, b))
+            box = replace(box, op=SizeOf(size))
+        return say(box, args)
+
+    def newer(self, name: str) -> str:
+        return name + "′"
+
+    def stays(self, let: Let, text: Text) -> bool:
+        # Only another form of an array: no work of its own.
+        return isinstance(let.box.op, Rename) and len(text[0]) <= self.longest
+
+    def assign(self, targets: Sequence[Value], text: Text) -> None:
+        right = f"({text[0]})" if text[1] < 2 and compares(text[0]) else text[0]
+        self.write(f"{', '.join(map(self._typed, targets))} = {right}")
+
+    def _typed(self, value: Value) -> str:
+        return self.text[value][0] + _axes(value.ty)
+
+    # -- statements --------------------------------------------------------------------------------------
+
+    def statement(self, statement: Statement) -> None:
+        match statement:
+            case Load(values):
+                arrays = ", ".join(self._typed(v) + (f" of {v.of}" if v.of else "") for v in values)
+                if self.lines[-1].startswith(self.indent * self.depth + "load "):
+                    self.lines[-1] += f", {arrays}"
+                else:
+                    self.write(f"load {arrays}")
+            case Cut(target, source):
+                self.text[target] = self.text[source]
+            case Within(symbol, size, body):
+                outside, self.wholes = self.wholes, {**self.wholes, symbol: size}
+                self.block(body)
+                self.wholes = outside
+            case Start(states, values):
+                for state in states:
+                    if state not in self.text:
+                        self.name(state)
+                pairs = zip(states, values, strict=True)
+                self.write("start: " + ", ".join(f"{self._typed(s)} = {_truth(self.text[v][0])}" for s, v in pairs))
+            case Carry():
+                left = self.remaining(statement)
+                if left:
+                    self.write(f"{', '.join(n for n, _ in left)} = {', '.join(t for _, t in left)}")
+            case Unless(live):
+                self.write(f"next block, unless somewhere {self.text[live][0]}")
+            case Make(values):
+                for value in values:
+                    if value not in self.text:
+                        self.name(value)
+            case Save(target, value):
+                if target is value:
+                    self.write(f"save {self._typed(value)}")
+                else:
+                    if target not in self.text:
+                        self.name(target)
+                    self.write(f"save {self._typed(target)} = {self.text[value][0]}")
+            case For():
+                self._loop(statement)
+
+    def _loop(self, loop: For) -> None:
+        spans = loop.spans
+        if loop.how == "tiles":
+            each = " and ".join(f"each tile of {s.axis} ({s.symbol} at a time)" for s in spans)
+            self.write(f"for {each}, in parallel:" if spans else "in one kernel:")
+        elif loop.how == "blocks":
+            self.write(f"for each block of {spans[0].axis} ({spans[0].symbol} at a time){self._range(loop)}:")
+        elif loop.how == "parts":
+            self.write(f"for each of {spans[0].symbol} parts of {spans[0].axis}, in parallel:")
+        else:
+            neighbours = [f"{self.text[v][0]}" for v in loop.kept]
+            self.write(f"for each part of {spans[0].axis} in order, with its {', '.join(neighbours)}:")
+        self.inside(loop.body)
+
+    def _range(self, loop: For) -> str:
+        if not loop.extent:
+            return ""
+        low, high = (_end(word, v, self.text[v]) for word, v in zip(("min", "max"), loop.extent, strict=True))
+        return f" that meets the range from {low} to {high}"
+
+
+def compares(text: str) -> bool:
+    """Whether there is an equals sign outside of all parentheses."""
+    depth = 0
+    for k, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if not depth and text.startswith(" = ", k):
+            return True
+    return False
+
+
+def _end(word: str, value: Value, text: Text) -> str:
+    """The least or largest entry of an array."""
+    return f"{word}_{','.join(value.ty.names)} {bracketed(text, 3)}" if value.ty.axes else text[0]
+
+
+def _axes(ty: ArrayType) -> str:
+    return f"[{' '.join(ty.names)}]" if ty.axes else ""
+
+
+def _truth(text: str) -> str:
+    """The units of `any` and `all`, which are comparisons of constants."""
+    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

@@ -1,0 +1,421 @@
+"""What a diagram means as a function of PyTorch tensors, with nothing of this library in it.
+
+The text serves twice: on float64 tensors it is the reference that a kernel is checked against, and on tensors of the
+kernel's own type it is the program that a compiler gets to see when a kernel is compared with it. Loops are left out:
+a loop over blocks gives what its state is of the whole list, a group what its body is of the whole.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.category.index_maps import Read, leaves, read_off, replaced
+from catdiag.category.ops import Box, Call, Fold, Generic, Group, Index, Reindex, Rename, SizeOf, View
+from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
+from catdiag.codegen.torch_expressions import ATOM, TorchCode, Value
+from catdiag.util.errors import TypeMismatch
+
+# Expressions of at most so many letters are written where they are read, if that is once; numbers, anywhere.
+_LONGEST, _SHORT = 72, 24
+_HELPERS = {
+    "_floor": '''def _floor(a, b):
+    """a / b rounded down, and 0 for a b that is not positive."""
+    if not torch.is_tensor(a) and not torch.is_tensor(b):
+        return a // b if b > 0 else 0
+    if not torch.is_tensor(b):
+        return torch.div(a, b, rounding_mode="floor") if b > 0 else torch.zeros_like(a)
+    return torch.where(b > 0, torch.div(a, b.clamp(min=1), rounding_mode="floor"), 0)''',
+    "_within": '''def _within(place, length):
+    """A position, or the nearest one that is in range."""
+    if torch.is_tensor(place):
+        return place.clamp(0, length - 1)
+    return min(max(place, 0), length - 1)''',
+}
+
+
+@dataclass(frozen=True)
+class Textbook:
+    """A function of tensors as text: `entry` takes the inputs in the diagram's order, scalars as Python numbers.
+
+    `sizes` gives the keyword of each size that no input shows, `functions` are those of what has no meaning by itself.
+    `slices` are axes of all results such that, on the slices of the inputs that have the axis, the function gives the
+    slice of each result; with the keyword `from_AXIS` for the position at which the slice begins, where `starts` names
+    it. `between` are the arrays in between, each type once.
+    """
+
+    text: str
+    entry: str
+    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+    outputs: tuple[tuple[str, ...], ...]
+    sizes: Mapping[str, str]
+    functions: tuple[str, ...]
+    slices: tuple[str, ...]
+    starts: Mapping[str, str]
+    between: tuple[ArrayType, ...]
+
+    def function(self) -> Callable[..., Any]:
+        """The function itself. Raises ImportError without PyTorch."""
+        namespace: dict[str, Any] = {}
+        exec(compile(self.text, f"<textbook {self.entry}>", "exec", dont_inherit=True), namespace)
+        made: Callable[..., Any] = namespace[self.entry]
+        return made
+
+
+def textbook(subject: Diagram | HasDiagram) -> Textbook:
+    """The meaning of a diagram as a function of PyTorch tensors.
+
+    Elementwise work and sums are in float32 where the inputs are narrower, operands of contractions and the results
+    are in the type of the first input that has one. Casts are identities, as in the diagram's meaning.
+
+    >>> import catdiag as cd
+    >>> dot = cd.algorithm("q d, x d -> q x", name="dot")(lambda A, B: cd.exp(cd.einsum("q d, x d -> q x", A, B)))
+    >>> print(textbook(dot).text)
+    import math
+    <BLANKLINE>
+    import torch
+    <BLANKLINE>
+    <BLANKLINE>
+    def dot(A, B):
+        stored = A.dtype if A.dtype.itemsize > 1 else torch.bfloat16
+        wide = torch.promote_types(stored, torch.float32)
+        A, B = A.to(stored), B.to(stored)
+        return torch.exp(torch.einsum("qd,xd->qx", A, B).to(wide)).to(stored)  # [q x]
+    <BLANKLINE>
+    >>> textbook(dot).slices
+    ('q', 'x')
+
+    Raises TypeMismatch for an input that is no identifier, and for a box of the user's with several results.
+    """
+    diagram = diagram_of(subject)
+    return _Printer(diagram).printed()
+
+
+@dataclass
+class _Step:
+    """One box with its wires, its sizes being those of the outermost diagram."""
+
+    box: Box
+    inputs: tuple[int, ...]
+    output: int
+
+
+class _Printer:
+    def __init__(self, diagram: Diagram) -> None:
+        self.diagram = diagram
+        self.steps, self.outputs = opened(diagram)
+        for name in diagram.input_names:
+            if not name.isidentifier():
+                raise TypeMismatch(f"input {name!r} cannot be an argument of a function: expected an identifier")
+        self.taken = {*diagram.input_names, *keyword.kwlist, "torch", "math", "stored", "wide", "device", "max", "min"}
+        self.symbols: dict[str, str] = {}
+        self.shown: dict[str, str] = {}
+        for name, ty in zip(diagram.input_names, diagram.dom, strict=True):
+            for k, axis in enumerate(ty.axes):
+                if isinstance(axis.size, str):
+                    self.shown.setdefault(axis.size, f"{name}.shape[{k}]")
+        for size in self._sizes():
+            for symbol in sorted(size_symbols(size)):
+                if symbol not in self.symbols:
+                    self.symbols[symbol] = self._fresh(symbol)
+
+    def _sizes(self) -> list[Size]:
+        found: list[Size] = [a.size for ty in self.diagram.dom for a in ty.axes]
+        for step in self.steps:
+            found += [a.size for ty in (*step.box.dom, *step.box.cod) for a in ty.axes]
+            op = step.box.op
+            if isinstance(op, SizeOf):
+                found.append(op.size)
+            elif isinstance(op, Reindex):
+                found += [p.size for p in op.axis.parts]
+            elif isinstance(op, View):
+                found += [leaf for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str)]
+        return found
+
+    def _fresh(self, base: str) -> str:
+        name, k = base if base.isidentifier() else "t", 1
+        while name in self.taken:
+            k += 1
+            name = f"{base}_{k}"
+        self.taken.add(name)
+        return name
+
+    def printed(self) -> Textbook:
+        """The text, and what is known of it."""
+        diagram = self.diagram
+        slices, counted = _slices(diagram, self.steps, self.outputs)
+        code = TorchCode(self.symbols)
+        code.starts = {axis: self._fresh("from_" + re.sub(r"\W+", "_", axis)) for axis in counted}
+        values: dict[int, Value] = {}
+        for k, (name, ty) in enumerate(zip(diagram.input_names, diagram.dom, strict=True)):
+            kind = "number" if not ty.axes else {"int": "int", "bool": "bool"}.get(ty.element, "stored")
+            values[k] = Value(name, ATOM, ty.names, kind, frozenset([name]))
+        uses = self._uses()
+        lines: list[tuple[str, Value]] = []
+        count = 0
+        for step in self.steps:
+            value = code.expression(step.box, [values[w] for w in step.inputs])
+            once = uses.get(step.output, 0) <= 1
+            if (
+                value.text.isidentifier()
+                or (once and len(value.text) <= _LONGEST)
+                or (value.number and len(value.text) <= _SHORT)
+            ):
+                values[step.output] = value
+                continue
+            count += 1
+            name = self._fresh(f"t{count}")
+            lines.append((name, value))
+            values[step.output] = Value(name, ATOM, value.names, value.kind, frozenset([name]))
+        results = []
+        for wire, ty in zip(self.outputs, diagram.cod, strict=True):
+            results.append(code.stored(code.spread(values[wire], ty)))
+        return self._assembled(code, lines, results, slices)
+
+    def _uses(self) -> dict[int, int]:
+        uses: dict[int, int] = {}
+        for step in self.steps:
+            for w in step.inputs:
+                uses[w] = uses.get(w, 0) + 1
+        for w in self.outputs:
+            uses[w] = uses.get(w, 0) + 1
+        return uses
+
+    def _assembled(
+        self,
+        code: TorchCode,
+        lines: list[tuple[str, Value]],
+        results: list[Value],
+        slices: tuple[str, ...],
+    ) -> Textbook:
+        diagram = self.diagram
+        inputs = list(zip(diagram.input_names, diagram.dom, strict=True))
+        tensors = [(n, ty) for n, ty in inputs if ty.axes]
+        floating = [n for n, ty in tensors if ty.element in ("real", "extended")]
+        body: list[str] = []
+        last: dict[str, int] = {}
+        for k, (_, value) in enumerate(lines):
+            last.update(dict.fromkeys(value.reads, k))
+        for value in results:
+            last.update(dict.fromkeys(value.reads, len(lines)))
+        made = {name for name, value in lines if value.names}
+        for k, (name, value) in enumerate(lines):
+            comment = f"  # [{' '.join(value.names)}]" if value.names else ""
+            body.append(f"{name} = {value.text}{comment}")
+            # So that arrays that are no longer needed take no memory.
+            gone = sorted((n for n in made if last.get(n) == k and n != name), key=_natural)
+            if gone:
+                body.append(f"del {', '.join(gone)}")
+        comment = f"  # {', '.join(f'[{chr(32).join(ty.names)}]' for ty in diagram.cod)}"
+        body.append(f"return {', '.join(v.text for v in results) or '()'}{comment}")
+        text = "\n".join(body)
+        head: list[str] = []
+        for symbol in code.asked:
+            if symbol in self.shown and _said(self.symbols[symbol], text):
+                head.append(f"{self.symbols[symbol]} = {self.shown[symbol]}")
+        given = [s for s in code.asked if s not in self.shown]
+        if _said("device", text):
+            head.append(f"device = {tensors[0][0]}.device" if tensors else 'device = torch.device("cpu")')
+        if floating:
+            first = floating[0]
+            head.append(f"stored = {first}.dtype if {first}.dtype.itemsize > 1 else torch.bfloat16")
+        elif _said("stored", text) or _said("wide", text):
+            head.append("stored = torch.float32")
+        if _said("wide", text):
+            head.append("wide = torch.promote_types(stored, torch.float32)")
+        read = [n for n in floating if _said(n, text)]
+        if read:
+            head.append(f"{', '.join(read)} = {', '.join(f'{n}.to(stored)' for n in read)}")
+        entry = re.match(r"[A-Za-z_]\w*", diagram.title)
+        title = entry.group() if entry and entry.group() not in self.taken else self._fresh("textbook")
+        starts = {axis: name for axis, name in code.starts.items() if _said(name, text)}
+        keywords = [
+            *(self.symbols[s] for s in given),
+            *code.functions,
+            *(f"{name}=0" for name in starts.values()),
+        ]
+        arguments = ", ".join([*diagram.input_names, *(["*", *keywords] if keywords else [])])
+        helpers = [f"{body}\n\n" for name, body in _HELPERS.items() if _said(name, text)]
+        parts = ["import math\n", "import torch\n\n", *helpers, f"def {title}({arguments}):"]
+        parts += [f"    {line}" for line in (*head, *body)]
+        return Textbook(
+            "\n".join(parts) + "\n",
+            title,
+            tuple((name, ty.names) for name, ty in inputs),
+            tuple(ty.names for ty in diagram.cod),
+            {s: self.symbols[s] for s in given},
+            tuple(code.functions),
+            slices,
+            starts,
+            tuple(dict.fromkeys(ty for step in self.steps for ty in step.box.cod if ty.axes)),
+        )
+
+
+def _said(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+# -- the meaning, box by box ------------------------------------------------------------------------------
+
+
+def opened(diagram: Diagram) -> tuple[list[_Step], list[int]]:
+    """The boxes of a diagram, all that holds others opened: a loop as its state, a group as its body.
+
+    Sizes of blocks and tiles become those of whole axes. Wires are numbered from the inputs on.
+    """
+    steps: list[_Step] = []
+    count = len(diagram.dom)
+    # A frame for each graph being read: graph, place, wires, the sizes of its blocks, and what the box around gives.
+    frames: list[tuple[Any, int, list[int], dict[str, Size], tuple[ArrayType, ...]]] = [
+        (diagram.graph, 0, list(range(count)), {}, ())
+    ]
+    while True:
+        graph, place, names, local, wanted = frames.pop()
+        inner = None
+        for k in range(place, len(graph.nodes)):
+            node = graph.nodes[k]
+            wires = [names[w] for w in node.inputs]
+            op, box = node.box.op, node.box
+            if isinstance(op, (Call, Fold, Group)):
+                whole, put = _sized(box, local), dict(local)
+                if isinstance(op, Fold):
+                    put[op.block] = _length(op.axis, whole)
+                elif isinstance(op, Group):
+                    put |= {symbol: _length(axis, whole) for axis, symbol in op.tiles}
+                body = op.state if isinstance(op, Fold) else op.body
+                frames.append((graph, k + 1, names, local, wanted))
+                inner = (body.graph, 0, wires, put, tuple(whole.cod))
+                break
+            made = _sized(box, local)
+            if len(made.cod) != 1:
+                raise TypeMismatch(f"{made.name} has {len(made.cod)} results: expected one, for PyTorch", made.line)
+            steps.append(_Step(made, tuple(wires), count))
+            names.append(count)
+            count += 1
+        if inner is not None:
+            frames.append(inner)
+            continue
+        outputs = [names[w] for w in graph.outputs]
+        if not frames:
+            return steps, outputs
+        types = _sized_types(graph, local)
+        for k, ty in enumerate(wanted):
+            own = types[graph.outputs[k]]
+            if set(own.names) != set(ty.names):  # repeated along axes that the body lacks
+                steps.append(_Step(Box(Rename(), Ty(own), Ty(ty)), (outputs[k],), count))
+                outputs[k], count = count, count + 1
+        frames[-1][2].extend(outputs)
+
+
+def _sized_types(graph: Any, local: Mapping[str, Size]) -> list[ArrayType]:
+    return [_array(ty, local) for ty in graph.wire_types()]
+
+
+def _length(axis: str, box: Box) -> Size:
+    return next((a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis), axis)
+
+
+def _put(size: Size, local: Mapping[str, Size]) -> Size:
+    if not local or not (size_symbols(size) & local.keys()):
+        return size
+
+    def leaf(v: Any) -> Size:
+        return local.get(v, v) if isinstance(v, str) else int(v)
+
+    def join(op: str, a: Size, b: Size) -> Size:
+        return (op, a, b)
+
+    return read_off(size, leaf, join)
+
+
+def _axis(axis: Axis, local: Mapping[str, Size]) -> Axis:
+    size = _put(axis.size, local)
+    return axis if size == axis.size else Axis(axis.name, size)
+
+
+def _array(ty: ArrayType, local: Mapping[str, Size]) -> ArrayType:
+    return ArrayType(tuple(_axis(a, local) for a in ty.axes), ty.element) if local else ty
+
+
+def _sized(box: Box, local: Mapping[str, Size]) -> Box:
+    """The box with the sizes of whole axes for those of blocks."""
+    if not local:
+        return box
+    op: Any = box.op
+    if isinstance(op, SizeOf):
+        op = SizeOf(_put(op.size, local))
+    elif isinstance(op, View):
+        op = _viewed(op, local)
+    dom, cod = (Ty(*(_array(t, local) for t in ty)) for ty in (box.dom, box.cod))
+    return Box(op, dom, cod, box.line)
+
+
+def _viewed(op: View, local: Mapping[str, Size]) -> View:
+    put: dict[Any, Any] = dict(local)
+
+    def conditions(found: Any) -> Any:
+        return tuple((c, replaced(a, put), replaced(b, put)) for c, a, b in found)
+
+    reads = tuple(Read(tuple((n, replaced(e, put)) for n, e in r.at), conditions(r.where)) for r in op.reads)
+    return View(tuple(_axis(a, local) for a in op.made), reads, conditions(op.fits))
+
+
+def _slices(diagram: Diagram, steps: list[_Step], outputs: list[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The axes in whose slices a diagram can be evaluated, in the order of the first result; and those of them whose
+    positions are asked for."""
+    if not diagram.cod:
+        return (), ()
+    found: list[str] = []
+    counted: list[str] = []
+    for axis in diagram.cod[0].axes:
+        name = axis.name
+        if not isinstance(axis.size, str) or any(name not in ty.names for ty in diagram.cod):
+            continue
+        asks = False
+        for step in steps:
+            kept, asked = _kept(step.box, axis)
+            asks = asks or asked
+            if not kept:
+                break
+        else:
+            if all(_alone(a, axis) for ty in diagram.dom for a in ty.axes):
+                found.append(name)
+                counted += [name] if asks else []
+    return tuple(found), tuple(counted)
+
+
+def _alone(axis: Axis, sliced: Axis) -> bool:
+    """Whether the size of an axis has nothing to do with that of the sliced one, unless they are the same."""
+    return axis.name == sliced.name or sliced.size not in size_symbols(axis.size)
+
+
+def _kept(box: Box, sliced: Axis) -> tuple[bool, bool]:
+    """Whether a box of slices gives slices; and whether it asks for positions along the axis."""
+    op, name = box.op, sliced.name
+    if not all(_alone(a, sliced) for ty in (*box.dom, *box.cod) for a in ty.axes):
+        return False, False
+    if isinstance(op, SizeOf):
+        return sliced.size not in size_symbols(op.size), False
+    if isinstance(op, Index):
+        return True, op.axis == name
+    has, gives = any(name in ty.names for ty in box.dom), any(name in ty.names for ty in box.cod)
+    if isinstance(op, Rename):
+        return all(name not in pair for pair in op.pairs), False
+    if isinstance(op, View):
+        mentioned = any(leaf == sliced.size for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str))
+        made = any(a.name == name for a in op.made)
+        return not op.touches(name) and not mentioned and not made, False
+    if isinstance(op, Reindex):
+        inside = any(sliced.size in size_symbols(p.size) for p in (op.axis, *op.axis.parts))
+        return not op.touches(name) and not inside, False
+    if isinstance(op, Generic):
+        return not has and not gives, False
+    return has == gives, False

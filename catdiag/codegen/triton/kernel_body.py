@@ -1,0 +1,509 @@
+"""A kernel from the statements of a group: a grid of tiles, loops over blocks with states in registers, stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from catdiag.category.types import ArrayType
+from catdiag.codegen.triton.array_accesses import Kept, Made, Pull, Stored
+from catdiag.codegen.triton.kernel_builder import Build, Loop, Names, Tile
+from catdiag.codegen.triton.kernel_signature import WIDTHS, Kernel, Shared
+from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
+from catdiag.codegen.triton.tile_expressions import Dim, Node, Scope
+from catdiag.codegen.triton.triton_printer import Printer
+from catdiag.schedule.loop_nest import (
+    Carry,
+    Cut,
+    For,
+    Let,
+    Load,
+    Make,
+    Save,
+    Span,
+    Start,
+    Statement,
+    Unless,
+    Value,
+    Within,
+)
+from catdiag.util.errors import TypeMismatch
+
+
+class Writing:
+    """Writes one kernel."""
+
+    def __init__(self, shared: Shared, env: Mapping[Value, Pull], spans: Sequence[Span]) -> None:
+        self.shared = shared
+        self.own = Names(set(shared.names.taken))
+        self.k = Build(self.own, env, shared.sizes, shared.dtypes)
+        self.printer = Printer(self.own.fresh, self._element, self._precision)
+        self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts
+        self.all_spans = tuple(spans)
+        self.padded: dict[str, str] = {}
+        self.exact: dict[str, Span] = {}
+        self.loops: dict[str, Span] = {}
+        self.start_lines: list[str] = []
+        self.reverse: set[str] = set()
+        self.uneven: set[str] = set()
+        self.parts: Span | None = None
+        self.bounds = ("", "")
+        self.phases = 0
+        self.pad = self._padding(spans)
+        for span in spans:
+            self._grid(span)
+
+    # -- the grid ------------------------------------------------------------------------------------------
+
+    def _grid(self, span: Span) -> None:
+        k, nodes = self.k, self.k.nodes
+        axis = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
+        start = self.own.fresh(axis + "0") if self._tile(span) != 1 else self.own.fresh(axis + "_at")
+        place = nodes.symbol(start)
+        whole = k.size(span.size)
+        single = self._tile(span) == 1
+        exact = self.own.fresh(f"even_{axis}")
+        block = span.symbol
+        if not single:
+            if span.symbol in self.pad:
+                block = self.padded[span.symbol] = self.own.fresh(f"{axis}_block")
+            self.exact[exact] = span
+        k.tiles[span.symbol] = Tile(
+            span, place, whole, k.root, single, block, exact, length=self._tile(span) if block == span.symbol else 0
+        )
+
+    def _padding(self, spans: Sequence[Span]) -> set[str]:
+        """Tiles whose blocks have to be longer than they are: blocks are powers of two."""
+        tiles = self.shared.tiles
+        return {s.symbol for s in spans if tiles.get(s.symbol, 1) > 1 and not _power(tiles[s.symbol])}
+
+    def _tile(self, span: Span) -> int:
+        return self.shared.tiles.get(span.symbol, 0)
+
+    def _worked(self, a: Node, b: Node) -> tuple[str, list[str | None], Stored | None]:
+        """The type that a product of matrices is in, those that its factors have if they are as they were loaded, and
+        the array that says it where one of them is not."""
+        arrays = [_array(x) for x in (a, b)]
+        first, second = kinds = [None if x is None else self._kind(x) for x in arrays]
+        wider = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64").index
+        if first is not None and second is not None:
+            return "fp16" if "fp8" in kinds and first != second else max(first, second, key=wider), kinds, None
+        real = [x for x in self.k.arrays if x.ty.element in ("real", "extended")]
+        read = [x for x in arrays if x is not None] or [x for x in real if x.name in self.shared.factors] or real[:1]
+        known = max(read, key=lambda x: wider(self._kind(x)), default=None)
+        if known is None or self._kind(known) == "fp8":
+            return "fp16", kinds, None
+        return self._kind(known), kinds, known
+
+    def _kind(self, array: Stored) -> str:
+        """The type of an array's elements."""
+        return self.shared.dtypes.get(array.name, self.shared.dtype)
+
+    def _element(self, a: Node, b: Node) -> tuple[str | None, str | None]:
+        """The types in which the factors of a product of matrices are handed over; None where they have it already."""
+        kind, (first, second), known = self._worked(a, b)
+        own = "tl." + WIDTHS[kind] if known is None else f"{known.name}.dtype.element_ty"
+        return None if first == kind else own, None if second == kind else own
+
+    def _precision(self, a: Node, b: Node) -> str:
+        """How exactly numbers of 32 bits are multiplied: as they are, unless they were declared to be cut off."""
+        return ', input_precision="tf32x3"' if self._worked(a, b)[0] == "fp32" else ""
+
+    # -- statements --------------------------------------------------------------------------------------------
+
+    def body(self, body: Sequence[Statement]) -> None:
+        """Statements in order; loops and stores write lines, the rest makes nodes."""
+        for s in body:
+            match s:
+                case Let():
+                    self.k.let(s)
+                case Cut(target, source, spans):
+                    self.k.part(target, source, spans)
+                case Within(symbol, size, inner):
+                    before = self.k.local.get(symbol)
+                    self.k.local[symbol] = self.k.size(size)
+                    self.body(inner)
+                    if before is None:
+                        del self.k.local[symbol]
+                    else:
+                        self.k.local[symbol] = before
+                case Start(states, values):
+                    self._start(states, values)
+                case For(how="blocks"):
+                    self._loop(s)
+                case Unless(live):
+                    self._unless(live)
+                case Carry(states, values):
+                    self._carry(states, values)
+                case Save(target, value, spans):
+                    self.save(target, value, spans)
+                case Load() | Make():
+                    pass
+                case For():
+                    raise TypeMismatch(
+                        "groups or parts inside a loop have no form as one kernel: group the whole, and "
+                        "split loops after that"
+                    )
+
+    def _start(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+        k = self.k
+        for state, value in zip(states, values, strict=True):
+            node = k.nodes.real(k.tile(value)) if state.ty.element in ("real", "extended") else k.tile(value)
+            dims = self._dims(state.ty)
+            self.printer.count([node])
+            text = self.printer.ref(node, k.scope)
+            name = self.own.fresh(state.name or "state")
+            kind = {"int": "tl.int32", "bool": "tl.int1"}.get(state.ty.element, "tl.float32")
+            shape = f"({', '.join(d.block for d in dims)}{',' if len(dims) == 1 else ''})" if dims else "[]"
+            if node.kind == "const":
+                line = f"{name} = tl.full({shape}, {text[0] if node.element != 'bool' else int(node.data)}, {kind})"
+            elif set(node.dims) != set(dims):
+                aligned = self.printer.aligned(node, dims)[0]
+                line = f"{name} = tl.broadcast_to({aligned}, {shape}).to({kind})" if dims else f"{name} = {text[0]}"
+            else:
+                line = f"{name} = {self.printer.aligned(node, dims)[0]}.to({kind})"
+            self.printer.write(k.scope, line, f"the state {state.name}{_axes(state.ty)} of no entries")
+            self._state(state, name, dims, k.scope)
+
+    def _dims(self, ty: ArrayType) -> tuple[Dim, ...]:
+        return tuple(d for a in ty.axes if (d := self.k.dim(a)) is not None)
+
+    def _state(self, state: Value, name: str, dims: Sequence[Dim], scope: Scope) -> Node:
+        """The value of a state in a scope."""
+        element = {"int": "int", "bool": "bool"}.get(state.ty.element, "real")
+        node = self.k.nodes.make("symbol", (), dims, element, (name, False), scope, heavy=True)
+        self.k.env[state] = Made(state.ty, node, tuple(self.k.dim(a) for a in state.ty.axes), state.name)
+        self.printer.names[node] = name
+        return node
+
+    # -- loops -------------------------------------------------------------------------------------------------
+
+    def _loop(self, loop: For) -> None:
+        k, nodes = self.k, self.k.nodes
+        (span,) = loop.spans
+        outside = k.scope
+        carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
+        low, high = self._ends(loop, span)
+        scope = Scope(outside, outside.depth + 2)
+        context = Loop(span.symbol, "phase" if not k.loops else self.own.fresh("phase"))
+        first = self.own.fresh((span.axis if span.axis.isidentifier() else "i") + "0")
+        place = nodes.symbol(first, scope=scope)
+        axis = first[:-1] if first.endswith("0") else first
+        exact = next((e for e, s in self.exact.items() if s == span), None)
+        if exact is None:
+            exact = self.own.fresh(f"even_{axis}")
+            self.exact[exact] = span
+        self.loops[span.symbol] = span
+        before = k.tiles.get(span.symbol)
+        k.tiles[span.symbol] = Tile(
+            span, place, k.size(span.size), scope, False, span.symbol, exact, context, self._tile(span)
+        )
+        k.loops.append(k.tiles[span.symbol])
+        names = {s: self.printer.names[state_of(k.env[s])] for s in carry.states}
+        dims = {s: self._dims(s.ty) for s in carry.states}
+        for state in carry.states:
+            self._state(state, names[state], dims[state], scope)
+        k.scope = scope
+        self.body(loop.body)
+        k.scope = outside
+        k.loops.pop()
+        if before is not None:
+            k.tiles[span.symbol] = before
+        else:
+            del k.tiles[span.symbol]
+        for state in carry.states:
+            self._state(state, names[state], dims[state], outside)
+        self._head(span, context, exact, low, high, first, scope)
+
+    def merged(self, loop: For, kept: Mapping[Value, Stored], span: Span) -> None:
+        """The states of the parts of a loop, merged one after the other."""
+        k, nodes, p = self.k, self.k.nodes, self.printer
+        outside, scope = k.scope, Scope(k.scope, k.scope.depth + 1)
+        carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
+        names = {s: p.names[state_of(k.env[s])] for s in carry.states}
+        for state in carry.states:
+            self._state(state, names[state], self._dims(state.ty), scope)
+        part = nodes.symbol(self.own.fresh("part_at"), scope=scope)
+        for value in loop.kept:
+            starts = {
+                a.name: k.tiles[a.size].start for a in value.ty.axes if isinstance(a.size, str) and a.size in k.tiles
+            }
+            k.env[value] = Kept(value.ty, kept[value], part, starts)
+        k.scope = scope
+        self.body(loop.body)
+        k.scope = outside
+        for state in carry.states:
+            self._state(state, names[state], self._dims(state.ty), outside)
+        whole = p.plain(k.size(span.size))[0]
+        p.write(outside, f"for {part.data[0]} in tl.range(0, tl.cdiv({whole}, chunk)):")
+        outside.lines += scope.lines
+
+    def _ends(self, loop: For, span: Span) -> tuple[Node, Node]:
+        """The positions between which blocks are run."""
+        k, nodes = self.k, self.k.nodes
+        zero, whole = nodes.const(0, "int"), k.size(span.size)
+        low, high = zero, whole
+        if self.parts is not None and self.parts.axis == span.axis:
+            part, chunk = nodes.symbol("part"), nodes.symbol("chunk", positive=True)
+            low = nodes.op("mul", part, chunk)
+            high = nodes.op("min", nodes.op("add", low, chunk), whole)
+        if not loop.extent:
+            return low, high
+        found = []
+        for value, upper in zip(loop.extent, (False, True), strict=True):
+            node = k.tile(value)
+            end = edge(nodes, node, upper)
+            if end is None:
+                end = node
+                for d in node.dims:
+                    end = nodes.reduce("max" if upper else "min", end, d)
+            found.append(end)
+        for span_, tile in ((s, k.tiles[s.symbol]) for s in self.all_spans):
+            if grows(found[1], tile.start) or grows(found[0], tile.start):
+                self.uneven.add(span_.symbol)
+            if grows(found[1], tile.start) > 0 and not grows(found[0], tile.start) > 0:
+                self.reverse.add(span_.symbol)
+        block = nodes.symbol(span.symbol, positive=True)
+        start = nodes.op("max", low, found[0])
+        start = start if start.value == 0 else nodes.op("mul", nodes.op("floordiv", start, block), block)
+        return start, nodes.op("min", high, found[1])
+
+    def _head(self, span: Span, context: Loop, exact: str, low: Node, high: Node, first: str, scope: Scope) -> None:
+        """The loop: its range in up to three phases, those at the edge of masks or arrays apart."""
+        outside = self.k.scope
+        inner = self._phases(span, context, exact, low, high)
+        start, stop = self.bounds
+        self.printer.write(inner, f"for {first} in tl.range({start}, {stop}, {span.symbol}):")
+        outside.lines += scope.lines
+
+    def _phases(self, span: Span, context: Loop, exact: str, low: Node, high: Node) -> Scope:
+        """The lines that say from where to where blocks are run in each phase, and where the loop stands then."""
+        k, nodes, p = self.k, self.k.nodes, self.printer
+        outside = k.scope
+        block = nodes.symbol(span.symbol, positive=True)
+
+        def whole_blocks(end: Node) -> Node:
+            """Where the last whole block ends."""
+            return nodes.op("mul", nodes.op("floordiv", nodes.op("max", end, nodes.const(0, "int")), block), block)
+
+        ends = [k.size(span.size), *context.whole.upper]
+        top = high
+        for end in ends:
+            top = nodes.op("min", top, end)
+        inner_end = nodes.op("max", whole_blocks(top), low) if low.value != 0 else whole_blocks(top)
+        inner_start = low
+        if context.whole.lower:
+            begin = low
+            for bound in context.whole.lower:
+                up = summed(nodes, affine(bound).plus(affine(block)).plus(affine(nodes.const(-1, "int"))))
+                begin = nodes.op("max", begin, whole_blocks(up))
+            inner_start = nodes.op("min", begin, nodes.op("max", high, low))
+            inner_end = nodes.op("max", inner_end, inner_start)
+        p.count([low, high, inner_start, inner_end] * 2)
+        texts = []
+        for node, wanted in ((low, "low"), (inner_start, "begin"), (inner_end, "end"), (high, "high")):
+            p.ref(node, outside)
+            text = p.plain(node)[0]
+            if not text.isidentifier() and not text.isdigit():
+                text = p.name(node, wanted)
+            texts.append(text)
+        phases = [(texts[0], texts[1]), (texts[1], texts[2]), (texts[2], texts[3])][0 if context.whole.lower else 1 :]
+        masks = bool(context.whole.lower or context.whole.upper)
+        ranged = low.value != 0 or high is not k.size(span.size)
+        number = str(len(phases)) if masks or ranged else f"1 if {exact} else 2"
+        self.phases += len(phases) if masks or ranged else 1
+        base = span.axis if span.axis.isidentifier() else "i"
+        start, stop = self.bounds = self.own.fresh(f"{base}_from"), self.own.fresh(f"{base}_to")
+        why = "blocks inside all masks" if masks else "whole blocks"
+        p.write(outside, f"for {context.phase} in tl.static_range({number}):  # {why}, and those at an edge apart")
+        inner = replace(outside, depth=outside.depth + 1)
+        for n, (a, b) in enumerate(phases):
+            if n == 0:
+                p.write(inner, f"{start} = {a}")
+                p.write(inner, f"{stop} = {b}")
+                continue
+            p.write(inner, f"if {context.phase} == {n}:")
+            p.write(inner, f"    {start} = {a}")
+            p.write(inner, f"    {stop} = {b}")
+        return inner
+
+    def _unless(self, live: Value) -> None:
+        """The rest of a turn happens only where some entry holds."""
+        k, p = self.k, self.printer
+        node = k.tile(live)
+        for dim in node.dims:
+            node = k.nodes.reduce("any", k.nodes.masked(node, dim, 0.0), dim)
+        p.count([node])
+        text = p.ref(node, k.scope)
+        if node.value is None:
+            p.write(k.scope, f"if {text[0]}:", "unless a mask empties the block")
+            k.scope.depth += 1
+
+    def _carry(self, states: Sequence[Value], values: Sequence[Value]) -> None:
+        """The states after a turn."""
+        made = self._after(states, values)
+        self.printer.count(made)
+        self.printer.accumulate(made)
+        self._assign(states, made)
+
+    def _after(self, states: Sequence[Value], values: Sequence[Value]) -> list[Node]:
+        """What states are after a turn."""
+        tiles = [self.k.tile(value) for value in values]
+        real = ("real", "extended")
+        return [self.k.nodes.real(n) if s.ty.element in real else n for s, n in zip(states, tiles, strict=True)]
+
+    def _assign(self, states: Sequence[Value], made: Sequence[Node]) -> None:
+        """The lines by which states become what they are after a turn."""
+        k, p = self.k, self.printer
+        old = {s: state_of(k.env[s]) for s in states}
+        later: list[tuple[str, str]] = []
+        for n, (state, node) in enumerate(zip(states, made, strict=True)):
+            name = p.names[old[state]]
+            if node is old[state]:
+                continue
+            dims = self._dims(state.ty)
+            waits = any(_reads(other, old[state], p) for other in made[n + 1 :])
+            if waits and node not in p.names and node.kind not in ("const", "symbol", "relabel"):
+                node.wanted = self.own.fresh(name + "_new")
+                self.own.taken.discard(node.wanted)
+                node.note = f"{state.name}{_axes(state.ty)}"
+            p.ref(node, k.scope, bare=not waits and node.kind != "guard")
+            text = p.aligned(node, dims)[0]
+            if (
+                waits
+                and node in p.names
+                and p.names[node] == node.wanted
+                and set(node.dims) == set(dims)
+                and text.isidentifier()
+            ):
+                later.append((name, text))
+                continue
+            if set(node.dims) != set(dims):
+                text = self._repeated(text, dims)
+            if waits:
+                fresh = self.own.fresh(name + "_new")
+                p.write(k.scope, f"{fresh} = {text}", f"{state.name}{_axes(state.ty)}")
+                p.names[node] = fresh
+                later.append((name, fresh))
+            else:
+                p.write(k.scope, f"{name} = {text}", f"{state.name}{_axes(state.ty)}")
+        for name, fresh in later:
+            p.write(k.scope, f"{name} = {fresh}")
+
+    def _repeated(self, text: str, dims: Sequence[Dim]) -> str:
+        """A tile repeated along the dimensions that it lacks."""
+        return f"tl.broadcast_to({text}, ({', '.join(d.block for d in dims)}{',' if len(dims) == 1 else ''}))"
+
+    # -- stores ------------------------------------------------------------------------------------------------
+
+    def save(self, target: Value, value: Value, spans: Sequence[Span]) -> None:
+        """A tile goes to its place in an array of slow memory."""
+        k = self.k
+        array = self.shared.saved[target]
+        k.arrays[array] = None
+        index = k.index(value.ty)
+        node = k.tile(value)
+        places = {}
+        for axis in target.ty.axes:
+            start = next((k.tiles[s.symbol].start for s in spans if s.axis == axis.name), None)
+            at = index[axis.name]
+            places[axis.name] = at if start is None else k.nodes.op("add", start, at)
+        self.store(array, node, places)
+
+    def store(self, array: Stored, node: Node, places: Mapping[str, Node]) -> None:
+        """A tile to the entries of an array at an index."""
+        k, p = self.k, self.printer
+        k.arrays[array] = None
+        k.writes.setdefault(array, {})[tuple(places[a.name] for a in array.ty.axes)] = None
+        scalar, tiled, dims = k.offsets(array, places)
+        order = tuple(d for d in node.dims if d in dims) + tuple(d for d in dims if d not in node.dims)
+        p.count([node, scalar, tiled, *(d.within for d in order if d.within is not None)])
+        text = p.ref(node, k.scope)
+        if set(node.dims) != set(dims) and dims:
+            shape = f"({', '.join(d.block for d in order)}{',' if len(order) == 1 else ''})"
+            kind = f"tl.full({shape}, {text[0]}, tl.float32)" if not node.dims else ""
+            text = (kind or f"tl.broadcast_to({p.aligned(node, order)[0]}, {shape})", 9)
+        parts = [array.name]
+        for part in (scalar, tiled):
+            if part.value != 0:
+                p.ref(part, k.scope)
+                parts.append(p.aligned(part, order if part.dims else ())[0])
+        inside = p.inside(order, k.scope)
+        mask = f", mask={inside}" if inside else ""
+        p.write(k.scope, f"tl.store({' + '.join(parts)}, {text[0]}{mask})", f"save {array.name}")
+
+    # -- the whole ---------------------------------------------------------------------------------------------
+
+    def done(self, name: str, note: str, place: int, chunk: Span | None = None) -> Kernel:
+        """The kernel."""
+        k = self.k
+        boxes = [b for b in k.boxes.values() if b.looped]
+        return Kernel(
+            name,
+            tuple(k.root.lines),
+            note,
+            tuple(k.arrays),
+            dict(k.strides),
+            dict(k.scalars),
+            dict(k.sizes),
+            tuple(k.constants),
+            dict(k.blocks),
+            tuple(s for s in self.all_spans if not k.tiles[s.symbol].single),
+            tuple(s for s in self.all_spans if k.tiles[s.symbol].single),
+            tuple(self.loops.values()),
+            dict(self.padded),
+            dict(self.exact),
+            tuple(boxes),
+            self.parts,
+            chunk,
+            place,
+            tuple(k.nodes.summed),
+            tuple(k.nodes.sides),
+            tuple(k.nodes.rows),
+            tuple(sorted(self.reverse)),
+            tuple(sorted(self.uneven)),
+            frozenset(p for p in self.printer.helpers),
+            self.phases,
+            frozenset(k.nodes.short) - frozenset(k.nodes.filled),
+            tuple(k.nodes.joint),
+            tuple(k.reaches),
+            {array: tuple(places) for array, places in k.reads.items()},
+            {array: tuple(places) for array, places in k.writes.items()},
+            k.nodes.apart,
+        )
+
+
+def state_of(pull: Pull) -> Node:
+    """The name that a state goes by."""
+    if not isinstance(pull, Made):
+        raise TypeMismatch("a loop carries what is no state")
+    return pull.node
+
+
+def _reads(node: Node, state: Node, printer: Printer) -> bool:
+    """Whether what is still to be written of a node reads a state."""
+    stack, seen = [node], set()
+    while stack:
+        item = stack.pop()
+        if item is state:
+            return True
+        if item in seen or (item in printer.names and item is not node):
+            continue
+        seen.add(item)
+        stack += item.args
+    return False
+
+
+def _array(node: Node) -> Stored | None:
+    """The array that a tile was loaded from, if it still has that array's type."""
+    while node.kind in ("relabel", "guard", "spread"):
+        node = node.args[1] if node.kind == "guard" else node.args[0]
+    return node.data[0] if node.kind == "load" and node.element == "raw" else None
+
+
+def _power(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
+def _axes(ty: ArrayType) -> str:
+    return f"[{' '.join(ty.names)}]" if ty.axes else ""

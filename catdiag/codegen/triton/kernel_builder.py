@@ -1,0 +1,447 @@
+"""One kernel: which arrays, sizes and dimensions it has, and the nodes of what it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.category.index_maps import read_off
+from catdiag.category.ops import Box, Const, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View, clamped
+from catdiag.category.types import ArrayType, Axis, Size, size_symbols
+from catdiag.codegen.triton.array_accesses import At, Made, Mapped, Part, Positions, Pull, Scalar, Stored, viewed
+from catdiag.codegen.triton.dot import SHORTEST, contracted
+from catdiag.codegen.triton.mask_ranges import Whole, reach, solved
+from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Fill, Node, Nodes, Scope
+from catdiag.schedule.loop_nest import Let, Span, Value
+from catdiag.util.errors import TypeMismatch
+
+SINGLE = (2 - 2.0**-23) * 2.0**127
+"""The largest number of single precision, in which kernels compute."""
+MOST = 1 << 20
+"""Triton's own limit of the entries of a tile."""
+
+
+@dataclass(eq=False)
+class Tile:
+    """What a symbol of tiles or blocks is in a kernel: where it starts, how long the axis is, and its block's length.
+
+    `single` says that a tile is one entry; `step` is how many entries are one tile (a block may be longer).
+    """
+
+    span: Span
+    start: Node
+    whole: Node
+    scope: Scope
+    single: bool = False
+    block: str = ""
+    exact: str = ""
+    loop: Loop | None = None
+    length: int = 0
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop over blocks, and where along it conditions hold of whole blocks; `phase` is the variable that says it."""
+
+    symbol: str
+    phase: str = "phase"
+    whole: Whole = field(default_factory=Whole)
+
+    @property
+    def exact(self) -> str:
+        """The constant that says that a block is whole and no mask cuts it."""
+        return f"{self.phase} == 1" if self.whole.lower else f"{self.phase} == 0"
+
+
+@dataclass(eq=False)
+class Boxes:
+    """Boxes of an array of slow memory: `name` is that of the descriptor by which the copy engine reads them."""
+
+    name: str
+    array: Stored
+    shape: tuple[str, ...]
+    looped: bool = False
+    """Whether it pays: loops read them, or products of matrices in loops."""
+
+
+@dataclass
+class Names:
+    """Names that are taken in a module or a kernel."""
+
+    taken: set[str]
+
+    def fresh(self, base: str) -> str:
+        """The name, or it with a number."""
+        name, k = base, 1
+        while name in self.taken:
+            k += 1
+            name = f"{base}_{k}"
+        self.taken.add(name)
+        return name
+
+
+class Build:
+    """The nodes of one kernel, made from the statements of a program."""
+
+    def __init__(self, names: Names, env: Mapping[Value, Pull], given: Mapping[str, str], dtypes: Mapping[str, str]):
+        self.names = names
+        self.given = given
+        self.dtypes = dtypes
+        self.root = Scope()
+        self.nodes = Nodes(self.root, [n for n, kind in dtypes.items() if kind == "fp8"])
+        self.env: dict[Value, Pull] = dict(env)
+        self.memo: dict[Any, Node] = {}
+        self.dims: dict[tuple[str, Size], Dim] = {}
+        self.tiles: dict[str, Tile] = {}
+        self.local: dict[str, Node] = {}
+        self.loops: list[Tile] = []
+        self.arrays: dict[Stored, None] = {}
+        self.stored: dict[Stored, None] = {}
+        self.strides: dict[tuple[Stored, str], str] = {}
+        self.scalars: dict[Stored, str] = {}
+        self.sizes: dict[str, str] = {}
+        self.constants: dict[str, None] = {}
+        self.blocks: dict[str, Size] = {}
+        self.boxes: dict[tuple[Stored, tuple[str, ...]], Boxes] = {}
+        self.reads: dict[Stored, dict[tuple[Node, ...], None]] = {}
+        self.writes: dict[Stored, dict[tuple[Node, ...], None]] = {}
+        """The places of arrays that are read and written, by the indices of their axes."""
+        self.reaches: dict[tuple[tuple[Stored, str, str], ...], None] = {}
+        """How far the entries of tiles are from where these begin: the sum of these many strides of an array's axes."""
+        self.scope = self.root
+
+    # -- sizes and dimensions ------------------------------------------------------------------------------
+
+    def size(self, size: Size) -> Node:
+        """A size as a number of the kernel; of a block, how many entries it has in the array."""
+
+        def leaf(v: Any) -> Node:
+            if isinstance(v, int):
+                return self.nodes.const(v, "int")
+            if v in self.local:
+                return self.local[v]
+            if v in self.tiles:
+                return self._length(self.tiles[v])
+            return self.nodes.symbol(self.sizes.setdefault(v, self.given.get(v, v)), positive=True)
+
+        return read_off(size, leaf, lambda op, a, b: self.nodes.op("add" if op == "+" else "mul", a, b))
+
+    def _length(self, tile: Tile) -> Node:
+        if tile.single:
+            return self.nodes.const(1, "int")
+        rest = self.nodes.op("sub", tile.whole, tile.start)
+        return self.nodes.op("min", self.nodes.symbol(tile.span.symbol, positive=True), rest)
+
+    def dim(self, axis: Axis) -> Dim | None:
+        """The dimension of an axis: none for one that is a single entry at a time."""
+        size = axis.size
+        if size == 1:
+            return None
+        tile = self.tiles.get(size) if isinstance(size, str) and size not in self.local else None
+        if tile is not None and tile.single:
+            return None
+        key = (axis.name, size)
+        found = self.dims.get(key)
+        if found is None or (tile is not None and found.scope is not tile.scope):
+            found = self.dims[key] = self._tiled(axis, tile) if tile is not None else self._full(axis)
+        return found
+
+    def _tiled(self, axis: Axis, tile: Tile) -> Dim:
+        dim = Dim(axis.name, axis.size, tile.block, tile.scope, tile.exact, loop=tile.loop, length=tile.length)
+        place = self.nodes.arange(dim)
+        dim.within = self.nodes.op("lt", self.nodes.op("add", tile.start, place), tile.whole)
+        if tile.block != tile.span.symbol and tile.loop is None:
+            own = self.nodes.op("lt", place, self.nodes.symbol(tile.span.symbol, positive=True))
+            dim.within = self.nodes.op("and", own, dim.within)
+        return dim
+
+    def _full(self, axis: Axis) -> Dim:
+        """A whole axis: a tile of the next power of two."""
+        size = axis.size
+        if isinstance(size, int):
+            block = 1 << (size - 1).bit_length()
+            exact, length = "True" if block == size else "False", block if block < SHORTEST else 0
+            dim = Dim(axis.name, size, str(block), self.root, exact=exact, length=length)
+            if block != size:
+                dim.within = self.nodes.op("lt", self.nodes.arange(dim), self.nodes.const(size, "int"))
+            return dim
+        own = size_symbols(size) & (set(self.tiles) | set(self.local))
+        if own:
+            raise TypeMismatch(
+                f"axis {axis.name} is as long as {size}, with {', '.join(sorted(own))} the length of a tile: a kernel "
+                "has dimensions of tiles and of whole axes only. Group or stream the axis that it is made of"
+            )
+        for symbol in size_symbols(size):
+            self.constants[symbol] = None
+        text = self.size(size)
+        name = next((b for b, s in self.blocks.items() if s == size), None)
+        if name is None:
+            name = self.names.fresh(f"{axis.name if axis.name.isidentifier() else 'axis'}_block")
+            self.blocks[name] = size
+        dim = Dim(axis.name, size, name, self.root)
+        dim.within = self.nodes.op("lt", self.nodes.arange(dim), text)
+        dim.exact = f"{sized(size, self.sizes)} == {name}"
+        return dim
+
+    def index(self, ty: ArrayType) -> dict[str, Node]:
+        """The positions of the entries of a tile."""
+        found = {}
+        for axis in ty.axes:
+            dim = self.dim(axis)
+            found[axis.name] = self.nodes.const(0, "int") if dim is None else self.nodes.arange(dim)
+        return found
+
+    # -- values ----------------------------------------------------------------------------------------------
+
+    def at(self, value: Pull, index: At, guard: Node | None) -> Node:
+        """The entries of a value, computed once."""
+        key = (value, tuple(sorted((n, id(i)) for n, i in index.items())), guard)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = value.compute(self, index, guard)
+        return found
+
+    def tile(self, value: Value) -> Node:
+        """The tile of a value of the program."""
+        return self.at(self.env[value], self.index(value.ty), None)
+
+    def replace(self, value: Value, node: Node) -> None:
+        """Lets a node stand for the tile of a value: it differs outside of the array only."""
+        self.memo[(self.env[value], tuple(sorted((n, id(i)) for n, i in self.index(value.ty).items())), None)] = node
+
+    def load(self, array: Stored, index: At, guard: Node | None) -> Node:
+        """Entries of an array of slow memory; what lies outside of it is 0."""
+        ty = array.ty
+        if not ty.axes and not array.temporary:
+            name = self.scalars.setdefault(array, array.name)
+            return self.nodes.symbol(
+                name, "int" if ty.element == "int" else ty.element if ty.element == "bool" else "real"
+            )
+        self.arrays[array] = None
+        self.reads.setdefault(array, {})[tuple(index[a.name] for a in ty.axes)] = None
+        scalar, tiled, dims = self.offsets(array, index)
+        ragged = [d for d in dims if d.within is not None]
+        conditions = [d.within for d in ragged if d.within is not None]
+        exact = tuple((d.exact, d.loop) for d in ragged)
+        sure = list(conditions)
+        if guard is not None:
+            sure.append(guard)
+        for axis in ty.axes:
+            place = index[axis.name]
+            if _trusts(place):
+                size = self.size(axis.size)
+                inside = self.nodes.op("and", self.nodes.op("le", self.nodes.const(0, "int"), place),
+                                       self.nodes.op("lt", place, size))  # fmt: skip
+                sure.append(inside)
+                guard = inside if guard is None else self.nodes.op("and", guard, inside)
+        element = {"int": "int", "bool": "bool"}.get(ty.element, "raw")
+        joined = self.nodes.joined([tiled, *sure])
+        order = [*dims, *(d for d in joined if d not in dims)]
+        boxed = None if guard is not None else self.boxed(array, index)
+        starts = () if boxed is None else boxed[1]
+        box = None if boxed is None else self.blocks_of(array, boxed[0])
+        fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
+        self.nodes.note = ""
+        data = (array, exact, guard is not None, len(sure), box, "")
+        args = (scalar, tiled, *sure, *starts)
+        node = self.nodes.make("load", args, order, element, data, fills=fills, heavy=True)
+        node.wanted = f"{array.name}_tile"
+        return node
+
+    def boxed(self, array: Stored, index: At) -> tuple[tuple[Dim | None, ...], tuple[Node, ...]] | None:
+        """The dimensions of a box of an array and where it starts, if that is what is read; None if it is not."""
+        dims: list[Dim | None] = []
+        starts: list[Node] = []
+        for axis in array.ty.axes:
+            start, own = self.nodes.const(0, "int"), None
+            for sign, term in _terms(index[axis.name]):
+                if not term.dims:
+                    start = self.nodes.op(sign, start, term)
+                elif own is None and sign == "add" and term.kind == "arange" and term.dims[0] not in dims:
+                    own = term.dims[0]
+                else:
+                    return None
+            dims.append(own)
+            starts.append(start)
+        if array.parts or not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
+            return None
+        return tuple(dims), tuple(starts)
+
+    def blocks_of(self, array: Stored, dims: tuple[Dim | None, ...]) -> Boxes:
+        """The boxes of an array of some lengths, which a tensor descriptor is of."""
+        looped = any(d is not None and d.loop is not None for d in dims)
+        shape = tuple("1" if d is None else d.block for d in dims)
+        found = self.boxes.get((array, shape))
+        if found is None:
+            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape)
+            self.boxes[array, shape] = found
+        found.looped |= looped
+        return found
+
+    def offsets(self, array: Stored, index: At) -> tuple[Node, Node, list[Dim]]:
+        """Where entries are, in elements: the part that a whole tile shares, the other part, and its dimensions."""
+        nodes = self.nodes
+        scalar, tiled = nodes.const(0, "int"), nodes.const(0, "int")
+        dims: list[Dim] = []
+        far: list[tuple[Stored, str, str]] = []
+        for axis in array.ty.axes:
+            stride = self.stride(array, axis.name)
+            shared, own = nodes.const(0, "int"), nodes.const(0, "int")
+            for sign, term in _terms(index[axis.name]):
+                if term.dims:
+                    own = nodes.op(sign, own, term) if own.value != 0 or sign == "sub" else term
+                else:
+                    shared = nodes.op(sign, shared, term)
+            if shared.value != 0:
+                wide = shared if shared.value is not None else nodes.make("long", (shared,), (), "int")
+                scalar = nodes.op("add", scalar, nodes.op("mul", wide, stride))
+            if own.value != 0:
+                # Positions within a tile are few, and the launch says whether strides are so long that 32 bits do not
+                # hold their product; a position that data says may be anywhere.
+                most = reach(own)
+                if most is None:
+                    own = nodes.make("long", (own,), own.dims, "int")
+                else:
+                    far.append((array, axis.name, most))
+                part = nodes.op("mul", own, stride)
+                dims += [d for d in own.dims if d not in dims]
+                # In the order of the array, which is how memory is read.
+                tiled = part if tiled.value == 0 else nodes.make("add", (tiled, part), dims, "int")
+        if far:
+            self.reaches[tuple(far)] = None
+        return scalar, tiled, dims
+
+    def stride(self, array: Stored, axis: str) -> Node:
+        """The stride of an array along an axis."""
+        key = (array, axis)
+        if key not in self.strides:
+            self.strides[key] = self.names.fresh(f"{array.name}_{axis if axis.isidentifier() else len(self.strides)}")
+        return self.nodes.symbol(self.strides[key])
+
+    def where(self, args: Sequence[Node]) -> Node:
+        """A choice; one that is known of whole blocks of a loop is made at the edges only."""
+        condition, first, second = args
+        nodes = self.nodes
+        joined = self.nodes.joined((condition,)) if condition.dims else ()
+        for tile in reversed(self.loops):
+            dim = next((d for d in joined if d.loop is tile.loop and tile.loop is not None), None)
+            if dim is None or tile.loop is None:
+                continue
+            for holds, kept, other in ((condition, first, second), (nodes.op("not", condition), second, first)):
+                if other.dims or not kept.dims:
+                    continue
+                whole = solved(nodes, holds, dim, tile.start, tile.whole)
+                if whole is None:
+                    continue
+                for mine, new in ((tile.loop.whole.lower, whole.lower), (tile.loop.whole.upper, whole.upper)):
+                    mine += [n for n in new if n not in mine]
+                real = any(a.element in ("real", "raw") for a in (first, second))
+                pair = [nodes.real(a) for a in (kept, other)] if real else [kept, other]
+                return nodes.guarded(holds, pair[0], pair[1], "", tile.loop)
+        return nodes.op("where", condition, first, second)
+
+    # -- boxes -------------------------------------------------------------------------------------------------
+
+    def let(self, let: Let) -> None:
+        """A box: a function of indices, or what a reduction makes of tiles."""
+        box, args = let.box, [self.env[a] for a in let.args]
+        op, ty = box.op, box.cod[0]
+        target = let.targets[0]
+        note = noted(box)
+        if isinstance(op, Map):
+            if op.fn.startswith("apply:"):
+                raise _refused(box, f"the function {box.name} is known by its name only")
+            self.env[target] = Mapped(ty, op.fn, tuple(args), note)
+        elif isinstance(op, Index):
+            self.env[target] = Positions(ty)
+        elif isinstance(op, SizeOf):
+            self.env[target] = Scalar(ty, None, op.size)
+        elif isinstance(op, Const):
+            self.env[target] = Scalar(ty, None if op.value is None else clamped(op.value, SINGLE))
+        elif isinstance(op, (Rename, Reindex, View)):
+            self.env[target] = viewed(box, args)
+        elif isinstance(op, Reduce):
+            node = self.tile(let.args[0])
+            axis = let.args[0].ty.axis(op.axis)
+            dim = None if axis is None else self.dim(axis)
+            self.nodes.note = note
+            if dim is not None and dim not in node.dims:
+                node = self._spread(node, dim)
+            if dim is not None:
+                masked = self.nodes.masked(node, dim, NEUTRAL[op.monoid])
+                if masked is not node:
+                    self.replace(let.args[0], masked)
+                node = self.nodes.reduce(op.monoid, masked, dim)
+            self.env[target] = self.made(ty, node, box.name)
+        elif isinstance(op, Einsum):
+            nodes = [self.tile(a) for a in let.args]
+            self.nodes.note = note
+            dims = [d for a in ty.axes if (d := self.dim(a)) is not None]
+            gone = dict.fromkeys(a for v in let.args for a in v.ty.axes if a.name not in ty.names)
+            for lost in (d for a in gone if (d := self.dim(a)) is not None):
+                if not any(lost in n.dims for n in nodes):
+                    nodes[0] = self._spread(nodes[0], lost)
+            self.env[target] = self.made(ty, contracted(self.nodes, nodes, dims), box.name)
+        else:
+            raise _refused(box, "it is a box that is known by its name only")
+
+    def _spread(self, node: Node, dim: Dim) -> Node:
+        """A tile repeated along a dimension."""
+        dims = (*node.dims, dim)
+        fills: dict[Dim, Fill] = {**node.fills, dim: node.value if node.value is not None else None}
+        return self.nodes.make("spread", (node,), dims, node.element, fills=fills)
+
+    def made(self, ty: ArrayType, node: Node, name: str) -> Made:
+        """A tile as an array."""
+        return Made(ty, node, tuple(self.dim(a) for a in ty.axes), name)
+
+    def part(self, target: Value, source: Value, spans: Sequence[Span]) -> None:
+        """The part of an array that loops are at."""
+        starts = {s.axis: self.tiles[s.symbol].start for s in spans}
+        self.env[target] = Part(target.ty, self.env[source], starts)
+
+
+def noted(box: Box) -> str:
+    """What a comment says of a box: its name, the axes of its result and the user's line."""
+    axes = f" [{' '.join(box.cod[0].names)}]" if box.cod[0].axes else ""
+    if box.line is None:
+        return f"{box.name}{axes}"
+    return f"{box.name}{axes}, {':'.join(box.line.replace(chr(92), '/').rsplit('/', 1)[-1].split(':')[:2])}"
+
+
+def _refused(box: Box, why: str) -> TypeMismatch:
+    return TypeMismatch(
+        f"{box.name} cannot be part of a kernel: {why}. Say what it computes with other boxes", box.line
+    )
+
+
+def sized(size: Size, sizes: Mapping[str, str]) -> str:
+    """A size as an expression of a kernel."""
+
+    def leaf(v: Any) -> str:
+        return str(v) if isinstance(v, int) else sizes.get(v, v)
+
+    return read_off(size, leaf, lambda op, a, b: f"({a} {op} {b})")
+
+
+def _terms(node: Node, sign: str = "add") -> list[tuple[str, Node]]:
+    """An integer as terms that are added or taken away."""
+    if node.kind in ("add", "sub"):
+        other = {"add": "sub", "sub": "add"}[sign] if node.kind == "sub" else sign
+        return [*_terms(node.args[0], sign), *_terms(node.args[1], other)]
+    return [] if node.value == 0 else [(sign, node)]
+
+
+def _trusts(place: Node) -> bool:
+    """Whether an index is read from an array."""
+    seen: set[Node] = set()
+    stack = [place]
+    while stack:
+        node = stack.pop()
+        if node.kind == "load":
+            return True
+        if node not in seen:
+            seen.add(node)
+            stack += node.args
+    return False

@@ -1,0 +1,90 @@
+"""The source of kernels as text: their parameters, and at which tile a program is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.codegen.triton.kernel_builder import sized
+from catdiag.codegen.triton.kernel_signature import Kernel, widened
+from catdiag.codegen.triton.launch_parameters import head_of, spans_of
+from catdiag.schedule.loop_nest import Span
+
+_TOGETHER = 8
+"""Tiles of an axis that run together with as many of another, since they share what they load."""
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """Lines one step further in; one empty line between functions."""
+    found: list[str] = []
+    for line in lines:
+        if line or (found and found[-1]):
+            found.append("    " + line if line else "")
+    return found
+
+
+def kernel_text(kernel: Kernel) -> list[str]:
+    """The source of a kernel."""
+    head = head_of(kernel)
+    lines = ["@triton.jit", f"def {kernel.name}("]
+    line = ""
+    for name in head:
+        if len(line) + len(name) > 104:
+            lines.append("    " + line.rstrip())
+            line = ""
+        line += f"{name}, "
+    lines += ["    " + line.rstrip(), "):", f'    """{kernel.note}."""']
+    lines += [*widened(kernel), *grid_text(kernel)]
+    for array, name in kernel.scalars.items():
+        if array.ty.element in ("real", "extended"):
+            lines.append(f"    {name} = tl.full([], {name}, tl.float32)")
+    return [*lines, *kernel.lines]
+
+
+def grid_text(kernel: Kernel) -> list[str]:
+    """Which tile a program instance is at: the last axis of the grid runs fastest."""
+    spans = spans_of(kernel)
+    if not spans and kernel.parts is None:
+        return []
+    lines = ["    pid = tl.program_id(0)"]
+    where: list[tuple[str, str, Span | None]] = []
+    for span in spans:
+        base = span.axis if span.axis.isidentifier() else "i" + "".join(c if c.isalnum() else "_" for c in span.axis)
+        size = sized(span.size, kernel.sizes)
+        count = size if span in kernel.single else f"tl.cdiv({size}, {span.symbol})"
+        where.append((base, count, span))
+    if kernel.parts is not None:
+        where.append(("part", kernel.parts.symbol, None))
+    near = _near(kernel, spans)
+    if near:
+        (_, rows, _), (_, columns, _) = where[-2:]
+        pair = " , ".join(f"{base}_tile" for base, _, _ in where[-2:]).replace(" ,", ",")
+        lines.append(f"    {pair} = tl.swizzle2d(")
+        lines.append(f"        pid // {columns} % {rows}, pid % {columns}, {rows}, {columns}, {_TOGETHER}")
+        lines.append("    )  # tiles that run together share what they load")
+        for base, _, own in where[-2:]:
+            lines.append(f"    {base}0 = {base}_tile * {'' if own is None else own.symbol}")
+        if len(where) > 2:
+            lines.append(f"    pid = pid // ({columns} * {rows})")
+        where = where[:-2]
+    for n, (base, count, own) in enumerate(reversed(where)):
+        last = n == len(where) - 1
+        place = "pid" if last else f"pid % {count}"
+        if own is None:
+            lines.append(f"    part = {place}")
+        elif own in kernel.single:
+            lines.append(f"    {base}_at = {place}")
+        elif own.symbol in kernel.order:
+            lines.append(f"    {base}0 = ({count} - 1 - {place}) * {own.symbol}  # the longest loops first")
+        else:
+            lines.append(f"    {base}0 = {place if last else f'({place})'} * {own.symbol}")
+        if not last:
+            lines.append(f"    pid = pid // {count}")
+    return lines
+
+
+def _near(kernel: Kernel, spans: Sequence[Span]) -> bool:
+    """Whether the two fastest axes of the grid are both cut into tiles, in any order."""
+    last = spans[-2:]
+    return len(last) == 2 and kernel.parts is None and all(
+        s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.uneven for s in last
+    )  # fmt: skip

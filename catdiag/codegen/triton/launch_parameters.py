@@ -1,0 +1,36 @@
+"""The parameters of a kernel and the tiles of its grid, in the order in which a launch gives them."""
+
+from __future__ import annotations
+
+from catdiag.codegen.triton.kernel_signature import Kernel
+from catdiag.schedule.loop_nest import Span
+
+
+def constants_of(kernel: Kernel) -> list[str]:
+    """The names of a kernel's constants."""
+    names = [kernel.sizes.get(s, s) for s in kernel.constants]
+    names += [*kernel.blocks, *(s.symbol for s in (*kernel.spans, *kernel.loops))]
+    names += [*([] if kernel.parts is None else [kernel.parts.symbol]), *kernel.padded.values(), *kernel.exact]
+    return list(dict.fromkeys(names))
+
+
+def head_of(kernel: Kernel) -> list[str]:
+    """The parameters of a kernel."""
+    names = [*(a.name for a in kernel.arrays), *(b.name for b in kernel.boxes)]
+    names += list(kernel.strides.values())
+    names += list(kernel.scalars.values())
+    names += [text for s, text in kernel.sizes.items() if s not in set(kernel.constants)]
+    if kernel.chunk is not None:
+        names.append("chunk")
+    constants = constants_of(kernel)
+    constants += ["held"] if "_held" in kernel.helpers else []
+    constants += ["fast"] if "_tanh" in kernel.helpers else []
+    constants += ["compiled"] if "_turned" in kernel.helpers else []
+    constants += ["wide"] if kernel.reaches else []
+    return [*names, *(f"{c}: tl.constexpr" for c in constants)]
+
+
+def spans_of(kernel: Kernel) -> tuple[Span, ...]:
+    """The tiles of the grid, the slowest first: those with loops of their own length, then those that are one entry."""
+    own = [s for s in kernel.spans if s.symbol in kernel.uneven]
+    return (*own, *kernel.single, *(s for s in kernel.spans if s not in own))

@@ -1,0 +1,204 @@
+"""Which blocks of a loop a condition leaves whole, and what integers are at least and at most in a tile.
+
+Conditions that compare integers are solved for the position along the loop's axis, as far as sums go; what is not
+solved is asked of each entry, so that nothing here decides on a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from catdiag.codegen.triton.tile_expressions import Dim, Node, Nodes
+
+
+@dataclass
+class Affine:
+    """A sum of multiples of nodes and a constant."""
+
+    constant: int = 0
+    terms: dict[Node, int] = field(default_factory=dict)
+
+    def plus(self, other: Affine, factor: int = 1) -> Affine:
+        """The sum with a multiple of another one."""
+        terms = dict(self.terms)
+        for node, n in other.terms.items():
+            terms[node] = terms.get(node, 0) + factor * n
+        return Affine(self.constant + factor * other.constant, {n: c for n, c in terms.items() if c})
+
+
+def affine(node: Node) -> Affine:
+    """An integer node as a sum, as far as additions and constant factors go."""
+    value = node.value
+    if value is not None:
+        return Affine(int(value))
+    if node.kind in ("add", "sub"):
+        return affine(node.args[0]).plus(affine(node.args[1]), 1 if node.kind == "add" else -1)
+    if node.kind == "neg":
+        return Affine().plus(affine(node.args[0]), -1)
+    if node.kind == "mul":
+        for a, b in (node.args, node.args[::-1]):
+            if b.value is not None:
+                return Affine().plus(affine(a), int(b.value))
+    return Affine(0, {node: 1})
+
+
+def summed(nodes: Nodes, form: Affine) -> Node:
+    """The node of a sum."""
+    made: Node | None = None
+    for node, n in sorted(form.terms.items(), key=lambda t: t[1] < 0):
+        part = nodes.op("mul", node, nodes.const(abs(n), "int"))
+        if made is None:
+            made = part if n > 0 else nodes.op("neg", part)
+        else:
+            made = nodes.op("add" if n > 0 else "sub", made, part)
+    constant = nodes.const(abs(form.constant), "int")
+    if made is None:
+        return nodes.const(form.constant, "int")
+    return nodes.op("add" if form.constant >= 0 else "sub", made, constant)
+
+
+def edge(nodes: Nodes, node: Node, upper: bool) -> Node | None:
+    """A scalar that no entry of an integer tile is above (`upper`) or below; None where none is plain."""
+    if not node.dims:
+        return node
+    if node.kind == "arange":
+        return nodes.op("sub", _block(nodes, node.dims[0]), nodes.const(1, "int")) if upper else nodes.const(0, "int")
+    form = affine(node)
+    if node.kind in ("add", "sub") and len(form.terms) > 1:
+        found = Affine(form.constant)
+        for term, n in form.terms.items():
+            least = edge(nodes, term, upper == (n > 0))
+            if least is None:
+                return None
+            found = found.plus(affine(least), n)
+        return summed(nodes, found)
+    if node.kind in ("add", "sub", "max", "min"):
+        flipped = upper if node.kind != "sub" else not upper
+        a, b = edge(nodes, node.args[0], upper), edge(nodes, node.args[1], flipped)
+        return None if a is None or b is None else nodes.op(node.kind, a, b)
+    if node.kind in ("neg", "mul") and len(form.terms) == 1:
+        ((inner, n),) = form.terms.items()
+        end = None if inner is node else edge(nodes, inner, upper == (n > 0))
+        return None if end is None else summed(nodes, Affine(form.constant).plus(affine(end), n))
+    if node.kind == "floordiv" and (node.args[1].value or 0) > 0:
+        end = edge(nodes, node.args[0], upper)
+        return None if end is None else nodes.op("floordiv", end, node.args[1])
+    return None
+
+
+def reach(node: Node) -> str | None:
+    """What no entry of an integer is further from 0 than, as an expression of blocks, tiles and sizes; None where that
+    is not plain, as of what arrays give."""
+    value = node.value
+    if value is not None:
+        return str(abs(int(value)))
+    if node.kind == "arange":
+        return node.dims[0].block
+    if node.kind == "symbol":
+        return str(node.data[0]) if node.data[1] else None  # sizes and tiles, not where a tile starts
+    parts = [reach(a) for a in (node.args[1:] if node.kind == "where" else node.args)]
+    known = [p for p in parts if p is not None]
+    if not known or len(known) < len(parts):
+        return None
+    if node.kind in ("add", "sub", "mul"):
+        sign = " * " if node.kind == "mul" else " + "
+        return sign.join(f"({p})" if " + " in p and not p.startswith("max(") else p for p in known)
+    if node.kind in ("max", "min", "where"):
+        return f"max({', '.join(known)})"
+    positive = node.kind == "floordiv" and (node.args[1].kind == "symbol" or (node.args[1].value or 0) > 0)
+    return known[0] if positive or node.kind in ("neg", "abs", "relabel", "long") else None
+
+
+def _block(nodes: Nodes, dim: Dim) -> Node:
+    if dim.block.isdigit():
+        return nodes.const(int(dim.block), "int")
+    return nodes.symbol(dim.block, positive=True)
+
+
+@dataclass
+class Whole:
+    """Positions of a loop's axis between which conditions hold for all entries: `lower` ≤ x < `upper`."""
+
+    lower: list[Node] = field(default_factory=list)
+    upper: list[Node] = field(default_factory=list)
+
+
+def solved(nodes: Nodes, condition: Node, dim: Dim, start: Node, size: Node) -> Whole | None:
+    """Where along a loop's axis a condition holds for all entries of the other dimensions; None if that is not plain.
+
+    The position along the axis is `start` plus an index along `dim`.
+    """
+    found = Whole()
+    todo: list[tuple[Node, bool]] = [(condition, True)]
+    while todo:
+        node, holds = todo.pop()
+        if node.kind == "not":
+            todo.append((node.args[0], not holds))
+        elif (node.kind == "and" and holds) or (node.kind == "or" and not holds):
+            todo += [(a, holds) for a in node.args]
+        elif node.kind in ("le", "lt") and all(a.element == "int" for a in node.args):
+            small, large = node.args if holds else node.args[::-1]
+            strict = (node.kind == "lt") == holds
+            if not _compared(nodes, affine(large).plus(affine(small), -1), strict, dim, start, size, found):
+                return None
+        else:
+            return None
+    return found
+
+
+def _compared(
+    nodes: Nodes, form: Affine, strict: bool, dim: Dim, start: Node, size: Node, found: Whole
+) -> bool:  # fmt: skip
+    """Adds where a sum is at least 0 (or 1, if `strict`); says whether that is plain."""
+    rest = Affine(form.constant - (1 if strict else 0))
+    along = form.terms.get(start, 0)
+    for node, n in form.terms.items():
+        if node is start:
+            continue
+        if dim in node.dims:
+            if node.kind != "arange" or n != along:
+                return False
+            continue
+        least = edge(nodes, node, upper=n < 0)
+        if least is None or least.scope is dim.scope:
+            return False
+        rest = rest.plus(affine(least), n)
+    if along == 1:
+        found.lower.append(summed(nodes, Affine().plus(rest, -1)))
+    elif along == -1:
+        found.upper.append(summed(nodes, rest.plus(Affine(1))))
+    elif along == 0:
+        holds = nodes.op("le", nodes.const(0, "int"), summed(nodes, rest))
+        found.upper.append(nodes.op("where", holds, size, nodes.const(0, "int")))
+    else:
+        return False
+    return True
+
+
+def grows(node: Node, start: Node) -> int:
+    """1 or -1 if an integer plainly grows or falls with a scalar, else 0."""
+    return _slope(node, start) or 0
+
+
+def _slope(node: Node, start: Node) -> int | None:
+    """The sign of how an integer changes with a scalar, 0 if it does not; None if that is not plain."""
+    if node is start:
+        return 1
+    if node.kind in ("const", "symbol", "arange", "load"):
+        return 0 if not any(a is start for a in node.args) else None
+    signs = [_slope(a, start) for a in node.args]
+    if all(s == 0 for s in signs):
+        return 0
+    if node.kind == "reduce":
+        return signs[0]
+    if node.kind == "mul":
+        for value, sign in zip((a.value for a in node.args), reversed(signs), strict=True):
+            if value is not None and sign is not None:
+                return sign * ((value > 0) - (value < 0))
+        return None
+    if node.kind in ("add", "max", "min", "sub", "neg"):
+        turned = [-s if s is not None and (node.kind == "neg" or (node.kind == "sub" and n)) else s
+                  for n, s in enumerate(signs)]  # fmt: skip
+        found = set(turned) - {0}
+        return found.pop() if len(found) == 1 else None
+    return None

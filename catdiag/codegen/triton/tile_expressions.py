@@ -1,0 +1,495 @@
+"""Expressions of a kernel: what is computed of tiles, by which dimensions, and what stands outside of arrays.
+
+A node is a value of one program instance. Its dimensions are told by name, so that their order is a choice of layout.
+A tile is as long as its block, also where the array ends before: `fills` says what a node holds there, so that a
+reduction masks only what would change its result. Nodes are shared: the same expression is the same node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from catdiag.category.types import Size
+
+Fill: TypeAlias = "float | str | None"
+"""What a node holds outside of the array: a number, None for anything at all, FINITE for any finite number."""
+
+FINITE = "finite"
+LARGEST = 2**31 - 1
+_REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid")
+LOG2E = 1 / math.log(2)
+HUGE = 2.0**20
+"""Single precision holds larger numbers to 1/16 and less."""
+INFINITE = float("inf")
+NEUTRAL: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": -INFINITE, "min": INFINITE, "any": 0.0, "all": 1.0}
+
+
+@dataclass(eq=False)
+class Scope:
+    """A place where lines are written: a kernel, or a loop in it."""
+
+    parent: Scope | None = None
+    depth: int = 1
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def level(self) -> int:
+        """How many scopes are around."""
+        found, scope = 0, self.parent
+        while scope is not None:
+            found, scope = found + 1, scope.parent
+        return found
+
+
+@dataclass(eq=False)
+class Dim:
+    """A dimension of tiles: an axis of a size, `block` entries long.
+
+    `within` says which of its entries are in the array, and `loop` whose blocks they are; `exact` is a constant
+    expression of the kernel that says whether all of them are, and empty where they always are.
+    """
+
+    axis: str
+    size: Size
+    block: str
+    scope: Scope
+    exact: str = ""
+    within: Node | None = None
+    loop: Any = None
+    length: int = 0
+    """How long a block is by default, 0 for at least 16."""
+
+    @property
+    def ragged(self) -> bool:
+        """Whether its last tile may reach over the end."""
+        return self.within is not None
+
+
+@dataclass(eq=False)
+class Node:
+    """An expression: what it is of which other ones.
+
+    `element` is "real", "int", "bool", or "raw" for what was loaded and has the type of its array.
+    """
+
+    kind: str
+    args: tuple[Node, ...]
+    dims: tuple[Dim, ...]
+    scope: Scope
+    element: str
+    data: Any = None
+    fills: dict[Dim, Fill] = field(default_factory=dict)
+    heavy: bool = False
+    note: str = ""
+    wanted: str = ""
+
+    @property
+    def value(self) -> float | int | None:
+        """The number that a constant is."""
+        return self.data if self.kind == "const" else None
+
+
+def deepest(scopes: Sequence[Scope]) -> Scope:
+    """The innermost of some scopes that are inside each other."""
+    return max(scopes, key=lambda s: s.level)
+
+
+class Nodes:
+    """Makes nodes, with the algebra that keeps them few."""
+
+    def __init__(self, root: Scope, narrow: Collection[str] = ()) -> None:
+        self.root = root
+        self.bytes = frozenset(narrow)
+        """The arrays whose elements are numbers of 8 bits."""
+        self.known: dict[Hashable, Node] = {}
+        self.note = ""
+        self.twins: dict[Node, Node] = {}
+        self.lefts: dict[tuple[str, ...], None] = {}
+        """What products of matrices in loops sum over whose rows were computed: the lengths of the blocks."""
+        self.joint: dict[tuple[str, ...], None] = {}
+        """The lengths of dimensions that are rows of one matrix together, of products in loops whose rows were
+        computed."""
+        self.huge = False
+        """Whether tiles hold finite numbers so large that what rounding them loses is more than an exponent holds."""
+        self.apart = False
+        """Whether products and differences have to be rounded one after the other."""
+        self.summed: dict[str, None] = {}
+        self.sides: dict[str, None] = {}
+        """The lengths of blocks that matrix units sum over."""
+        self.short: dict[str, None] = {}
+        """The blocks of whole axes that are as short as these, where products need no more of them, ..."""
+        self.filled: dict[str, None] = {}
+        """... and those of which they do."""
+        self.rows: dict[tuple[str, ...], None] = {}
+        """The lengths of blocks that the rows of their products go over."""
+
+    # -- leaves ------------------------------------------------------------------------------------------
+
+    def make(
+        self, kind: str, args: Sequence[Node], dims: Sequence[Dim], element: str, data: Any = None,
+        scope: Scope | None = None, fills: dict[Dim, Fill] | None = None, heavy: bool = False,
+    ) -> Node:  # fmt: skip
+        """The node of these parts: the one that is there, if there is one."""
+        where = deepest([scope or self.root, *(a.scope for a in args)])
+        key = (kind, tuple(map(id, args)), tuple(map(id, dims)), element, data, id(where))
+        found = self.known.get(key)
+        if found is None:
+            heavy = heavy or any(a.heavy for a in args)
+            found = Node(kind, tuple(args), tuple(dims), where, element, data, fills or {}, heavy, self.note)
+            self.known[key] = found
+        return found
+
+    def const(self, value: float | int, element: str = "real") -> Node:
+        """A number; a truth value is 0 or 1."""
+        return self.make("const", (), (), element, float(value) if element in ("real", "raw") else int(value))
+
+    def symbol(self, text: str, element: str = "int", scope: Scope | None = None, positive: bool = False) -> Node:
+        """A scalar that the kernel has a name for."""
+        return self.make("symbol", (), (), element, (text, positive), scope)
+
+    def arange(self, dim: Dim) -> Node:
+        """The positions along a dimension, from 0."""
+        return self.make("arange", (), (dim,), "int", None, dim.scope)
+
+    # -- functions -----------------------------------------------------------------------------------------
+
+    def op(self, fn: str, *args: Node) -> Node:
+        """A scalar function of nodes, simplified."""
+        if fn in ("add", "sub", "mul", "div", "max", "min", "where", "neg", "abs"):
+            joined = args[1:] if fn == "where" else args
+            real = fn == "div" or any(a.element in ("real", "raw") for a in joined)
+            cast = [self.real(a) for a in joined] if real else list(joined)
+            args = (args[0], *cast) if fn == "where" else tuple(cast)
+        elif fn in _REAL or (fn in ("eq", "ne", "lt", "le") and any(a.element in ("real", "raw") for a in args)):
+            args = tuple(self.real(a) for a in args)
+        found = self._simpler(fn, args)
+        return self.raw_op(fn, args) if found is None else found
+
+    def raw_op(self, fn: str, args: Sequence[Node]) -> Node:
+        """A scalar function of nodes as it is."""
+        element = "bool" if fn in ("eq", "ne", "lt", "le", "and", "or", "not") else args[-1].element
+        dims = self.joined(args)
+        self._seen(fn, args, dims)
+        fills: dict[Dim, Fill] = {d: fill_of(fn, [_filled(a, d) for a in args]) for d in dims if d.ragged}
+        return self.make(fn, args, dims, element, fills=fills)
+
+    def _seen(self, fn: str, args: Sequence[Node], dims: Sequence[Dim]) -> None:
+        """Notes numbers that a program masks tiles with as if they were infinite, such as -1e30."""
+        if fn in ("where", "add", "sub", "mul") and dims and any(a.element in ("real", "raw") for a in args):
+            values = [abs(float(a.value)) for a in args if a.value is not None]
+            self.huge = self.huge or any(HUGE <= v < INFINITE for v in values)
+
+    def joined(self, args: Sequence[Node]) -> tuple[Dim, ...]:
+        """The dimensions of what is made of some nodes entry by entry, in the order of what was computed."""
+        first = max(args, key=lambda a: (len(a.dims), a.heavy))
+        dims = dict.fromkeys([*first.dims, *(d for a in args for d in a.dims)])
+        if len(dims) > len(first.dims) and not first.heavy:
+            return tuple(sorted(dims, key=lambda d: d.loop is not None))
+        return tuple(dims)
+
+    def real(self, node: Node) -> Node:
+        """A node as a number in single precision; sums of integers are converted term by term."""
+        if node.element == "real":
+            return node
+        if node.kind == "const":
+            return self.const(float(node.data))
+        if node.element == "int" and node.kind in ("add", "sub", "neg", "max", "min", "abs") and len(node.dims) > 1:
+            return self.op(node.kind, *(self.real(a) for a in node.args))
+        return self.make("float", (node,), node.dims, "real", fills=dict(node.fills))
+
+    def scaled(self, node: Node, factor: Node) -> Node:
+        """A node times a positive scalar, which later steps may take in."""
+        if factor.value == 1:
+            return node
+        if node.kind == "scaled":
+            base, before = node.args
+            return self.scaled(base, self.op("mul", before, factor))
+        if node.kind == "const":
+            return self.op("mul", node, factor)
+        self._seen("mul", (node, factor), node.dims)
+        fills = {d: _times_positive(_filled(node, d)) for d in node.dims if d.ragged}
+        return self.make("scaled", (node, factor), node.dims, "real", fills=fills)
+
+    def _simpler(self, fn: str, args: Sequence[Node]) -> Node | None:
+        values = [a.value for a in args]
+        if all(v is not None for v in values):
+            return self._folded(fn, args, [v for v in values if v is not None])
+        a, b = (args[0], args[1]) if len(args) > 1 else (args[0], args[0])
+        if fn == "mul":
+            for x, y in ((a, b), (b, a)):
+                if y.value == 1:
+                    return x
+                if y.value == 0 and x.element == "int":
+                    return y
+                if x.dims and x.element == "real" and not y.dims and _positive(y):
+                    return self.scaled(x, y)
+            for x, y in ((a, b), (b, a)):
+                if x.kind == "scaled" and not y.dims and y.element == "real":
+                    return self.op("mul", x.args[0], self.op("mul", x.args[1], y))
+                if x.kind in ("add", "sub") and x.element == "real" and not x.heavy and _smaller(x, y):
+                    return self.op(x.kind, *(self.op("mul", p, y) for p in x.args))
+        elif fn == "div":
+            if b.value == 1:
+                return a
+            if not b.dims and a.dims and _positive(b):
+                return self.scaled(a, self.op("div", self.const(1.0), b))
+            if b.kind == "sqrt" and a.value == 1:
+                return self.op("rsqrt", b.args[0])
+            if len(b.dims) < len(a.dims):  # one division a row, not one an entry
+                return self.op("mul", a, self.op("div", self.const(1.0), b))
+        elif fn in ("add", "sub"):
+            if b.value == 0:
+                return a
+            if a.value == 0 and fn == "add":
+                return b
+        elif fn in ("max", "min"):
+            if a is b:
+                return a
+            for x, y in ((a, b), (b, a)):
+                if x.element == "int" and y.value == 0 and natural(x):
+                    return x if fn == "max" else y
+        elif fn == "floordiv":
+            if b.value == 1:
+                return a
+        elif fn in ("exp", "exp2"):
+            return self._exp(a) if fn == "exp" else None
+        elif fn == "sigmoid":
+            one = self.const(1.0)
+            return self.op("div", one, self.op("add", one, self.op("exp", self.op("neg", a))))
+        elif fn == "where" and args[1].kind == "scaled" and args[2].value in (0.0, INFINITE, -INFINITE):
+            return self.scaled(self.op("where", a, args[1].args[0], args[2]), args[1].args[1])
+        elif fn == "and":
+            for x, y in ((a, b), (b, a)):
+                if y.value is not None:
+                    return x if y.value else y
+        elif fn == "neg" and a.kind == "scaled":
+            return self.scaled(self.op("neg", a.args[0]), a.args[1])
+        return None
+
+    def _exp(self, a: Node) -> Node:
+        """The exponential as a power of two: the factor goes to what has fewest entries.
+
+        A difference of the like is taken before that: of two equal numbers it is 0, also where the compiler rounds a
+        product and a difference once. So is any difference where tiles hold numbers so large that what is lost in
+        rounding a product of them is more than an exponent holds: rows that are masked whole would be no numbers. Such
+        may be what arrays give; products of matrices alone are taken to be smaller.
+        """
+        log2e = self.const(LOG2E)
+        if a.kind in ("sub", "add") and (self.huge or _given(a)):
+            self.apart = self.apart or any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
+            return self.raw_op("exp2", [self.scaled(a, log2e)])
+        if a.kind in ("sub", "add") and any(set(p.dims) != set(a.dims) for p in a.args):
+            return self.raw_op("exp2", [self.raw_op(a.kind, [self.scaled(p, log2e) for p in a.args])])
+        return self.raw_op("exp2", [self.scaled(a, log2e)])
+
+    def _folded(self, fn: str, args: Sequence[Node], values: Sequence[float | int]) -> Node | None:
+        if fn == "floordiv" and values[1] <= 0:
+            return None
+        found = fill_of(fn, list(values)) if fn != "floordiv" else values[0] // values[1]
+        if found is None or isinstance(found, str):
+            return None
+        if fn in ("eq", "ne", "lt", "le", "and", "or", "not"):
+            return self.const(found, "bool")
+        return self.const(found, "int" if all(a.element == "int" for a in args) and fn != "div" else "real")
+
+    # -- masks ---------------------------------------------------------------------------------------------
+
+    def guarded(self, condition: Node, node: Node, other: Node, exact: str, loop: Any = None) -> Node:
+        """`other` where a condition fails, which it may only where `exact`, a constant of the kernel, is false."""
+        if node.kind == "scaled" and other.value in (0.0, INFINITE, -INFINITE):
+            return self.scaled(self.guarded(condition, node.args[0], other, exact, loop), node.args[1])
+        if node.element == "raw" and self._of_bytes(node):
+            node = self.real(node)  # Triton chooses between no numbers of 8 bits
+        if node.element == "raw" and other.value is not None:
+            other = self.const(other.value, "raw")
+        args = (condition, node, other)
+        dims = self.joined(args)
+        self._seen("where", args, dims)
+        fills: dict[Dim, Fill] = {d: fill_of("where", [_filled(x, d) for x in args]) for d in dims if d.ragged}
+        return self.make("guard", args, dims, node.element, (exact, loop), fills=fills)
+
+    def _of_bytes(self, node: Node) -> bool:
+        while node.kind in ("relabel", "guard", "spread"):
+            node = node.args[1] if node.kind == "guard" else node.args[0]
+        return node.kind == "load" and getattr(node.data[0], "name", "") in self.bytes
+
+    def masked(self, node: Node, dim: Dim, neutral: float) -> Node:
+        """The node with a neutral element where the array ends along a dimension."""
+        if node.element == "int" and math.isinf(neutral):
+            neutral = float(LARGEST if neutral > 0 else -LARGEST)
+        if dim not in node.dims or dim.within is None or node.fills.get(dim) == neutral:
+            return node
+        if node.kind == "neg":
+            return self.op("neg", self.masked(node.args[0], dim, -neutral))
+        other = self.const(neutral, node.element if node.element != "raw" else "real")
+        found = self.guarded(dim.within, node, other, dim.exact, dim.loop)
+        inner = found.args[0] if found.kind == "scaled" else found
+        inner.fills[dim] = found.fills[dim] = neutral
+        return found
+
+    # -- reductions ------------------------------------------------------------------------------------------
+
+    def reduce(self, monoid: str, node: Node, dim: Dim) -> Node:
+        """A monoid over one dimension, whose entries outside of the array are neutral already."""
+        if node.kind == "scaled" and monoid in ("max", "min", "sum"):
+            return self.scaled(self.reduce(monoid, node.args[0], dim), node.args[1])
+        if node.kind == "neg" and monoid in ("max", "min"):
+            # Also since ptxas 12.8 forgets the signs of integers before some maxima of many.
+            return self.op("neg", self.reduce("min" if monoid == "max" else "max", node.args[0], dim))
+        node = self.real(node) if node.element == "raw" else node
+        dims = tuple(d for d in node.dims if d is not dim)
+        fills: dict[Dim, Fill] = {}
+        for d in dims:
+            held = node.fills.get(d)
+            if d.ragged:
+                fills[d] = held if held == NEUTRAL[monoid] or monoid in ("max", "min") else None
+        element = "bool" if monoid in ("any", "all") else node.element
+        return self.make("reduce", (node,), dims, element, (monoid, dim), fills=fills, heavy=True)
+
+
+def _given(node: Node) -> bool:
+    """Whether entries of an array are in a tile, otherwise than by products of matrices and reductions."""
+    stack, seen = [node], set[Node]()
+    while stack:
+        item = stack.pop()
+        if item.kind == "load" and item.dims and item.element not in ("int", "bool"):
+            return True
+        if item not in seen and item.kind not in ("dot", "reduce"):
+            seen.add(item)
+            stack += item.args[1:] if item.kind in ("where", "guard") else item.args
+    return False
+
+
+def _filled(node: Node, dim: Dim) -> Fill:
+    if dim in node.dims:
+        return node.fills.get(dim)
+    return node.value if node.value is not None else FINITE
+
+
+def _smaller(total: Node, factor: Node) -> bool:
+    """Whether products with the terms of a sum have fewer dimensions than the product with the sum has."""
+    return all(len({*p.dims, *factor.dims}) < len({*total.dims, *factor.dims}) for p in total.args)
+
+
+def _times_positive(fill: Fill) -> Fill:
+    """What is held, times some positive number."""
+    if fill is None or isinstance(fill, str):
+        return fill
+    return fill if fill == 0 or math.isinf(fill) else FINITE
+
+
+def natural(node: Node) -> bool:
+    """Whether an integer is plainly not negative."""
+    if node.value is not None:
+        return node.value >= 0
+    if node.kind == "arange" or (node.kind == "symbol" and node.data[1]):
+        return True
+    if node.kind == "max":
+        return any(map(natural, node.args))
+    return node.kind in ("add", "mul", "min", "floordiv", "long", "relabel") and all(map(natural, node.args))
+
+
+def _positive(node: Node) -> bool:
+    """Whether a scalar is certainly above 0."""
+    if node.kind == "const":
+        return bool(0 < node.data < INFINITE)
+    if node.kind == "symbol":
+        return bool(node.data[1])
+    if node.kind in ("float", "sqrt", "rsqrt"):
+        return _positive(node.args[0])
+    if node.kind in ("mul", "div", "add", "scaled", "max", "min"):
+        return all(map(_positive, node.args))
+    return node.kind == "exp2"
+
+
+def fill_of(fn: str, args: Sequence[Fill]) -> Fill:
+    """What a function gives of what its arguments hold outside of an array.
+
+    >>> fill_of("mul", [0.0, FINITE]), fill_of("sub", [-INFINITE, FINITE]), fill_of("exp2", [-INFINITE])
+    (0.0, -inf, 0.0)
+    """
+    if fn == "where":
+        if args[0] in (0, 1):
+            return args[1] if args[0] else args[2]
+        return args[1] if args[1] == args[2] else FINITE if all(map(finite, args[1:])) else None
+    if any(a is None for a in args):
+        if fn == "and" and 0 in args:
+            return 0
+        return 1 if fn == "or" and 1 in args else None
+    if any(isinstance(a, str) for a in args):
+        return _of_finite(fn, args)
+    return _of_numbers(fn, [float(a) for a in args])  # type: ignore[arg-type]
+
+
+def finite(fill: Fill) -> bool:
+    """Whether what is held is a finite number."""
+    return fill is not None and (isinstance(fill, str) or math.isfinite(fill))
+
+
+def _of_finite(fn: str, args: Sequence[Fill]) -> Fill:
+    numbers = [a for a in args if not isinstance(a, str)]
+    infinite = next((a for a in numbers if a is not None and math.isinf(a)), None)
+    if fn == "mul" and 0 in numbers:
+        return 0.0
+    if fn in ("add", "sub") and infinite is not None:
+        return -infinite if fn == "sub" and args[1] == infinite else infinite
+    if fn == "max" and infinite is not None:
+        return INFINITE if infinite > 0 else FINITE
+    if fn == "min" and infinite is not None:
+        return -INFINITE if infinite < 0 else FINITE
+    if fn in ("add", "sub", "mul", "neg", "abs", "max", "min", "float", "tanh", "sigmoid") and infinite is None:
+        return FINITE
+    return None
+
+
+def _of_numbers(fn: str, v: Sequence[float]) -> Fill:
+    try:
+        match fn:
+            case "add":
+                found = v[0] + v[1]
+            case "sub":
+                found = v[0] - v[1]
+            case "mul":
+                found = v[0] * v[1]
+            case "div":
+                found = v[0] / v[1]
+            case "neg":
+                found = -v[0]
+            case "abs":
+                found = abs(v[0])
+            case "max":
+                found = max(v)
+            case "min":
+                found = min(v)
+            case "exp":
+                found = math.exp(v[0])
+            case "exp2":
+                found = 2.0 ** v[0]
+            case "log":
+                found = math.log(v[0])
+            case "sqrt":
+                found = math.sqrt(v[0])
+            case "rsqrt":
+                found = 1 / math.sqrt(v[0])
+            case "tanh":
+                found = math.tanh(v[0])
+            case "sigmoid":
+                found = 1 / (1 + math.exp(-v[0]))
+            case "eq" | "ne" | "lt" | "le":
+                found = {"eq": v[0] == v[1], "ne": v[0] != v[1], "lt": v[0] < v[1], "le": v[0] <= v[1]}[fn]
+            case "and":
+                found = bool(v[0]) and bool(v[1])
+            case "or":
+                found = bool(v[0]) or bool(v[1])
+            case "not":
+                found = not v[0]
+            case "float":
+                found = v[0]
+            case _:
+                return None
+    except (ArithmeticError, ValueError):
+        return None
+    return None if math.isnan(found) else float(found)

@@ -1,0 +1,489 @@
+"""A Triton module from a diagram: one kernel for each group, and a function that launches them."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.category.types import ArrayType, Axis, size_symbols
+from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
+from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, agree, helpers_of, merged, source
+from catdiag.codegen.gluon.producer_warp import apart
+from catdiag.codegen.gluon.warp_specialization import Apart, in_gluon
+from catdiag.codegen.triton.array_accesses import Made, Pull, Stored
+from catdiag.codegen.triton.kernel_body import Writing
+from catdiag.codegen.triton.kernel_builder import Names
+from catdiag.codegen.triton.kernel_signature import WIDTHS, Kernel, Shared, kinds
+from catdiag.codegen.triton.kernel_source import grid_text, indented, kernel_text
+from catdiag.codegen.triton.launch_checks import BOXED, DESCRIPTOR, REGISTERS, WRITABLE, checks
+from catdiag.codegen.triton.launch_function import Launch, Room, torch_type
+from catdiag.codegen.triton.tile_expressions import Node
+from catdiag.codegen.triton.triton_printer import HELPERS
+from catdiag.schedule.contractions import deciding
+from catdiag.schedule.loop_nest import For, Let, Make, Program, Save, Span, Start, Statement, Value, lower, statements
+from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
+
+_WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase", "part",
+          "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect",
+          "_powers", "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down",
+          "barrier", "slot", "w", "held", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles",
+          "_registers", "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts",
+          "_chip", "_copies", "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet",
+          "_repeats"}  # fmt: skip
+_PARTITIONS = {"barrier", "slot", "w"}
+"""Words of kernels whose warps have parts of their own."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or a result: its name, the diagram's type (no axes: a number), and torch's name of its elements."""
+
+    name: str
+    ty: ArrayType
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Triton module as text.
+
+    `entry` is its launch function, `kernels` the names of what runs on the device; `tiles` are the keyword arguments
+    of `entry` that are tiles, with their defaults, beside `num_warps` and `num_stages`.
+    """
+
+    text: str = field(repr=False)
+    entry: str
+    kernels: tuple[str, ...]
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    tiles: Mapping[str, int]
+    stages: int | tuple[int, ...]
+    warps: int | tuple[int, ...]
+    dtype: str
+    specialized: tuple[str, ...] = ()
+    """The kernels whose loads are apart, which the launch takes where it can."""
+    rows: tuple[str, ...] = ()
+    """The tile of each of them whose rows warpgroups share."""
+    phases: tuple[int, ...] = ()
+    """Ranges that the loop of each of them is run in, those at the edges of masks apart."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Which of the groups each kernel is of, also those with loads apart."""
+    counts: tuple[tuple[str, str], ...] = ()
+    """The parameters of each of them that say how many warpgroups compute, and how many buffers a ring has."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def module(
+    diagram: Diagram | HasDiagram,
+    tiles: Mapping[str, int],
+    dtype: str | Mapping[str, str] = "bf16",
+    *,
+    stages: int | Sequence[int] = 2,
+    warps: int | Sequence[int] = 4,
+    specialized: bool | Sequence[bool] = False,
+) -> Module:
+    """The Triton module of a diagram whose loops and groups are chosen: each group is a kernel.
+
+    `tiles` gives the length of each tile and block by its symbol, powers of two; a tile of 1 is built into the kernel,
+    others are keyword arguments of the launch function, whose defaults they are. `dtype` is the element type of inputs
+    and results, or theirs by name (inputs that are not named have the widest of those that are, and so have results,
+    `out` or `out0`, `out1`, …); sums are kept in single precision. `stages` (buffers of each loaded block) and
+    `warps` are one number, or one for each group. With `specialized` (or where it is of a
+    group), kernels whose loops feed products of matrices
+    to other products get a second form, in Gluon (Triton 3.6, Hopper), in which a warp of its own loads: the launch
+    function takes it where chip, tiles (64 rows or more a warpgroup) and tensors allow, unless `specialized=False`.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
+    >>> made = module(total.stream("x").group("q"), {"g_q": 64, "s_x": 64}, "fp32")
+    >>> made.entry, made.kernels, dict(made.tiles)
+    ('total', ('_total',), {'g_q': 64, 's_x': 64})
+
+    Raises SizeError for a tile that is missing or no positive number, TypeMismatch for what has no form in a kernel
+    (functions known by name only, tiles that are read elsewhere than where they are), CatdiagError for an unknown
+    dtype and for numbers of warps that Triton does not take.
+    """
+    diagram = diagram_of(diagram)
+    return _Modular(lower(diagram), deciding(diagram), dict(tiles), dtype, stages, warps, specialized).made()
+
+
+class _Modular:
+    def __init__(
+        self,
+        program: Program,
+        factors: Sequence[str],
+        tiles: dict[str, int],
+        dtype: str | Mapping[str, str],
+        stages: int | Sequence[int],
+        warps: int | Sequence[int],
+        specialized: bool | Sequence[bool],
+    ) -> None:
+        self.program, self.factors = program, factors
+        groups = max(1, sum(isinstance(s, For) and s.how == "tiles" for s in program.body))
+        self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
+        self.place = 0
+        names = {v.name for v in program.inputs}
+        dtypes = dict.fromkeys(names, dtype) if isinstance(dtype, str) else dict(dtype)
+        for kind in dtypes.values():
+            if kind not in WIDTHS:
+                raise CatdiagError(f"unknown dtype {kind!r}: expected one of {', '.join(WIDTHS)}")
+        known = dict.fromkeys([v.name for v in (*program.inputs, *program.outputs)] + _states(program))
+        for name in dtypes:
+            if name not in known:
+                raise CatdiagError(f"dtype names an array {name!r} that the diagram lacks: it has {', '.join(known)}")
+        wide = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
+        self.dtype = (
+            dtype
+            if isinstance(dtype, str)
+            else max((dtypes[n] for n in sorted(names & set(dtypes))), key=wide.index, default="bf16")
+        )
+        self.result_dtype = "fp16" if self.dtype == "fp8" else self.dtype
+        self.dtypes = {n: dtypes.get(n, self.dtype) for n in {*names, *dtypes}}
+        self.symbols = self._symbols()
+        for symbol, span in self.symbols.items():
+            size = tiles.get(symbol)
+            if size is None:
+                raise SizeError(
+                    f"the length of {symbol}, a tile of axis {span.axis}, is missing: expected all of "
+                    f"{', '.join(self.symbols)}"
+                )
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise SizeError(f"{symbol} is {size!r}: expected a positive number of entries of axis {span.axis}")
+        self.tiles = {s: tiles[s] for s in self.symbols}
+        title = re.match(r"[A-Za-z_]\w*", program.title)
+        own = Names(set(_WORDS))
+        self.entry = own.fresh(title.group() if title else "program")
+        self.shared = Shared(own, self.tiles, self.dtypes, self.dtype)
+        self.kernels: list[Kernel] = []
+        self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
+        self.aparts: dict[str, Apart] = {}
+        self.rooms: list[Room] = []
+        self.kinds = kinds(program, self.dtype)
+
+    def _symbols(self) -> dict[str, Span]:
+        found: dict[str, Span] = {}
+        for _, s in statements(self.program.body):
+            if isinstance(s, For):
+                for span in s.spans:
+                    found.setdefault(span.symbol, span)
+        return found
+
+    # -- the module ------------------------------------------------------------------------------------------
+
+    def made(self) -> Module:
+        program, names = self.program, self.shared.names
+        names.taken |= set(self.symbols)
+        env: dict[Value, Pull] = {}
+        inputs = []
+        names.taken |= {value.name for value in program.inputs}
+        for value in program.inputs:
+            name = value.name
+            if not name.isidentifier():  # what another kernel made, such as "mul [t f]"
+                name = names.fresh("_".join(re.findall(r"[A-Za-z]\w*", name)) or "made")
+            elif self._means_else(name):
+                name = names.fresh(name)
+            if value.name in self.dtypes:
+                self.dtypes[name] = self.dtypes[value.name]
+            if value.name in self.factors:
+                self.shared.factors.add(name)
+            array = Stored(value.ty, name)
+            inputs.append(array)
+            env[value] = array
+        sizes = self._sizes()
+        names.taken |= set(sizes.values())
+        self.shared.sizes.update(sizes)
+        self._top(env)
+        outputs = []
+        for value in program.outputs:
+            pull = self.shared.saved.get(value) or env[value]
+            if not isinstance(pull, Stored):
+                raise TypeMismatch("a result is not saved by any kernel")
+            outputs.append(pull)
+        self._runs()
+        shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._kept(t))
+        keywords = {t: self.tiles[t] for t in shown}
+        launch = Launch(self.entry, inputs, outputs, self.rooms, self.kernels, keywords, self.stages, self.warps,
+                        self.dtypes, self.dtype, self._about(), sizes, self.aparts)  # fmt: skip
+        text = self._text(launch)
+        return Module(
+            text,
+            self.entry,
+            tuple(k.name for k in self.kernels),
+            tuple(
+                Argument(v.name, a.ty, torch_type(a, self.dtypes, self.dtype))
+                for v, a in zip(program.inputs, inputs, strict=True)
+            ),
+            tuple(Argument(a.name, a.ty, self._stored_as(a)) for a in outputs),
+            keywords,
+            self.stages,
+            self.warps,
+            self.dtype,
+            tuple(a.name for a in self.aparts.values()),
+            tuple(a.row.symbol for a in self.aparts.values()),
+            tuple(a.compute.phases for a in self.aparts.values()),
+            {k.name: k.place for k in self.kernels}
+            | {a.name: k.place for k in self.kernels for n, a in self.aparts.items() if n == k.name},
+            tuple((a.names["groups"], a.names["stages"]) for a in self.aparts.values()),
+        )
+
+    def _runs(self) -> None:
+        """Refuses numbers of warps with which the launch function would refuse to run as it is written."""
+        for kernel in self.kernels:
+            warps = self.warps if isinstance(self.warps, int) else self.warps[kernel.place]
+            further = (12,) if kernel.name in self.aparts else ()
+            if warps not in (1, 2, 4, 8, 16, 32, *further):
+                more = "" if further else " (12 where warps load and compute apart, a form that this kernel lacks)"
+                raise CatdiagError(f"{kernel.name} is to run with {warps} warps: expected 1, 2, 4, 8, 16 or 32{more}")
+
+    def _means_else(self, name: str) -> bool:
+        """Whether a name that an input has is that of something else in the module: of an option, a tile, a library."""
+        return name in self.symbols or (name in _WORDS and (any(self.specialized) or name not in _PARTITIONS))
+
+    def _kept(self, symbol: str) -> bool:
+        """Whether a tile stays an argument although it is 1: blocks of loops and parts do."""
+        return any(isinstance(s, For) and s.how != "tiles" and any(p.symbol == symbol for p in s.spans)
+                   for _, s in statements(self.program.body))  # fmt: skip
+
+    def _stored_as(self, array: Stored) -> str:
+        return next((r.dtype for r in self.rooms if r.array is array), torch_type(array, self.dtypes, self.dtype))
+
+    def _sizes(self) -> dict[str, str]:
+        found: dict[str, None] = {}
+        for value in (*self.program.inputs, *self.program.outputs):
+            for axis in value.ty.axes:
+                found.update(dict.fromkeys(sorted(size_symbols(axis.size))))
+        for _, s in statements(self.program.body):
+            if isinstance(s, Let):
+                for ty in (*s.box.dom, *s.box.cod):
+                    for axis in ty.axes:
+                        found.update(dict.fromkeys(sorted(size_symbols(axis.size))))
+                size = getattr(s.box.op, "size", None)
+                if size is not None:
+                    found.update(dict.fromkeys(sorted(size_symbols(size))))
+            elif isinstance(s, For):
+                for span in s.spans:
+                    found.update(dict.fromkeys(sorted(size_symbols(span.size))))
+        return {s: self.shared.names.fresh(s) for s in found if s not in self.symbols}
+
+    # -- kernels -----------------------------------------------------------------------------------------------
+
+    def _top(self, env: dict[Value, Pull]) -> None:
+        """Each group is a kernel, and so is what stands between two of them."""
+        loose: list[Statement] = []
+        for s in self.program.body:
+            if isinstance(s, For) and s.how == "tiles":
+                self._loose(loose, env)
+                loose = []
+                self._group(s, env)
+                self.place += 1
+            elif isinstance(s, Make):
+                for value in s.values:
+                    self._room(value)
+            else:
+                loose.append(s)
+        self.place = max(0, self.place - 1)
+        self._loose(loose, env)
+        for value in self.program.outputs:
+            if value in self.shared.saved:
+                env[value] = self.shared.saved[value]
+
+    def _loose(self, body: Sequence[Statement], env: dict[Value, Pull]) -> None:
+        """Statements outside of groups: views and numbers stay what they are, the rest is a kernel of one program."""
+        if not body:
+            return
+        for s in body:
+            if isinstance(s, Save):
+                self._room(s.target)
+        split = next((s for s in body if isinstance(s, For) and s.how == "parts"), None)
+        writing = self._writing(env, ())
+        if split is None:
+            self._run(writing, body, "what is not in groups")
+        else:
+            writing = self._parts(For("tiles", (), list(body)), split, env)
+        for s in body:
+            if isinstance(s, Save):
+                env[s.target] = self.shared.saved[s.target]
+                # A later kernel reads what was saved: a value is of its kernel alone.
+                env.setdefault(s.value, self.shared.saved[s.target])
+        views = self._writing(env, ())
+        for s in body:
+            if isinstance(s, Let) and all(a in views.k.env for a in s.args):
+                views.body([s])
+        for value, pull in views.k.env.items():
+            if not isinstance(pull, Made):
+                env.setdefault(value, pull)
+
+    def _room(self, value: Value) -> None:
+        if value in self.shared.saved:
+            return
+        result = value in self.program.outputs
+        name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
+        array = Stored(value.ty, name, temporary=True)
+        self.shared.saved[value] = array
+        # A result goes by its own name, whatever the array is called where an input has that name.
+        named = self.dtypes.get(value.name if result else name)
+        kind = named or (self.result_dtype if result else self.kinds.get(value, self.result_dtype))
+        dtype = {"int": "int64", "bool": "bool"}.get(value.ty.element, WIDTHS[kind])
+        self.dtypes[name] = kind
+        self.rooms.append(Room(array, dtype, result=result))
+
+    def _writing(self, env: Mapping[Value, Pull], spans: Sequence[Span]) -> Writing:
+        return Writing(self.shared, {**env, **self.shared.saved}, spans)
+
+    def _name(self) -> str:
+        return self.shared.names.fresh(f"_{self.entry}")
+
+    def _group(self, group: For, env: dict[Value, Pull]) -> None:
+        split = next((s for s in group.body if isinstance(s, For) and s.how == "parts"), None)
+        spans = group.spans
+        if split is None:
+            self._run(self._writing(env, spans), group.body, _tiled(spans))
+            if self.specialized[self.place] and self.kernels and self.kernels[-1].place == self.place:
+                self._specialize(env, spans, group.body)
+        else:
+            self._parts(group, split, env)
+        for value, array in self.shared.saved.items():
+            env[value] = array
+
+    def _run(self, writing: Writing, body: Sequence[Statement], note: str) -> None:
+        writing.body(body)
+        if any("tl.store" in line for line in writing.k.root.lines):
+            self.kernels.append(writing.done(self._name(), note, self.place))
+
+    def _specialize(self, env: Mapping[Value, Pull], spans: Sequence[Span], body: Sequence[Statement]) -> None:
+        """The second form of the last kernel, if it has one."""
+        kernel = self.kernels[-1]
+        found = apart(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
+        if found is not None and agree(found):
+            self.aparts[kernel.name] = found
+
+    def _parts(self, group: For, split: For, env: dict[Value, Pull]) -> Writing:
+        """A loop in parts: one kernel leaves the states of the parts, a second one merges them and is given back."""
+        (span,) = split.spans
+        at = group.body.index(split)
+        first = self._writing(env, group.spans)
+        first.parts = span
+        first.body([*group.body[:at], *split.body])
+        kept: dict[Value, Stored] = {}
+        starts = {s.symbol: s for s in group.spans}
+        for value in split.kept:
+            axes = tuple(
+                Axis(a.name, starts[a.size].size) if isinstance(a.size, str) and a.size in starts else a
+                for a in value.ty.axes
+            )
+            part = self._part_axis(value.ty)
+            name = self.shared.names.fresh(f"{value.name or 'state'}_parts")
+            ty = ArrayType((Axis(part, span.symbol), *axes), value.ty.element)
+            array = Stored(ty, name, temporary=True, parts=True)
+            kept[value] = array
+            dtype = {"int": "int32", "bool": "bool"}.get(value.ty.element, "float32")
+            self.dtypes[array.name] = "fp32"
+            self.rooms.append(Room(array, dtype, parts=span.symbol))
+            first.store(
+                array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
+            )
+        self.kernels.append(
+            first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", self.place, chunk=span)
+        )
+        second = self._writing(env, group.spans)
+        # What is made before the loop and read after the merge is made again.
+        second.body([s for s in group.body[:at] if not isinstance(s, (Save, For))])
+        for s in group.body[at + 1 :]:
+            if isinstance(s, For) and s.how == "merge":
+                second.merged(s, kept, span)
+            else:
+                second.body([s])
+        self.kernels.append(
+            second.done(
+                self._name(), f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", self.place, span
+            )
+        )
+        return second
+
+    def _part_axis(self, ty: ArrayType) -> str:
+        name = "part"
+        while name in ty.names:
+            name += "_"
+        return name
+
+    def _global(self, writing: Writing, ty: ArrayType) -> dict[str, Node]:
+        found = {}
+        index = writing.k.index(ty)
+        for axis in ty.axes:
+            tile = writing.k.tiles.get(axis.size) if isinstance(axis.size, str) else None
+            at = index[axis.name]
+            found[axis.name] = at if tile is None else writing.k.nodes.op("add", tile.start, at)
+        return found
+
+    # -- text ----------------------------------------------------------------------------------------------------
+
+    def _about(self) -> str:
+        types = ", ".join(f"{v.name}[{' '.join(v.ty.names)}]" for v in self.program.inputs)
+        ends = ", ".join(f"[{' '.join(v.ty.names)}]" for v in self.program.outputs)
+        # It stands in docstrings, which a title that has quotes or a line break must not end.
+        title = " ".join(self.program.title.replace("\\", "/").replace('"', "'").split())
+        return f"{title}: {types} -> {ends}."
+
+    def _text(self, launch: Launch) -> str:
+        helpers = sorted({h for k in self.kernels for h in k.helpers})
+        boxes = any(k.boxes for k in self.kernels)
+        lines = [f'"""{self._about()}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
+                 '"""', ""]  # fmt: skip
+        lines += ["import functools", "import math", ""] if boxes else []
+        lines += ["import torch", "import triton", "import triton.language as tl"]
+        lines += [DESCRIPTOR, "", ""] if boxes else ["", ""]
+        if self.aparts:
+            lines[-1:] = [*IMPORTS.splitlines(), "", ""]
+        for helper in helpers:
+            lines += [HELPERS[helper], ""]
+        for kernel in self.kernels:
+            lines += [*kernel_text(kernel), "", ""]
+        if self.aparts:
+            lines += ["if gluon is not None:", *indented(self._gluon()), "", ""]
+        lines += [*checks("fp8" in self.dtypes.values()).splitlines(), "", ""]
+        if self.program.outputs:
+            lines += [*WRITABLE.splitlines(), "", ""]
+        if any(k.rows for k in self.kernels):
+            lines += [*REGISTERS.splitlines(), "", ""]
+        if boxes:
+            lines += [*BOXED.splitlines(), "", ""]
+        if self.aparts:
+            lines += [*GROUPS.splitlines(), "", ""]
+        lines += [launch.text(), ""]
+        return "\n".join(lines)
+
+    def _gluon(self) -> list[str]:
+        """The kernels whose loads are apart."""
+        lines = ["", *DOWN.splitlines()]
+        texts = dict.fromkeys(t for a in self.aparts.values() for t in helpers_of(a))
+        for text in texts:
+            lines += ["", *text.splitlines()]
+        for found in self.aparts.values():
+            lines += ["", *source(found, [in_gluon(line) for line in grid_text(merged(found))])]
+        return lines
+
+
+def _states(program: Program) -> list[str]:
+    """The names of the states of loops: they have single precision, whatever is said of them."""
+    return [v.name for _, s in statements(program.body) if isinstance(s, Start) for v in s.states]
+
+
+def _each(given: int | Sequence[int], what: str, groups: int) -> int | tuple[int, ...]:
+    """A number for all groups, or one for each."""
+    if isinstance(given, int):
+        return given
+    if len(given) != groups:
+        raise CatdiagError(f"{what} are {tuple(given)}: expected one number, or one for each of {groups} groups")
+    return given[0] if groups == 1 else tuple(given)
+
+
+def _tiled(spans: Sequence[Span]) -> str:
+    return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
+
+
+__all__ = ["Argument", "Module", "module"]

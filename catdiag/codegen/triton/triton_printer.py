@@ -1,0 +1,461 @@
+"""Nodes as lines of Triton: what is used once stands where it is used, the rest has a name in its scope."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from catdiag.codegen.source_writer import ATOM, Text
+from catdiag.codegen.triton.tile_expressions import Dim, Node, Scope, natural
+from catdiag.util.errors import TypeMismatch
+
+CALL, SIGN, TIMES, PLUS, AND, OR, COMPARE = 8, 7, 6, 5, 4, 3, 2
+_INFIX = {"add": ("+", PLUS), "sub": ("-", PLUS), "mul": ("*", TIMES), "scaled": ("*", TIMES), "div": ("/", TIMES),
+          "floordiv": ("//", TIMES), "eq": ("==", COMPARE), "ne": ("!=", COMPARE), "lt": ("<", COMPARE),
+          "le": ("<=", COMPARE), "and": ("&", AND), "or": ("|", OR)}  # fmt: skip
+_CALLS = {"exp2": "tl.exp2", "log": "tl.log", "sqrt": "tl.sqrt", "rsqrt": "tl.rsqrt", "abs": "tl.abs",
+          "max": "tl.maximum", "min": "tl.minimum", "where": "tl.where"}  # fmt: skip
+_HEAVY = ("load", "dot", "guard")
+_LONGEST = 80
+_COMMENT = 96
+
+HELPERS = {
+    "_times": '''@triton.jit
+def _times(a, b):
+    """The product, for reductions."""
+    return a * b
+''',
+    "_load": '''@triton.jit
+def _load(at, inside, exact: tl.constexpr):
+    """Entries of an array, 0 outside of it; `exact` says that none is outside."""
+    if exact:
+        found = tl.load(at)
+    else:
+        found = tl.load(at, mask=inside, other=0.0)
+    return found
+''',
+    "_held": '''@triton.jit
+def _held(x, held: tl.constexpr):
+    """The tile, if `held` in registers: else the compiler reads it from shared memory in each turn of a loop.
+
+    Not beside rows of the same length that are computed: ptxas 12.8 and 13.0 give both the same registers.
+    """
+    if held:
+        pack: tl.constexpr = 32 // x.dtype.primitive_bitwidth
+        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=pack)
+    return x
+''',
+    "_turned": '''@triton.jit
+def _turned(x, compiled: tl.constexpr):
+    """A matrix turned, as a factor of a product.
+
+    Shared memory holds it in pieces of 256 rows and 128 bytes. Where there are several both ways, Triton 3.6 reads the
+    pieces of a turned view in another order than they were written in: such a matrix is turned in registers, and the
+    instruction keeps the compiler from undoing that.
+    """
+    found = tl.trans(x)
+    bits: tl.constexpr = x.dtype.primitive_bitwidth
+    down: tl.constexpr = x.shape[0] > 256 and x.shape[1] * bits > 1024
+    across: tl.constexpr = x.shape[1] > 256 and x.shape[0] * bits > 1024
+    if compiled and bits <= 32 and (down or across):
+        pack: tl.constexpr = 32 // bits
+        found = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [found], x.dtype, is_pure=True, pack=pack)
+    return found
+''',
+    "_tanh": '''@triton.jit
+def _tanh(x, fast: tl.constexpr):
+    """The hyperbolic tangent; if `fast` by the chip's own instruction, within 1.1e-5 of it (relative)."""
+    if fast:
+        found = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+    else:
+        found = 1.0 - 2.0 / (1.0 + tl.exp2(x * 2.8853900817779268))
+    return found
+''',
+    "_floor": '''@triton.jit
+def _floor(a, b):
+    """The quotient of integers rounded down, 0 for a divisor that is not positive."""
+    whole = a // tl.where(b > 0, b, 1)
+    rest = a - whole * b
+    return tl.where(b > 0, tl.where(rest < 0, whole - 1, whole), 0)
+''',
+}
+
+
+class Printer:
+    """Writes nodes into the lines of their scopes."""
+
+    def __init__(
+        self,
+        fresh: Callable[[str], str],
+        element: Callable[[Node, Node], tuple[str | None, str | None]],
+        precision: Callable[[Node, Node], str] = lambda a, b: "",
+    ) -> None:
+        self.fresh = fresh
+        self.element = element
+        self.precision = precision
+        self.names: dict[Node, str] = {}
+        self.uses: dict[Node, int] = {}
+        self.counted: set[Node] = set()
+        self.helpers: set[str] = set()
+        self.twins: dict[Node, Node] = {}
+        self.lefts: dict[tuple[str, ...], None] = {}
+
+    # -- where things stand ------------------------------------------------------------------------------
+
+    def count(self, roots: Iterable[Node]) -> None:
+        """Counts how often nodes are used, before they are written."""
+        stack = list(roots)
+        for root in stack:
+            self.uses[root] = self.uses.get(root, 0) + 1
+        while stack:
+            node = stack.pop()
+            if node in self.counted:
+                continue
+            self.counted.add(node)
+            for arg in node.args:
+                self.uses[arg] = self.uses.get(arg, 0) + 1
+                stack.append(arg)
+
+    def ref(self, node: Node, scope: Scope, bare: bool = False) -> Text:
+        """A node as it is read in a scope: by its name, or written out, as it is in any case if `bare`."""
+        stack: list[tuple[Node, Scope, bool]] = [(node, scope, False)]
+        while stack:  # names what is deep inside first, so that expressions never nest far
+            item, where, ready = stack.pop()
+            if item in self.names or item.kind in ("const", "symbol"):
+                continue
+            if ready:
+                if (item is not node or not bare) and self._named(item, where):
+                    self.name(item)
+                continue
+            stack.append((item, where, True))
+            stack += [(a, item.scope, False) for a in reversed(item.args)]
+        return self.plain(node)
+
+    def _named(self, node: Node, where: Scope) -> bool:
+        if node.kind == "guard":
+            return True
+        if node.wanted and node.kind != "load":
+            return True
+        if node.kind == "relabel":
+            return False
+        if node.kind == "dot" and self._absorbed(node):
+            return False
+        if node.kind in _HEAVY or (self.uses.get(node, 0) > 1 and self._worth(node)):
+            return True
+        if node.scope is not where and self._worth(node):
+            return True
+        return len(self.text(node)[0]) > _LONGEST
+
+    def _worth(self, node: Node) -> bool:
+        return node.kind not in ("arange", "long") or self.uses.get(node, 0) > 1
+
+    def _absorbed(self, dot: Node) -> bool:
+        return self.uses.get(dot, 0) == 1 and dot in self.accumulated
+
+    accumulated: frozenset[Node] = frozenset()
+
+    def accumulate(self, roots: Iterable[Node]) -> None:
+        """Finds the sums that a product of matrices can begin with."""
+        found = set(self.accumulated)
+        seen: set[Node] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            stack += node.args
+            if node.kind == "add":
+                for a, b in (node.args, node.args[::-1]):
+                    if a.kind == "dot" and set(a.dims) == set(b.dims) and self.uses.get(a, 0) == 1 and b.kind != "dot":
+                        found.add(a)
+                        break
+        self.accumulated = frozenset(found)
+
+    def plain(self, node: Node) -> Text:
+        """The name of a node, or its text."""
+        name = self.names.get(node)
+        return (name, ATOM) if name is not None else self.text(node)
+
+    def name(self, node: Node, wanted: str = "") -> str:
+        """Gives a node a name, and writes what it is."""
+        if node.kind == "guard":
+            return self._guard(node, wanted)
+        boxed = node.kind == "load" and node.data[4] is not None and node.data[4].looped
+        if boxed and not self._again(node):
+            return self._boxed(node, wanted)
+        text = self.text(node)[0]
+        name = self.fresh(wanted or node.wanted or _base(node))
+        self.write(node.scope, f"{name} = {text}", node.note)
+        self.names[node] = name
+        return name
+
+    def _boxed(self, node: Node, wanted: str) -> str:
+        """A load by a tensor descriptor where that is possible, which the launch says."""
+        boxes, count = node.data[4], node.data[3]
+        starts = node.args[2 + count :]
+        name = self.fresh(wanted or node.wanted)
+        places = [self.plain(a)[0] for a in starts]
+        shape = "" if len(node.dims) == len(starts) else f".reshape({_shape(node.dims)})"
+        self.write(node.scope, f"if {boxes.name} is not None:")
+        text = f"{boxes.name}.load([{', '.join(places)}]){shape}"
+        if node.data[5] == "held":
+            self.helpers.add("_held")
+            own = " * ".join(node.data[6])
+            apart = "".join(f" and {own} != {' * '.join(left)}" for left in self.lefts)
+            text = f"_held({text}, held{apart})"
+        self.write(node.scope, f"    {name} = {text}")
+        self.write(node.scope, "else:")
+        self.write(node.scope, f"    {name} = {self._load(node)}", node.note)
+        self.names[node] = name
+        return name
+
+    def _guard(self, node: Node, wanted: str) -> str:
+        condition, value, other = node.args
+        exact = _exact(*node.data)
+        name = self.fresh(wanted or node.wanted or "t")
+        before = self.aligned(value, node.dims)
+        self.write(node.scope, f"{name} = {before[0]}")
+        chosen = f"tl.where({self.aligned(condition, node.dims)[0]}, {name}, {self.aligned(other, node.dims)[0]})"
+        if node.element == "raw":
+            chosen += f".to({name}.dtype)"
+        self.write(node.scope, f"if not ({exact}):")
+        self.write(node.scope, f"    {name} = {chosen}", node.note)
+        self.names[node] = name
+        return name
+
+    def write(self, scope: Scope, line: str, note: str = "") -> None:
+        """A line at the depth of a scope, with a comment."""
+        line = "    " * scope.depth + line
+        if note and len(line) + len(note) >= 116:
+            scope.lines.append(f"{line[: len(line) - len(line.lstrip())]}# {note}")
+        elif note:
+            line = f"{line}  # {note}"
+        scope.lines.append(line)
+
+    # -- texts -------------------------------------------------------------------------------------------
+
+    def text(self, node: Node) -> Text:
+        """A node as an expression."""
+        kind = node.kind
+        if kind == "const":
+            return _number(node)
+        if kind == "symbol":
+            return node.data[0], ATOM
+        if kind == "arange":
+            return f"tl.arange(0, {node.dims[0].block})", ATOM
+        if kind == "relabel":
+            return self.plain(node.args[0])
+        if kind == "long":
+            return f"tl.cast({self.plain(node.args[0])[0]}, tl.int64)", ATOM
+        if kind == "float":
+            text = self.plain(node.args[0])
+            if node.args[0].dims or node.args[0].element == "raw":
+                return f"{bracketed(text, CALL)}.to(tl.float32)", ATOM
+            return f"{bracketed(text, TIMES)} * 1.0", TIMES
+        if kind == "cast":
+            kept = {"bf16": "tl.bfloat16", "fp16": "tl.float16", "fp8": "tl.float8e4nv"}.get(node.data, "tl.float32")
+            return f"{bracketed(self.plain(node.args[0]), CALL)}.to({kept}).to(tl.float32)", ATOM
+        if kind == "spread":
+            return f"tl.broadcast_to({self.aligned(node.args[0], node.dims)[0]}, {_shape(node.dims)})", ATOM
+        if kind == "add" and any(a in self.accumulated and a not in self.names for a in node.args):
+            dot, other = sorted(node.args, key=lambda a: a not in self.accumulated)
+            return self.permuted(self._dot(dot, other), dot.dims, node.dims)
+        if kind in _INFIX:
+            if kind == "floordiv":
+                return self._floordiv(node)
+            sign, level = _INFIX[kind]
+            a, b = (self.aligned(x, node.dims) for x in node.args)
+            second = level + 1 if kind not in ("add", "mul", "and", "or") else level
+            return f"{bracketed(a, level + (level == COMPARE))} {sign} {bracketed(b, second)}", level
+        if kind == "neg":
+            return f"-{bracketed(self.plain(node.args[0]), SIGN)}", SIGN
+        if kind == "not":
+            return f"{bracketed(self.plain(node.args[0]), COMPARE + 1)} == 0", COMPARE
+        if kind == "tanh":
+            self.helpers.add("_tanh")
+            return f"_tanh({self.plain(node.args[0])[0]}, fast)", ATOM
+        if kind in _CALLS:
+            return f"{_CALLS[kind]}({', '.join(self.aligned(x, node.dims)[0] for x in node.args)})", ATOM
+        if kind == "reduce":
+            return self._reduce(node)
+        if kind == "load":
+            return self._load(node), ATOM
+        if kind == "dot":
+            return self._dot(node, None)
+        raise TypeMismatch(f"{kind} has no form in Triton")
+
+    def _floordiv(self, node: Node) -> Text:
+        a, b = (self.aligned(x, node.dims) for x in node.args)
+        divisor = node.args[1].value
+        sure = (divisor is not None and divisor > 0) or (node.args[1].kind == "symbol" and node.args[1].data[1])
+        if sure and natural(node.args[0]):
+            return f"{bracketed(a, TIMES)} // {bracketed(b, TIMES + 1)}", TIMES
+        self.helpers.add("_floor")
+        return f"_floor({a[0]}, {b[0]})", ATOM
+
+    def _reduce(self, node: Node) -> Text:
+        (arg,) = node.args
+        return self._reduced(node, arg.dims.index(node.data[1]))
+
+    def _reduced(self, node: Node, axis: int) -> Text:
+        monoid, (arg,) = node.data[0], node.args
+        text = self.plain(arg)
+        if monoid == "prod":
+            self.helpers.add("_times")
+            return f"tl.reduce({text[0]}, {axis}, _times)", ATOM
+        if monoid in ("any", "all"):
+            function = "tl.max" if monoid == "any" else "tl.min"
+            return f"{function}({bracketed(text, CALL)}.to(tl.int32), {axis}) != 0", COMPARE
+        return f"tl.{monoid}({text[0]}, {axis})", ATOM
+
+    def _load(self, node: Node) -> str:
+        array, exact, guarded, count = node.data[:4]
+        scalar, tiled, *rest = node.args
+        conditions = rest[:count]
+        parts = [array.name]
+        for part in (scalar, tiled):
+            if part.value != 0:
+                parts.append(bracketed(self.aligned(part, node.dims if part.dims else ()), PLUS))
+        place = " + ".join(parts)
+        if node.dims and not tiled.dims:
+            place = f"{place} + tl.zeros({_shape(node.dims)}, tl.int32)"
+        narrow = ".to(tl.int32)" if node.element == "int" else ""
+        if self._again(node):
+            inside = f", mask={self._all(conditions, node.dims)}, other=0.0" if conditions else ""
+            return f'tl.load({place}{inside}, eviction_policy="evict_last"){narrow}'
+        if not conditions:
+            return f"tl.load({place}){narrow}"
+        inside = self._all(conditions, node.dims)
+        tests = list(dict.fromkeys(_exact(text, loop, AND) for text, loop in exact))
+        if guarded or "False" in tests:
+            return f"tl.load({place}, mask={inside}, other=0.0){narrow}"
+        self.helpers.add("_load")
+        return f"_load({place}, {inside}, {' and '.join(tests)}){narrow}"
+
+    def _again(self, node: Node) -> bool:
+        """Whether a block is loaded for a product of matrices too, and must not be one with that."""
+        twin = self.twins.get(node)
+        return twin is not None and twin in self.uses
+
+    def _all(self, conditions: Sequence[Node], dims: Sequence[Dim]) -> str:
+        own = {d for c in conditions for d in c.dims}
+        shown = tuple(d for d in dims if d in own)
+        texts = [bracketed(self.aligned(c, dims), AND + 1) for c in conditions]
+        return self.joint(texts, tuple(dims), shown)
+
+    def joint(self, texts: list[str], dims: tuple[Dim, ...], shown: tuple[Dim, ...]) -> str:
+        """Conditions of a tile as one, over all of its dimensions."""
+        joined = " & ".join(texts)
+        return joined if len(shown) == len(dims) else f"tl.broadcast_to({joined}, {_shape(dims)})"
+
+    def inside(self, dims: Sequence[Dim], scope: Scope) -> str:
+        """That entries of a tile are in the array; empty where they always are."""
+        conditions = [d.within for d in dims if d.within is not None]
+        for c in conditions:
+            self.ref(c, scope)
+        return self._all(conditions, dims) if conditions else ""
+
+    # -- products of matrices --------------------------------------------------------------------------------
+
+    def _dot(self, node: Node, acc: Node | None) -> Text:
+        batch, rows, columns, summed = node.data
+        a, b = node.args
+        kinds = self.element(a, b)
+        left = self._matrix(a, batch, rows, summed, kinds[0])
+        right = self._matrix(b, batch, summed, columns, kinds[1])
+        flat = _flat(batch, rows, columns)
+        start = ""
+        if acc is not None:
+            text = self.aligned(acc, node.dims)
+            start = f", {self._reshaped(text, node.dims, flat)[0]}"
+        made = f"tl.dot({left}, {right}{start}{self.precision(a, b)})", ATOM
+        if len(flat) == len(node.dims):
+            return made
+        return f"tl.reshape({made[0]}, {_shape(node.dims)})", ATOM
+
+    def _matrix(
+        self, node: Node, batch: Sequence[Dim], first: Sequence[Dim], second: Sequence[Dim], kind: str | None
+    ) -> str:
+        order, turned = (*batch, *first, *second), (*batch, *second, *first)
+        flat = _flat(batch, first, second)
+        if node.dims == turned and len(flat) == 2:
+            # Turned after it is a matrix: Triton 3.6 does not compile all that are turned before.
+            self.helpers.add("_turned")
+            text = self._reshaped(self.plain(node), turned, _flat(second, first))
+            text = f"_turned({text[0]}, compiled)", ATOM
+        elif node.dims == turned and len(first) + len(second) > 2:
+            text = self._reshaped(self.plain(node), turned, _flat(batch, second, first))
+            text = f"tl.permute({text[0]}, (0, 2, 1))", ATOM
+        else:
+            text = self.permuted(self.plain(node), node.dims, order)
+            text = self._reshaped(text, order, flat)
+        if kind is not None:
+            text = f"{bracketed(text, CALL)}.to({kind})", ATOM
+        return text[0]
+
+    def _reshaped(self, text: Text, dims: Sequence[Dim], flat: Sequence[str]) -> Text:
+        return text if len(flat) == len(dims) else (f"tl.reshape({text[0]}, ({', '.join(flat)}))", ATOM)
+
+    def permuted(self, text: Text, dims: Sequence[Dim], order: Sequence[Dim]) -> Text:
+        if tuple(dims) == tuple(order):
+            return text
+        if len(order) == 2:
+            return f"tl.trans({text[0]})", ATOM
+        return f"tl.permute({text[0]}, ({', '.join(str(list(dims).index(d)) for d in order)}))", ATOM
+
+    def aligned(self, node: Node, dims: Sequence[Dim]) -> Text:
+        """A node that broadcasts by position against others over `dims`."""
+        text = self.plain(node)
+        if not node.dims:
+            return text
+        own = [d for d in dims if d in node.dims]
+        text = self.permuted(text, node.dims, own)
+        if len(own) == len(dims):
+            return text
+        places = ", ".join(":" if d in own else "None" for d in dims)
+        return f"{bracketed(text, CALL)}[{places}]", ATOM
+
+
+def _exact(text: str, loop: Any, level: int = 0) -> str:
+    """The constant that says that no entry fails: in a loop that its blocks are whole, or all of the axis are."""
+    if loop is None:
+        return text
+    if not text:
+        return str(loop.exact)
+    return f"({loop.exact} or {text})" if level else f"{loop.exact} or {text}"
+
+
+def _flat(*parts: Sequence[Dim]) -> list[str]:
+    """The lengths of a matrix: one for each of some groups of dimensions that is not empty."""
+    return [" * ".join(d.block for d in p) for p in parts if p]
+
+
+def _shape(dims: Sequence[Dim]) -> str:
+    blocks = [d.block for d in dims]
+    return f"({blocks[0]},)" if len(blocks) == 1 else f"({', '.join(blocks)})"
+
+
+def bracketed(text: Text, level: int) -> str:
+    """An expression in parentheses where it binds less tightly than asked."""
+    return text[0] if text[1] >= level else f"({text[0]})"
+
+
+def _base(node: Node) -> str:
+    if node.kind in ("arange", "add", "sub") and len(node.dims) == 1 and node.element == "int":
+        axis = re.sub(r"\W+", "_", node.dims[0].axis).strip("_") or "i"
+        return f"{axis}_at" if axis.isidentifier() else f"i{axis}_at"
+    return "t"
+
+
+def _number(node: Node) -> Text:
+    value: Any = node.data
+    if node.element == "bool":
+        return f"tl.full([], {int(value)}, tl.int1)", ATOM
+    if node.element == "int":
+        return str(int(value)), ATOM if value >= 0 else SIGN
+    if math.isinf(value):
+        return ('float("inf")', ATOM) if value > 0 else ('float("-inf")', ATOM)
+    return repr(float(value)), ATOM if value >= 0 else SIGN

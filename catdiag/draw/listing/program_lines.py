@@ -1,0 +1,85 @@
+"""A program line by line: the listing from which pictures of programs are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.integer_polynomial import ZERO, Amount
+from catdiag.category.types import ArrayType
+from catdiag.rewrite.formula import Text
+from catdiag.schedule.kernel_analysis import Account
+from catdiag.schedule.liveness import Kernel
+from catdiag.schedule.placement import Places
+
+Held = tuple[int, str, Amount]
+"""A variable, the place where it is allocated, and its size there."""
+
+
+@dataclass
+class Variable:
+    """An allocation for consecutive arrays: an array that is written over another one takes its place.
+
+    `type` is the array's, `element` the type of its values, `slow` says that it comes from slow memory. `stages` are
+    the numbers of buffers of a streamed block, by place (1 where left out).
+    """
+
+    type: ArrayType
+    element: str
+    name: str
+    slow: bool = False
+    stages: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Line:
+    """A line of the program: its text, its loops, the variables that it reads and writes, and the allocations then.
+
+    `kind` is "load", "save", "start", "let", "carry" or "unless". `names` are the names of the written variables from
+    here on. For the result of a box, `formula` is the right side, and `joins` says that a single scalar function reads
+    it, once.
+    """
+
+    kind: str
+    text: str
+    loops: tuple[int, ...]
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    held: tuple[Held, ...] = ()
+    names: tuple[str, ...] = ()
+    formula: Text = ("", 0)
+    joins: bool = False
+
+    def total(self, place: str) -> Amount:
+        """All that is allocated at a place."""
+        return sum((amount for _, p, amount in self.held if p == place), ZERO)
+
+
+@dataclass
+class Turning:
+    """A loop: its head, the loops around it, and its states."""
+
+    head: str
+    inside: tuple[int, ...]
+    states: tuple[int, ...] = ()
+
+
+@dataclass
+class Told:
+    """A kernel line by line."""
+
+    kernel: Kernel
+    variables: list[Variable] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    loops: list[Turning] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A program line by line, kernel by kernel, as counted."""
+
+    account: Account
+    kernels: tuple[Told, ...]
+    places: Places
+    diagram: Diagram

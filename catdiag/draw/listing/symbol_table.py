@@ -1,0 +1,98 @@
+"""Symbol table: names and formulas for a program that is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from catdiag.category.diagram import Diagram, inline
+from catdiag.category.index_maps import read_off
+from catdiag.category.ops import Box, Map, Reduce, SizeOf
+from catdiag.category.types import BYTES, ArrayType, Size
+from catdiag.rewrite.formula import ATOM, Text, say
+from catdiag.schedule.kernel_analysis import Dtype, output_names
+from catdiag.schedule.live_ranges import lives, spots
+from catdiag.schedule.split_k import Parted
+
+LONGEST = 60
+"""Longer lines, in letters, are not joined with the line before."""
+_SAID = 300  # longer formulas, in letters, are cut
+
+
+class Book:
+    """The symbol table of all kernels: unique names, and formulas."""
+
+    def __init__(self, flat: Diagram, dtype: Dtype, parted: Parted | None) -> None:
+        self.flat, self.dtype, self.parted = flat, dtype, parted
+        self.single = parted.single if parted is not None else ()
+        self.counted: dict[str, int] = {}
+        self.taken: set[str] = {*flat.input_names}
+        graph = flat.graph
+        free = spots(graph, [False] * len(graph.dom))
+        root = lives(graph, free, 0, False).root
+        self.ends: dict[int, list[str]] = {}
+        for w, name in zip(graph.outputs, output_names(flat), strict=True):
+            self.ends.setdefault(root[w], []).append(name)
+        self.texts: list[Text] = [(name, ATOM) for name in flat.input_names]
+        for node in graph.nodes:
+            first = len(self.texts)
+            texts = self.say(node.box, [self.texts[w] for w in node.inputs])
+            for k in range(len(node.box.cod)):
+                w = first + k
+                self.texts.append(texts if free[w] else self.texts[root[w]] if root[w] < w else ("", ATOM))
+
+    def name(self, wanted: str = "") -> str:
+        """A name that nothing else has."""
+        k = self.counted.get(wanted, 0) + 1
+        name = f"t{k}" if not wanted else wanted if k == 1 else f"{wanted}_{k}"
+        while name in self.taken:
+            k += 1
+            name = f"{wanted}_{k}" if wanted else f"t{k}"
+        self.counted[wanted] = k
+        self.taken.add(name)
+        return name
+
+    def release(self, name: str) -> None:
+        """Withdraws the name given last."""
+        if name == f"t{self.counted.get('', 0)}":
+            self.counted[""] -= 1
+            self.taken.discard(name)
+
+    def say(self, box: Box, args: Sequence[Text]) -> Text:
+        """The formula of a box's result; a reduction over an axis of length 1 is the identity."""
+        if isinstance(box.op, Reduce) and any(
+            a.name == box.op.axis and (a.size == 1 or a.size in self.single) for a in box.dom[0].axes
+        ):
+            return args[0]
+        text = say(box, args)
+        # The text of a rematerialized array that is read twice per step would double at every step.
+        return text if len(text[0]) <= _SAID else (text[0][:LONGEST] + "…", ATOM)
+
+    def texts_of(self, diagram: Diagram, args: Sequence[Text], wholes: Mapping[str, Size]) -> list[Text]:
+        """The formulas of a diagram's outputs, with blocks of these sizes."""
+        graph = inline(diagram).graph
+        texts = list(args)
+        for node in graph.nodes:
+            box = node.box
+            if isinstance(box.op, SizeOf):
+                size: Size = read_off(box.op.size, lambda v: wholes.get(v, v), lambda op, a, b: (op, a, b))
+                box = replace(box, op=SizeOf(size))
+            texts += [self.say(box, [texts[w] for w in node.inputs])] * len(box.cod)
+        return [texts[w] for w in graph.outputs]
+
+    def element(self, ty: ArrayType, name: str, width: int, box: Box | None = None) -> str:
+        """The element type of an array: as given for slow memory, and by its width on chip."""
+        plain = {"bool": "bool", "int": "int32" if self.dtype is not None else "int"}.get(ty.element)
+        if self.dtype is None:
+            return plain or "real"
+        if box is not None and isinstance(box.op, Map) and box.op.fn.startswith("cast:"):
+            return box.op.fn[5:]
+        given = self.dtype if isinstance(self.dtype, str) else self.dtype.get(name, "")
+        if plain is None and BYTES.get(given) == width:
+            return given
+        return plain or {4: "fp32", 8: "fp64"}.get(width, f"{8 * width} bits")
+
+
+def truth(text: str) -> str:
+    """The units of `any` and `all`, comparisons of constants, as words."""
+    return {"0 < 1": "true", "1 < 0": "false"}.get(text, text)

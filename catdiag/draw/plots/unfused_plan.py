@@ -1,0 +1,179 @@
+"""The unfused reference schedule: each stage of a program, as named by its author, planned as a kernel of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.cost.traffic import io
+from catdiag.cost.traffic_by_level import levels_io
+from catdiag.draw.plots.plot_numbers import Dtype, at
+from catdiag.planner.fit import fit
+from catdiag.planner.graph_segments import Row
+from catdiag.schedule.kernel_analysis import measure, output_names
+from catdiag.solvers.z3 import Z3
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+    from catdiag.chip.hardware import Hardware
+    from catdiag.planner.kernel_schedules import Schedule
+    from catdiag.planner.plan import Plan
+
+Moved = dict[str, dict[str, int]]
+"""Bytes by array and direction, "load" or "save"."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A kernel: its schedule, its plan, and the traffic of each array.
+
+    `inner` is across the edge to shared memory, `outer` across the edge out of slow memory (None where it is not
+    counted by array).
+    """
+
+    schedule: str
+    plan: Plan
+    inner: Moved
+    outer: Moved | None
+
+
+@dataclass(frozen=True)
+class Textbook:
+    """All kernels, which run one after the other."""
+
+    stages: tuple[Stage, ...]
+
+    @property
+    def time_s(self) -> float:
+        """The predicted seconds of all kernels."""
+        return sum(stage.plan.time_s for stage in self.stages)
+
+    def crossing(self, upper: str, lower: str) -> int:
+        """The bytes of all kernels that cross an edge."""
+        return sum(
+            e.bytes_moved for stage in self.stages for e in stage.plan.edges if (e.upper, e.lower) == (upper, lower)
+        )
+
+    @property
+    def inner(self) -> Moved:
+        """The traffic of each array across the edge to shared memory, in bytes."""
+        return _together(stage.inner for stage in self.stages)
+
+    @property
+    def outer(self) -> Moved | None:
+        """The traffic of each array across the edge out of slow memory, in bytes."""
+        found = [stage.outer for stage in self.stages if stage.outer is not None]
+        return _together(found) if len(found) == len(self.stages) else None
+
+
+def _together(parts: Any) -> Moved:
+    found: Moved = {}
+    for part in parts:
+        for name, amounts in part.items():
+            there = found.setdefault(name, {"load": 0, "save": 0})
+            for direction, amount in amounts.items():
+                there[direction] += amount
+    return found
+
+
+def textbook(source: Diagram, chip: Hardware, sizes: Mapping[str, int], dtype: Dtype, ask: Any = None) -> Textbook:
+    """The kernels of a diagram without derivation, each with the schedule and tiles of least predicted time.
+
+    Schedules are those that `fusions` tries, each proved. Raises CatdiagError where a kernel has none that fits, and
+    for element types by array, because saved arrays need types too.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.softmax(A, "x"), B))
+    >>> found = textbook(f, cd.hardware.get("H100"), {"q": 512, "x": 256, "d": 64}, "bf16")
+    >>> [stage.schedule for stage in found.stages], found.inner["softmax [q x]"]["save"]
+    (['group q', 'stream x, group q d'], 262144)
+    """
+    if not isinstance(dtype, str):
+        raise CatdiagError("saved arrays need an element type too: expected one dtype for all arrays, such as 'bf16'")
+    row = Row(source)
+    if not row.stages:
+        raise CatdiagError(f"{source.title or 'the diagram'} computes nothing: expected at least one box for a kernel")
+    labels = _labels(row)
+    with Z3() if ask is None else nullcontext(ask) as solver:
+        return Textbook(tuple(_stage(row, k, chip, sizes, dtype, labels, solver) for k in range(len(row.stages))))
+
+
+def _labels(row: Row) -> dict[int, str]:
+    """The names of wires: outputs as in `io`, and arrays with the same name numbered."""
+    found: dict[int, str] = {}
+    for name, w in zip(output_names(row.diagram), row.graph.outputs):
+        found[w] = found[row.root[w]] = name
+    seen: dict[str, int] = {}
+    for w in sorted({w for k in range(len(row.stages)) for w in _wires(row, k)}):
+        if w not in found:
+            name = row.names[w]
+            seen[name] = seen.get(name, 0) + 1
+            found[w] = name if seen[name] == 1 else f"{name} ({seen[name]})"
+    return found
+
+
+def _wires(row: Row, k: int) -> tuple[int, ...]:
+    segment = row.segment(k, k + 1)
+    return (*segment.reads, *segment.makes)
+
+
+def _stage(
+    row: Row, k: int, chip: Hardware, sizes: Mapping[str, int], dtype: str, labels: Mapping[int, str], ask: Any
+) -> Stage:
+    from catdiag.planner.kernel_schedules import Kernel
+
+    segment = row.segment(k, k + 1)
+    piece = segment.diagram
+    best: tuple[Plan, Schedule] | None = None
+    refused: CatdiagError | None = None
+    for schedule in Kernel(k, k + 1, piece, {"dtype": dtype}, ask).schedules:
+        account = measure(schedule.draft)
+        needed = {name: sizes[name] for name in (*account.sizes, *account.scalars) if name in sizes}
+        try:
+            plan = fit(schedule.draft, chip, needed, dtype)
+        except CatdiagError as error:
+            refused = error
+            continue
+        if best is None or plan.time_s < best[0].time_s:
+            best = plan, schedule
+    if best is None:
+        why = refused.message.splitlines()[0] if refused is not None else "it has no schedule"
+        raise CatdiagError(f"{piece.title}: {why}")
+    plan, schedule = best
+    made = schedule.derivation
+    run = piece if made is None else made.diagram
+    names = dict(zip(piece.input_names, (labels[w] for w in segment.reads)))
+    names.update(zip(output_names(piece), (labels[w] for w in segment.makes)))
+    known = {**plan.sizes, **plan.tiles}
+    counted = io(run, dtype=dtype)
+    inner = moved(counted.traffic, known, names)
+    return Stage(str(schedule), plan, inner, outer(run, plan, chip, dtype, names))
+
+
+def moved(traffic: Any, sizes: Mapping[str, int], names: Mapping[str, str] | None = None) -> Moved:
+    """The traffic of each array by direction, at sizes."""
+    found: Moved = {}
+    for t in traffic:
+        there = found.setdefault((names or {}).get(t.array, t.array), {"load": 0, "save": 0})
+        there[t.direction] += int(at(t.exact, sizes))
+    return found
+
+
+def outer(run: Any, plan: Plan, chip: Hardware, dtype: Dtype, names: Mapping[str, str] | None = None) -> Moved | None:
+    """The traffic of each array out of slow memory under a cache: the fetches of waves of groups, in launch order.
+
+    None where that is not counted, or there is no cache.
+    """
+    top = plan.edges[0]
+    if top.lower == "SMEM":
+        return None
+    wave = plan.blocks_per_sm * chip.sms
+    try:
+        found = levels_io(run, chip.hierarchy.chain(top.upper, top.lower, "SMEM"), dtype=dtype, wave=wave)
+        traffic = found.edges[top.upper, top.lower].traffic
+        return moved(traffic, {**plan.sizes, **plan.tiles}, names)
+    except CatdiagError:
+        return None

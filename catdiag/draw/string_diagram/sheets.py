@@ -1,0 +1,435 @@
+"""The cells and wires of a diagram to be drawn, sheet by sheet.
+
+A sheet is the inside of a frame, or the whole picture. Constants, sizes and positions are inlined in the text of the
+box that uses them. Named diagrams are one cell or, where asked, a sheet of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from catdiag.category.diagram import Diagram, Graph
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+)
+from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
+from catdiag.draw.memory_levels import Placement
+from catdiag.draw.scene import FrameKind, ShapeKind, plain
+from catdiag.draw.string_diagram.held_regions import Reached, reached
+from catdiag.draw.string_diagram.weaved_axes import Weaved
+from catdiag.rewrite.formula import ATOM, Text, say
+from catdiag.schedule.live_ranges import is_view, only_streamed
+
+Address = tuple[int, ...]
+"""The address of a box: the number of a node, then, inside it, of a body and of a node there, and so on."""
+
+_SIGNS = {
+    "add": "+", "sub": "−", "mul": "×", "div": "÷", "neg": "−", "sqrt": "√", "eq": "=", "ne": "≠", "lt": "<",
+    "le": "≤", "and": "∧", "or": "∨", "not": "¬", "floordiv": "÷",
+}  # fmt: skip
+_MONOIDS = {"sum": "Σ", "prod": "∏", "max": "max", "min": "min", "any": "any", "all": "all"}
+_POSITION = re.compile(r"index\(([^()]*)\)")
+_LENGTHY = re.compile(r"\b(\d+)/(\d{3,})\b")
+SYMMETRIC = frozenset(("add", "mul", "max", "min", "eq", "ne", "and", "or"))
+_LETTERS = "abcdefghijklmnopqrstuvwyz"
+_NAMES = re.compile(r"[^\W\d_]\w*")
+_MOST = 8  # the most inputs of functions that are drawn as one
+_SHORT = 16  # the most letters of a formula that joins several functions
+_LONG = 30  # the most letters of an inlined formula; longer ones are drawn in boxes of their own
+
+
+@dataclass(eq=False)
+class Wire:
+    """An array of a sheet: its type, its level, its maker (-1: an input) and its readers.
+
+    `text` is its formula if it is made of constants, sizes and positions only; it is a `ghost` while no reader needs it
+    drawn. `reached` is its footprint along axes that are read in place.
+    """
+
+    ty: ArrayType
+    level: int
+    maker: int = -1
+    name: str = ""
+    text: Text | None = None
+    ghost: bool = False
+    reached: Reached = field(default_factory=dict)
+    readers: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Cell:
+    """A function of a sheet. `weaved` are the axes that pass around it; `names` are the new names of a renaming's axes.
+
+    The inputs of a cell that `sorts` may come in any order. The text of a cell with a `formula` refers to their order,
+    and that of a `plain` one is a sign. `also` are the addresses of the boxes that are drawn together with it.
+    """
+
+    kind: ShapeKind | None
+    text: str
+    box: Box
+    address: Address
+    level: int
+    inputs: list[int]
+    outputs: list[int]
+    weaved: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
+    sorts: bool = False
+    formula: Callable[[Mapping[int, Text]], Text] | None = None
+    plain: bool = False
+    also: list[Address] = field(default_factory=list)
+    inner: Sheet | None = None
+    frame: FrameKind | None = None
+    feeds: list[tuple[int, int]] = field(default_factory=list)
+    starts: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Sheet:
+    """Cells in topological order: each comes after those whose arrays it reads.
+
+    The `feeds` of a frame's cell are pairs of an input of the cell and its wire on the inner sheet. The first `states`
+    inputs of a loop's sheet are its states, which no outer wire feeds.
+    """
+
+    wires: list[Wire]
+    cells: list[Cell]
+    inputs: list[int]
+    outputs: list[int]
+    label: Callable[[Axis], str]
+    states: int = 0
+    kernel: bool = False
+
+    def is_input(self, wire: int) -> bool:
+        """Whether a wire is an input of the sheet that is drawn."""
+        return self.wires[wire].maker < 0 and not self.wires[wire].ghost
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The context of a sheet: levels and texts of its inputs, and the sizes of tiles and blocks around it."""
+
+    diagram: Diagram
+    address: Address
+    levels: tuple[int, ...]
+    texts: tuple[Text | None, ...]
+    names: tuple[str, ...]
+    local: frozenset[str]
+    result: int
+    states: int = 0
+    group: bool = False
+    reached: tuple[Reached, ...] = ()
+
+
+def sheet_of(diagram: Diagram, opened: Callable[[Box], bool], place: Placement, join: bool = False) -> Sheet:
+    """The sheet of a whole diagram, with the sheets of its groups, loops and opened named diagrams inside.
+
+    With `join`, consecutive scalar functions are one cell.
+    """
+    maker = _Maker(opened, place, join, reached(diagram))
+    # Boxes between groups with a loop among them are a kernel too, as `io` counts.
+    kernel = any(isinstance(node.box.op, Fold) for node in diagram.graph.nodes)
+    names = diagram.names if len(diagram.names) == len(diagram.dom) else ("",) * len(diagram.dom)
+    start = _Inside(
+        diagram, (), (place.slow,) * len(diagram.dom), (None,) * len(diagram.dom), names, frozenset(),
+        place.temporary if kernel else place.slow,
+    )  # fmt: skip
+    top, waiting = maker.sheet(start)
+    top.kernel = kernel
+    while waiting:
+        cell, inside = waiting.pop()
+        cell.inner, further = maker.sheet(inside)
+        first = cell.inner.states
+        cell.feeds = [(k, w) for k, w in enumerate(cell.inner.inputs[first:]) if cell.inner.is_input(w)]
+        waiting += further
+    return top
+
+
+class _Maker:
+    def __init__(
+        self, opened: Callable[[Box], bool], place: Placement, join: bool, held: Mapping[int, Mapping[int, Reached]]
+    ) -> None:
+        self.opened, self.place, self.weaved, self.join, self.held = opened, place, Weaved(), join, held
+
+    def sheet(self, inside: _Inside) -> tuple[Sheet, list[tuple[Cell, _Inside]]]:
+        graph = inside.diagram.graph
+        wires = [
+            Wire(ty, level, -1, name, text, text is not None)
+            for ty, level, text, name in zip(graph.dom, inside.levels, inside.texts, inside.names, strict=True)
+        ]
+        for wire, held in zip(wires, inside.reached, strict=False):
+            wire.reached = held
+        sheet = Sheet(wires, [], list(range(len(wires))), list(graph.outputs), _labels(inside.local), inside.states)
+        if inside.group:
+            self._streamed(inside.diagram.graph, wires)
+        hidden: dict[int, tuple[Box, Address]] = {}
+        waiting: list[tuple[Cell, _Inside]] = []
+        for place, node in enumerate(graph.nodes):
+            box, op = node.box, node.box.op
+            address = (*inside.address, place)
+            at = len(wires)
+            texts = [wires[w].text for w in node.inputs]
+            spots = [t for t in texts if t is not None]
+            simple = isinstance(op, (Const, SizeOf, Index, Map, Rename))
+            text = say(box, spots) if simple and len(spots) == len(texts) and len(box.cod) == 1 else None
+            if text is not None and len(typeset(text[0])) <= _LONG:
+                wires.append(Wire(box.cod[0], inside.result, -1, "", text, True))
+                hidden[at] = (box, address)
+                continue
+            cell = self._cell(sheet, box, node.inputs, address, inside, hidden)
+            cell.outputs = list(range(at, at + len(box.cod)))
+            wires.extend(Wire(ty, cell.level, len(sheet.cells)) for ty in box.cod)
+            sheet.cells.append(cell)
+            if cell.frame is not None:
+                waiting.append((cell, self._inside(cell, box, address, inside, wires)))
+        for w in dict.fromkeys(sheet.outputs):
+            self._show(sheet, w, hidden, inside)
+        if self.join:
+            joined(sheet)
+        for number, cell in enumerate(sheet.cells):
+            for k, w in enumerate(cell.inputs):
+                wires[w].readers.append((number, k))
+        return sheet, waiting
+
+    def _streamed(self, graph: Graph, wires: list[Wire]) -> None:
+        """Keeps inputs of a group that only loops read, block by block, in slow memory up to the loops.
+
+        A view is the same array, as `io` counts.
+        """
+        root = list(range(len(wires)))
+        for node in graph.nodes:
+            for _ in node.box.cod:
+                root.append(root[node.inputs[0]] if is_view(node.box) else len(root))
+        for wire, only in zip(wires, only_streamed(graph, root, wires), strict=True):
+            if only:
+                wire.level = self.place.slow
+
+    def _made_at(self, box: Box, inside: _Inside, levels: Sequence[int]) -> int:
+        """The level of a box's results, given the levels of its operands."""
+        if inside.result == self.place.slow or isinstance(box.op, Group):
+            return self.place.slow
+        if is_view(box):
+            return levels[0]
+        return self.place.matrix if _contracts(box) else self.place.temporary
+
+    def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[Box, Address]], inside: _Inside) -> None:
+        """Draws an array of constants as a source."""
+        wire = sheet.wires[w]
+        if not wire.ghost or wire.text is None:
+            return
+        wire.ghost = False
+        wire.level = inside.result
+        # The text of an input of a loop or group is shown inside it.
+        box, address = hidden.get(w, (Box(Rename(), Ty(), Ty(wire.ty)), inside.address))
+        wire.maker = len(sheet.cells)
+        sheet.cells.append(Cell("source", typeset(wire.text[0]), box, address, inside.result, [], [w]))
+
+    def _cell(
+        self, sheet: Sheet, box: Box, inputs: Iterable[int], address: Address, inside: _Inside,
+        hidden: Mapping[int, tuple[Box, Address]],
+    ) -> Cell:  # fmt: skip
+        op, wires, given = box.op, sheet.wires, list(inputs)
+        level = self._made_at(box, inside, [wires[w].level for w in given])
+        weaved = self.weaved.axes(box)
+        framed = isinstance(op, (Fold, Group)) or (isinstance(op, Call) and self.opened(box))
+        if not framed and not isinstance(op, Map):
+            for w in given:
+                self._show(sheet, w, hidden, inside)
+        drawn = [w for w in given if not wires[w].ghost]
+        if isinstance(op, Map):
+            # An array that is read twice enters once.
+            distinct = list(dict.fromkeys(drawn))
+
+            def formula(names: Mapping[int, Text]) -> Text:
+                return say(box, [names.get(w) or wires[w].text or ("", ATOM) for w in given])
+
+            cell = Cell("map", "", box, address, level, distinct, [], weaved, formula=formula)
+            if len(worded(cell)) > _LONG:
+                for w in given:
+                    self._show(sheet, w, hidden, inside)
+                cell.inputs = list(dict.fromkeys(given))
+            cell.plain = len(cell.inputs) == len(given)
+            cell.text = worded(cell)
+            return cell
+        if isinstance(op, Rename):
+            old = {new: before for before, new in op.pairs}
+            return Cell(None, "", box, address, level, drawn, [], weaved, names=old)
+        if isinstance(op, Group):
+            sizes = " and ".join(f"{axis}, {symbol} at a time" for axis, symbol in op.tiles)
+            text = f"for each tile of {sizes}, in parallel" if op.tiles else "one kernel"
+            return Cell(None, text, box, address, level, given, [], frame="group" if op.tiles else "call")
+        if isinstance(op, Fold):
+            text = f"for each block of {op.axis}, {op.block} at a time"
+            text += f", in {op.parts} parts whose states are merged" if op.parts else ""
+            text += "; blocks that are masked out are skipped" if op.live is not None or op.extent is not None else ""
+            return Cell(None, text, box, address, level, given, [], frame="fold", starts=_starts(op))
+        if framed:
+            return Cell(None, plain(box.name), box, address, level, given, [], frame="call")
+        kind, text, sorts = _look(box)
+        return Cell(kind, text, box, address, level, drawn, [], weaved, sorts=sorts)
+
+    def _inside(self, cell: Cell, box: Box, address: Address, around: _Inside, wires: list[Wire]) -> _Inside:
+        op, place = box.op, self.place
+        texts = [wires[w].text for w in cell.inputs]
+        names = tuple("" for _ in cell.inputs)
+        levels = [wires[w].level for w in cell.inputs]
+        held = [wires[w].reached for w in cell.inputs]
+        if isinstance(op, Fold):
+            states = len(box.cod)
+            own = [
+                level if level != place.slow else place.operand if ty.axis(op.axis) is None else place.streamed
+                for ty, level in zip(box.dom, levels, strict=True)
+            ]
+            labels = op.components if len(op.components) == states else ("",) * states
+            return _Inside(
+                op.step, (*address, 1), (*[place.state] * states, *own), (*[None] * states, *texts),
+                (*labels, *names), around.local | {op.block}, place.temporary, states,
+                reached=(*[Reached()] * states, *held),
+            )  # fmt: skip
+        if isinstance(op, Group):
+            own = [place.operand] * len(levels)  # results of other kernels pass through slow memory
+            local = around.local | {symbol for _, symbol in op.tiles}
+            if len(address) == 1 and address[0] in self.held:
+                held = [self.held[address[0]].get(k, {}) for k in range(len(held))]
+            return _Inside(
+                op.body, (*address, 0), tuple(own), tuple(texts), names, local, place.temporary, group=True,
+                reached=tuple(held),
+            )  # fmt: skip
+        body = op.body if isinstance(op, Call) else None
+        if body is None:
+            raise TypeError(f"{box.name} has no inside")
+        return _Inside(
+            body, (*address, 0), tuple(levels), tuple(texts), names, around.local, around.result, reached=tuple(held)
+        )
+
+
+def worded(cell: Cell) -> str:
+    """The text of a scalar function: its sign, or a formula in a, b, … for its inputs, from the top."""
+    op = cell.box.op
+    if cell.formula is None or not isinstance(op, Map):
+        return cell.text
+    few = len(cell.inputs) == 1
+    if cell.plain and (few or op.fn in SYMMETRIC):
+        return _SIGNS.get(op.fn) or plain(op.fn.removeprefix("apply:")).replace("cast:", "→ ")
+    # Letters that are not names of sizes or axes in the formula.
+    taken = set(_NAMES.findall(typeset(cell.formula(dict.fromkeys(cell.inputs, ("0", ATOM)))[0])))
+    taken |= {n for ty in (*cell.box.dom, *cell.box.cod) for n in ty.names}
+    letters = [letter for letter in _LETTERS if letter not in taken]
+    names = dict(zip(cell.inputs, letters, strict=False))
+    said = cell.formula({w: (letter, ATOM) for w, letter in names.items()})[0]
+    square = "·".join([*names.values()] * 2)
+    return f"{letters[0]}²" if few and said == square else typeset(said)
+
+
+def joined(sheet: Sheet) -> None:
+    """Draws consecutive scalar functions as one, in place, where nothing else reads the arrays between them."""
+    reads: dict[int, int] = {}
+    for cell in sheet.cells:
+        for w in cell.inputs:
+            reads[w] = reads.get(w, 0) + 1
+    for w in sheet.outputs:
+        reads[w] = reads.get(w, 0) + 2
+    maker = {w: cell for cell in sheet.cells for w in cell.outputs}
+    gone: set[int] = set()
+    for cell in sheet.cells:
+        if cell.formula is None:
+            continue
+        for w in list(cell.inputs):
+            before = maker.get(w)
+            if before is None or before.formula is None or reads[w] != 1 or before.level != cell.level:
+                continue
+            if not set(sheet.wires[w].ty.names) <= {n for v in before.inputs for n in sheet.wires[v].ty.names}:
+                continue
+            trial = Cell("map", "", cell.box, cell.address, cell.level, [], cell.outputs, cell.weaved)
+            trial.inputs = list(dict.fromkeys(v for u in cell.inputs for v in (before.inputs if u == w else [u])))
+            trial.formula = _after(before.formula, w, cell.formula)
+            text = worded(trial)
+            if len(trial.inputs) > _MOST or len(text) > _SHORT:
+                continue
+            for v in before.inputs:
+                reads[v] += (v in cell.inputs) * -1
+            cell.inputs, cell.formula, cell.plain, cell.text = trial.inputs, trial.formula, False, text
+            cell.also += [before.address, *before.also]
+            gone.add(id(before))
+    sheet.cells[:] = [cell for cell in sheet.cells if id(cell) not in gone]
+    for number, cell in enumerate(sheet.cells):
+        for w in cell.outputs:
+            sheet.wires[w].maker = number
+
+
+def _after(
+    first: Callable[[Mapping[int, Text]], Text], wire: int, then: Callable[[Mapping[int, Text]], Text]
+) -> Callable[[Mapping[int, Text]], Text]:
+    return lambda names: then({**names, wire: first(names)})
+
+
+def typeset(text: str) -> str:
+    """A formula as printed: minus signs, positions as indices, and long numbers shortened."""
+    text = _LENGTHY.sub(lambda m: _decimal(Fraction(int(m[1]), int(m[2]))), text)
+    return _POSITION.sub(r"i_{\1}", text).replace("-", "−")
+
+
+def _decimal(value: Fraction) -> str:
+    """A fraction as a decimal; an approximation is marked as such."""
+    short = f"{float(value):.6g}"
+    return short if Fraction(short) == value else f"≈{float(value):.4g}"
+
+
+def _contracts(box: Box) -> bool:
+    """Whether a box is a contraction of several arrays."""
+    return isinstance(box.op, Einsum) and len(box.dom) > 1
+
+
+def _look(box: Box) -> tuple[ShapeKind, str, bool]:
+    """The shape and text of a box, and whether the order of its inputs is free."""
+    op = box.op
+    if isinstance(op, Reduce):
+        return "reduce", _MONOIDS[op.monoid], False
+    if isinstance(op, Einsum):
+        kept = set(box.cod[0].names)
+        gone = any(n not in kept for ty in box.dom for n in ty.names)
+        return ("contract", "•" if len(box.dom) > 1 else "Σ", True) if gone else ("map", "×", True)
+    if isinstance(op, (Reindex, View)):
+        if isinstance(op, Reindex):
+            return "reindex", op.kind, False
+        return "reindex", "gather" if op.trusts_inputs() else "view", False
+    if isinstance(op, Call):
+        return "call", plain(op.name), False
+    if isinstance(op, Generic):
+        return "generic", plain(op.name), False
+    return "source", typeset(plain(box.name)), False
+
+
+def _starts(op: Fold) -> tuple[str, ...]:
+    """The initial value of each state of a loop, as a formula."""
+    graph = op.unit.graph
+    texts: list[Text] = []
+    for node in graph.nodes:
+        args = [texts[w] for w in node.inputs]
+        made = say(node.box, args)
+        texts.extend([made] * len(node.box.cod))
+    return tuple(typeset(texts[w][0]) for w in graph.outputs)
+
+
+def _labels(local: Collection[str]) -> Callable[[Axis], str]:
+    """A function for the label of an axis: its name, or its size where that is a part of the axis only."""
+
+    def label(axis: Axis) -> str:
+        return show_size(axis.size) if size_symbols(axis.size) & set(local) else axis.name
+
+    return label

@@ -1,0 +1,65 @@
+"""The axes over which a box is weaved: their wires pass around it; the other axes it consumes or makes."""
+
+from __future__ import annotations
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.ops import Box, Call, Einsum, Index, Map, Reduce, Reindex, Rename, View
+
+
+class Weaved:
+    """Answers for the boxes of one picture; a named diagram is analyzed once."""
+
+    def __init__(self) -> None:
+        self._touched: dict[int, tuple[Diagram, frozenset[str]]] = {}
+
+    def axes(self, box: Box) -> frozenset[str]:
+        """The names of the axes of the outputs over which the box only maps.
+
+        >>> from catdiag.category.ops import reduce_box
+        >>> from catdiag.category.types import ArrayType, Axis
+        >>> sorted(Weaved().axes(reduce_box("max", "x", ArrayType((Axis("q"), Axis("x"))))))
+        ['q']
+        """
+        taken = frozenset(n for ty in box.dom for n in ty.names)
+        made = frozenset(n for ty in box.cod for n in ty.names)
+        return (taken & made) - self._used(box)
+
+    def _used(self, box: Box) -> frozenset[str]:
+        """The names of axes that the box consumes, makes, or cannot be shown to map over."""
+        op = box.op
+        if isinstance(op, (Map, Einsum)):
+            return frozenset()
+        if isinstance(op, (Reduce, Index)):
+            return frozenset((op.axis,))
+        if isinstance(op, Rename):
+            return frozenset(n for pair in op.pairs for n in pair)
+        if isinstance(op, (Reindex, View)):
+            kept = {a.name for a in op.rest(list(box.dom), box.line)}
+            return frozenset(n for ty in (*box.dom, *box.cod) for n in ty.names if n not in kept)
+        if isinstance(op, Call):
+            return self._touched_by(op.body)
+        return frozenset(n for ty in (*box.dom, *box.cod) for n in ty.names)
+
+    def _touched_by(self, diagram: Diagram) -> frozenset[str]:
+        todo = [diagram]
+        while todo:
+            item = todo[-1]
+            if id(item) in self._touched:
+                todo.pop()
+                continue
+            inside = [n.box.op.body for n in item.graph.nodes if isinstance(n.box.op, Call)]
+            missing = [body for body in inside if id(body) not in self._touched]
+            if missing:
+                todo += missing
+                continue
+            found: set[str] = set()
+            for node in item.graph.nodes:
+                op = node.box.op
+                found |= self._touched[id(op.body)][1] if isinstance(op, Call) else self._used(node.box)
+                # An axis that an output lacks has been consumed, and a new one has been made.
+                before = {n for ty in node.box.dom for n in ty.names}
+                after = {n for ty in node.box.cod for n in ty.names}
+                found |= before ^ after
+            # The reference to the diagram keeps its id from being reused.
+            self._touched[id(item)] = (item, frozenset(found))
+        return self._touched[id(diagram)][1]

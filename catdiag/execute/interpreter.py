@@ -1,0 +1,533 @@
+"""Diagrams on NumPy arrays. A streamed axis runs in a loop over real blocks, a grouped axis in real tiles.
+
+Values are arrays with named axes, so that a box that is weaved over further axes runs unchanged. Blocks and tiles of
+inputs are views, and results are dropped after their last use. The memory held while a streamed diagram runs therefore
+does not grow with the streamed axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, inline, nested_beyond
+from catdiag.category.functor import interpret
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+    clamped,
+)
+from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
+from catdiag.execute.indexed_reads import quotient, view
+from catdiag.execute.named_arrays import Named, contract
+from catdiag.execute.size_inference import local_sizes, solve, tile_lengths
+from catdiag.frontend.diagram_calls import call_diagram
+from catdiag.frontend.tracing import Traced
+from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
+
+Array = NDArray[Any]
+Functions = Mapping[str, Callable[..., Any]]
+
+# Nested calls of named boxes run as nested Python calls, up to this depth; deeper nests are inlined first.
+_DEEPEST = 50
+
+
+def run(
+    diagram: Diagram | HasDiagram,
+    arrays: Sequence[Any],
+    tiles: Mapping[str, int] | None = None,
+    dtype: DTypeLike | None = None,
+    functions: Functions | None = None,
+    sizes: Mapping[str, int] | None = None,
+    tree: str | int | Random | None = None,
+) -> Any:
+    """The outputs of a diagram on arrays given in the order of its inputs: one as a bare array, several as a tuple.
+
+    `tiles` gives the lengths of stream blocks and groups by symbol (`{"s_x": 64, "g_q": 128}`; the whole axis where
+    left out) and the number of parts of split loops. `functions` gives the functions on arrays that `cd.apply` and
+    uninterpreted boxes name. `sizes` gives the sizes that no input shows. With `tree`, a loop computes the state of
+    each block separately and merges neighboring states: in a `"balanced"` tree, or in a random tree from a seed or a
+    `random.Random`. Arrays may be nested lists. Computed in the common floating type of the inputs (float64 if there is
+    none), or in `dtype`.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x")(lambda a: cd.sum(a, "x"))
+    >>> run(total, [[[1, 2, 3], [4, 5, 6]]])
+    array([ 6., 15.])
+
+    Raises SizeError where shapes disagree with the types or with each other, or a tile is unknown or not positive.
+    Raises TypeMismatch for a wrong number of arrays, wrong element types, or a function that is not given.
+    """
+    diagram = diagram_of(diagram)
+    for array in arrays:
+        if isinstance(array, Traced):  # arrays of an algorithm being built: no values, one more box
+            return call_diagram(diagram, arrays)
+    if nested_beyond(diagram, _DEEPEST):
+        diagram = inline(diagram)
+    names = diagram.input_names
+    if len(arrays) != len(names):
+        raise TypeMismatch(f"expected {len(names)} arrays ({', '.join(names)}), {len(arrays)} were given")
+    raw = [_array(a, name) for a, name in zip(arrays, names, strict=True)]
+    kind = _float_type(raw, dtype)
+    known = solve(diagram, [a.shape for a in raw], sizes or {})
+    machine = Runner(kind, tile_lengths(diagram, tiles or {}), functions or {}, Tree.of(tree))
+    values = [
+        Named(_elements(a, ty, name, kind), ty.names)
+        for a, ty, name in zip(raw, diagram.dom, names, strict=True)
+    ]  # fmt: skip
+    with np.errstate(all="ignore"):
+        results = machine.diagram(diagram, values, known)
+    outputs = tuple(_owned(conform(v, ty, known), raw) for v, ty in zip(results, diagram.cod, strict=True))
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+# -- values -------------------------------------------------------------------------------------------
+
+
+def _array(value: Any, name: str) -> Array:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise SizeError(f"input {name} is not a rectangular array: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise TypeMismatch(f"input {name} holds {array.dtype}: expected real numbers, integers or truth values")
+    return array
+
+
+def _float_type(arrays: Sequence[Array], dtype: DTypeLike | None) -> np.dtype[Any]:
+    if dtype is not None:
+        kind = np.dtype(dtype)
+        if kind.kind != "f":
+            raise TypeMismatch(f"dtype is {kind}: expected a floating type, such as 'float32'")
+        return kind
+    floating = [a.dtype for a in arrays if a.dtype.kind == "f"]
+    return np.result_type(*floating) if floating else np.dtype(np.float64)
+
+
+def _elements(array: Array, ty: ArrayType, name: str, kind: np.dtype[Any]) -> Array:
+    if ty.element == "bool":
+        if array.dtype.kind != "b":
+            raise TypeMismatch(f"input {name} holds {array.dtype}: expected truth values, for {ty}")
+        return array
+    if ty.element == "int":
+        if array.dtype.kind not in "iu":
+            raise TypeMismatch(f"input {name} holds {array.dtype}: expected integers, for {ty}")
+        return array.astype(np.int64, copy=False)
+    return array.astype(kind, copy=False)
+
+
+def _owned(array: Array, inputs: Sequence[Array]) -> Array:
+    """An array that shares no memory with the caller's arrays, in C order."""
+    if array.base is None and array.flags.c_contiguous and not [a for a in inputs if a is array]:
+        return array
+    return np.array(array, order="C")
+
+
+def conform(value: Named, ty: ArrayType, sizes: Mapping[str, int]) -> Array:
+    """The array in the layout of its type, broadcast along axes that it lacks.
+
+    >>> from catdiag.category.types import Axis
+    >>> conform(Named(np.ones(2), ("q",)), ArrayType((Axis("x"), Axis("q"))), {"x": 3}).shape
+    (3, 2)
+    """
+    order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
+    data = np.asarray(value.over(order))
+    if len(value.names) == len(order):
+        return data
+    lengths = {a.name: a.size for a in ty.axes}
+    known = value.lengths()
+    return np.broadcast_to(data, [known[n] if n in known else length(lengths[n], sizes) for n in order])
+
+
+def filled(values: Sequence[Named], box: Box, sizes: Mapping[str, int]) -> list[Named]:
+    """The outputs of a body with all the axes of the box's types: an output that lacks one is broadcast."""
+    outputs = []
+    for value, ty in zip(values, box.cod, strict=True):
+        if len(value.names) < len(ty.axes) or not set(ty.names) <= set(value.names):
+            order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
+            value = Named(conform(value, ty, sizes), order)
+        outputs.append(value)
+    return outputs
+
+
+def length(size: Size, sizes: Mapping[str, int]) -> int:
+    """The value of a size as a number.
+
+    >>> length(("*", "b", 2), {"b": 3})
+    6
+
+    Raises SizeError where no input shows it.
+    """
+    missing = [s for s in sorted(size_symbols(size)) if s not in sizes]
+    if missing:
+        if show_size(size) in sizes:
+            return sizes[show_size(size)]
+        raise SizeError(
+            f"size {show_size(size)} is needed and no input shows {', '.join(missing)}: "
+            f"give it, as in run(diagram, arrays, sizes={{{missing[0]!r}: 4}})"
+        )
+    return size_value(size, dict(sizes))
+
+
+# -- boxes ----------------------------------------------------------------------------------------------
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide, "neg": np.negative,
+    "floordiv": quotient, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs,
+    "max": np.maximum, "min": np.minimum,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,
+    # Written so that nothing overflows and small values keep their digits.
+    "sigmoid": lambda a: np.exp(-np.logaddexp(0, -np.asarray(a))),
+}  # fmt: skip
+_REDUCERS: dict[str, np.ufunc] = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+    "any": np.logical_or, "all": np.logical_and,
+}  # fmt: skip
+
+
+S = TypeVar("S")
+
+
+def dealt(blocks: Sequence[S], parts: int) -> list[Sequence[S]]:
+    """Blocks in order, dealt out as evenly as possible to so many parts; empty parts are dropped.
+
+    >>> dealt("abcde", 3), dealt("ab", 3)
+    (['a', 'bc', 'de'], ['a', 'b'])
+    """
+    ends = [k * len(blocks) // parts for k in range(parts + 1)]
+    return [blocks[start:stop] for start, stop in pairwise(ends) if stop > start]
+
+
+@dataclass
+class Tree:
+    """The order in which neighboring states are merged: left to right, in a balanced tree, or at random."""
+
+    random: Random | None = None
+    balanced: bool = False
+
+    @staticmethod
+    def of(tree: str | int | Random | None) -> Tree | None:
+        """The order for the argument `tree` of `run`. Raises CatdiagError for any other value."""
+        if tree is None:
+            return None
+        if tree == "balanced":
+            return Tree(balanced=True)
+        if isinstance(tree, Random):
+            return Tree(tree)
+        if isinstance(tree, int) and not isinstance(tree, bool):
+            return Tree(Random(tree))
+        raise CatdiagError(f"tree is {tree!r}: expected 'balanced', the seed of a random tree, or a random.Random")
+
+    def merged(self, states: Sequence[S], merge: Callable[[S, S], S]) -> S:
+        """All states merged into one; only neighbors are merged.
+
+        >>> Tree(balanced=True).merged(list("abcde"), "({}{})".format)
+        '(((ab)(cd))e)'
+        """
+        waiting = list(states)
+        while len(waiting) > 1:
+            if self.balanced:
+                pairs = [waiting[k : k + 2] for k in range(0, len(waiting), 2)]
+                waiting = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+                continue
+            place = self.random.randrange(len(waiting) - 1) if self.random else 0
+            waiting[place : place + 2] = [merge(waiting[place], waiting[place + 1])]
+        return waiting[0]
+
+
+class Runner:
+    """What is fixed while a diagram runs: the floating type, tile lengths, user's functions, and merge order."""
+
+    def __init__(
+        self, kind: np.dtype[Any], tiles: Mapping[str, int], functions: Functions, tree: Tree | None = None
+    ) -> None:
+        self.kind, self.tiles, self.functions, self.tree = kind, tiles, functions, tree
+
+    def diagram(self, diagram: Diagram, values: Sequence[Named], sizes: Mapping[str, int]) -> tuple[Named, ...]:
+        """The outputs of a diagram at the given sizes of symbols."""
+        return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
+
+    def box(self, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """The outputs of one box."""
+        op = box.op
+        if isinstance(op, Map):
+            return [self.map(op.fn, args, box)]
+        if isinstance(op, Reduce):
+            return [self.reduce(op, args[0])]
+        if isinstance(op, Einsum):
+            return [self.einsum(box, args)]
+        if isinstance(op, Const):
+            return [Named(_constant(op.value, self.kind), ())]
+        if isinstance(op, SizeOf):
+            return [Named(length(op.size, sizes), ())]
+        if isinstance(op, Index):
+            return [Named(np.arange(_axis_length(op.axis, box, args, sizes)), (op.axis,))]
+        if isinstance(op, Rename):
+            return [_rename(op, box, args[0], sizes)]
+        if isinstance(op, Reindex):
+            return [_reindex(op, args, sizes)]
+        if isinstance(op, View):
+            made = view(op, box, args, lambda size: length(size, sizes))
+            return [Named(self.real(made.data), made.names)]
+        if isinstance(op, Call):
+            return filled(self.diagram(op.body, args, sizes), box, sizes)
+        if isinstance(op, Fold):
+            return filled(self.fold(op, box, args, sizes), box, sizes)
+        if isinstance(op, Group):
+            return self.group(op, box, args, sizes)
+        return self.generic(op, box, args, sizes)
+
+    def real(self, data: Any) -> Any:
+        """Floating results in the floating type of this run; integers and booleans unchanged."""
+        if isinstance(data, np.integer):
+            return int(data)  # a Python number takes the type of the arrays that it meets, NumPy's does not
+        kind = data.dtype
+        return data.astype(self.kind) if kind != self.kind and kind.kind == "f" else data
+
+    def map(self, fn: str, args: tuple[Named, ...], box: Box) -> Named:
+        """A scalar function at every index."""
+        order = _order(args, box.cod[0].names)
+        if fn.startswith("apply:"):
+            call: Callable[..., Any] = self.function(fn.removeprefix("apply:"), box)
+            result = np.asarray(call(*(np.asarray(a.over(order)) for a in args)))
+            shape = np.broadcast_shapes(*(np.shape(a.over(order)) for a in args))
+            if result.shape != shape:
+                raise SizeError(
+                    f"function {box.name!r} gave shape {result.shape} on arrays of shape {shape}: "
+                    "expected a function applied at every index"
+                )
+            return Named(self.real(result), order)
+        if fn.startswith("cast:"):
+            return args[0]
+        return Named(self.real(_UFUNCS[fn](*(a.over(order) for a in args))), order)
+
+    def reduce(self, op: Reduce, array: Named) -> Named:
+        """A monoid folded over one axis."""
+        where = array.names.index(op.axis)
+        kept = array.names[:where] + array.names[where + 1 :]
+        data = array.data
+        if op.monoid == "prod" and data.dtype.kind in "iu":
+            data = data.astype(self.kind)  # integers would wrap around
+        return Named(_REDUCERS[op.monoid].reduce(data, axis=where), kept)
+
+    def einsum(self, box: Box, args: tuple[Named, ...]) -> Named:
+        """The sum of products."""
+        kept = set(box.cod[0].names)
+        typed = {n for ty in box.dom for n in ty.names}
+        operands = [Named(np.asarray(a.data), a.names) for a in args]
+        if any(a.data.dtype.kind == "f" for a in operands):
+            operands = [Named(a.data.astype(self.kind, copy=False), a.names) for a in operands]
+        further = {n for a in args for n in a.names if n not in typed}
+        result = contract(operands, [*kept, *further])
+        return Named(self.real(result.data), result.names)
+
+    # -- loops -----------------------------------------------------------------------------------------
+
+    def fold(self, op: Fold, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """Runs a loop over blocks of the streamed axis; the last block may be shorter.
+
+        The blocks of a split loop are dealt out to its parts in order; a part without blocks is not merged.
+        """
+        total = _axis_length(op.axis, box, args, sizes)
+        count, block = self.cut(op, total)
+        unit: Sequence[Named] = self.diagram(op.unit, (), {**sizes, op.block: 0})
+
+        def iteration(state: Sequence[Named], bounds: tuple[int, int]) -> Sequence[Named]:
+            parts = [a.cut(op.axis, *bounds) for a in args]
+            local = local_sizes(sizes, {op.axis: (op.block, bounds[1] - bounds[0])})
+            return self.diagram(op.step, (*state, *parts), local)
+
+        def merge(left: Sequence[Named], right: Sequence[Named]) -> Sequence[Named]:
+            return self.diagram(op.merge, (*left, *right), sizes)
+
+        if count == 1 and self.tree is None:
+            state = unit
+            for bounds in self.blocks(op, args, total, block, sizes):
+                state = iteration(state, bounds)
+            return state
+        states: list[Sequence[Named]] = []
+        for part in dealt(list(self.blocks(op, args, total, block, sizes)), count):
+            if self.tree is not None:
+                states.append(self.tree.merged([iteration(unit, bounds) for bounds in part], merge))
+                continue
+            states.append(unit)
+            for bounds in part:
+                states[-1] = iteration(states[-1], bounds)
+        return (self.tree or Tree()).merged(states, merge) if states else unit
+
+    def cut(self, op: Fold, total: int) -> tuple[int, int]:
+        """The number of parts of a loop over an axis of that length, and the length of its blocks."""
+        count = min(self.tiles.get(op.parts, 1), total) if op.parts else 1
+        longest = -(-total // count)
+        return count, min(self.tiles.get(op.block, longest), longest)
+
+    def blocks(
+        self, op: Fold, args: Sequence[Named], total: int, block: int, sizes: Mapping[str, int]
+    ) -> Iterator[tuple[int, int]]:
+        """The bounds of the blocks that a loop runs: all, or those that its loop bounds and its mask test leave."""
+        first, last = 0, total
+        if op.extent is not None:
+            lo, hi = self.diagram(op.extent, args, {**sizes, op.block: total})
+            if np.size(lo.data) and np.size(hi.data):
+                first, last = max(0, int(np.min(lo.data))), min(total, int(np.max(hi.data)))
+        for start in range(first // block * block, last, block):
+            stop = min(start + block, total)
+            if op.asked is not None:
+                parts = [a.cut(op.axis, start, stop) for a in args]
+                (live,) = self.diagram(op.asked, parts, local_sizes(sizes, {op.axis: (op.block, stop - start)}))
+                if not np.any(live.data):
+                    continue
+            yield start, stop
+
+    def group(self, op: Group, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """Runs the body on each tile, and writes the tiles into results allocated beforehand."""
+        totals = {axis: _axis_length(axis, box, args, sizes) for axis, _ in op.tiles}
+        outputs: list[Named] = []
+        steps = [min(self.tiles.get(symbol, totals[axis]), totals[axis]) for axis, symbol in op.tiles]
+        counts = [-(-totals[axis] // step) for (axis, _), step in zip(op.tiles, steps, strict=True)]
+        for place in np.ndindex(*counts):
+            cuts: dict[str, tuple[str, int]] = {}
+            bounds: dict[str, slice] = {}
+            parts = args
+            for (axis, symbol), step, k in zip(op.tiles, steps, place, strict=True):
+                start, stop = k * step, min((k + 1) * step, totals[axis])
+                cuts[axis], bounds[axis] = (symbol, stop - start), slice(start, stop)
+                parts = tuple(a.cut(axis, start, stop) for a in parts)
+            local = local_sizes(sizes, cuts)
+            results = self.diagram(op.body, parts, local)
+            tiles = [
+                Named(conform(r, ty, local), (*(n for n in r.names if ty.axis(n) is None), *ty.names))
+                for r, ty in zip(results, op.body.cod, strict=True)
+            ]
+            del results
+            if not outputs:
+                for tile, ty in zip(tiles, op.body.cod, strict=True):
+                    shape = [totals.get(n, k) for n, k in zip(tile.names, tile.data.shape, strict=True)]
+                    outputs.append(Named(np.empty(shape, self.held(ty, tile.data)), tile.names))
+            for output, tile in zip(outputs, tiles, strict=True):
+                output.data[tuple(bounds.get(n, slice(None)) for n in tile.names)] = tile.data
+        return outputs
+
+    def held(self, ty: ArrayType, data: Any) -> np.dtype[Any]:
+        """The element type of an array that tiles are written into; a tile of a constant alone may hold integers."""
+        return self.kind if ty.element in ("real", "extended") else np.asarray(data).dtype
+
+    # -- what the user gives ------------------------------------------------------------------------------
+
+    def function(self, name: str, box: Box) -> Callable[..., Any]:
+        """The user's function of that name. Raises TypeMismatch if it was not given."""
+        if name not in self.functions:
+            raise TypeMismatch(
+                f"{name!r} is uninterpreted and has no values: expected a function for it, "
+                f"as in run(diagram, arrays, functions={{{name!r}: np.sin}})",
+                box.line,
+            )
+        return self.functions[name]
+
+    def generic(self, op: Generic, box: Box, args: tuple[Named, ...], sizes: Mapping[str, int]) -> Sequence[Named]:
+        """A user's box: its function on arrays in the layout of the box's types, with weaved axes in front."""
+        arrays = [conform(a, ty, sizes) for a, ty in zip(args, box.dom, strict=True)]
+        lengths = {a.name: k for ty, v in zip(box.dom, arrays, strict=True)
+                   for a, k in zip(ty.axes, v.shape, strict=True)}  # fmt: skip
+        results = self.function(op.name, box)(*arrays)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        if len(results) != len(box.cod):
+            raise TypeMismatch(f"{op.name!r} has {len(box.cod)} outputs, its function gave {len(results)}", box.line)
+        outputs: list[Named] = []
+        for result, ty in zip(map(np.asarray, results), box.cod, strict=True):
+            shape = tuple(lengths[a.name] if a.name in lengths else length(a.size, sizes) for a in ty.axes)
+            if result.shape != shape:
+                raise SizeError(
+                    f"the function of {op.name!r} gave shape {result.shape}: expected {shape}, for {ty}", box.line
+                )
+            outputs.append(Named(self.real(result), ty.names))
+        return outputs
+
+
+def _constant(value: Fraction | None, kind: np.dtype[Any]) -> float | int:
+    """A Python number, which takes the type of the arrays that it meets; larger values are clamped to the largest
+    float.
+    """
+    if value is None:
+        return -float("inf")
+    exact = value.denominator == 1 and -(2**53) <= value.numerator <= 2**53
+    if exact:
+        return int(value)
+    largest = min(float(np.finfo(kind).max), float(np.finfo(np.float64).max))
+    return clamped(value, largest)
+
+
+def _rename(op: Rename, box: Box, array: Named, sizes: Mapping[str, int]) -> Named:
+    pairs = dict(op.pairs)
+    renamed = tuple(pairs.get(n, n) for n in array.names)
+    kept = {pairs.get(n, n) for n in box.dom[0].names}
+    new = [a for a in box.cod[0].axes if a.name not in kept]
+    if not new:
+        return Named(array.data, renamed)
+    shape = [*(length(a.size, sizes) for a in new), *np.shape(array.data)]
+    return Named(np.broadcast_to(array.data, shape), (*(a.name for a in new), *renamed))
+
+
+def _reindex(op: Reindex, args: Sequence[Named], sizes: Mapping[str, int]) -> Named:
+    """A structural map: a reshape, a slice as a view, or a concatenation."""
+    first, parts = args[0], op.axis.parts
+    if op.kind == "merge":
+        own = tuple(p.name for p in parts)
+        rest = tuple(n for n in first.names if n not in own)
+        data = first.over((*rest, *own))
+        return Named(data.reshape((*data.shape[: len(rest)], -1)), (*rest, op.axis.name))
+    if op.kind == "concat":
+        extent = {n: k for a, p in zip(args, parts, strict=True) for n, k in a.lengths().items() if n != p.name}
+        pieces = []
+        for array, part in zip(args, parts, strict=True):
+            # Renamed to the concatenated axis: a weaved axis of another array may have the name of the part.
+            names = tuple(op.axis.name if n == part.name else n for n in array.names)
+            data = Named(array.data, names).over((*extent, op.axis.name))
+            pieces.append(np.broadcast_to(data, (*extent.values(), data.shape[-1])))
+        return Named(np.concatenate(pieces, axis=-1), (*extent, op.axis.name))
+    where = first.names.index(op.axis.name)
+    lengths = [length(p.size, sizes) for p in parts]
+    names = (*first.names[:where], *(a.name for a in op.given()), *first.names[where + 1 :])
+    if op.kind == "split":
+        shape = first.data.shape
+        return Named(first.data.reshape((*shape[:where], *lengths, *shape[where + 1 :])), names)
+    start = sum(lengths[: op.place])
+    return Named(first.cut(op.axis.name, start, start + lengths[op.place]).data, names)
+
+
+def _order(
+    args: Sequence[Named], last: tuple[str, ...], without: set[str] | frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """The names of the axes of some arrays: first the weaved ones, then those of the box's type in its layout."""
+    if len(args) == 1 and args[0].names == last and not without:
+        return last
+    found = dict.fromkeys(n for a in args for n in a.names)
+    return (*(n for n in found if n not in last and n not in without), *(n for n in last if n in found))
+
+
+def _axis_length(axis: str, box: Box, args: Sequence[Named], sizes: Mapping[str, int]) -> int:
+    for array in args:
+        if axis in array.names:
+            return array.lengths()[axis]
+    found = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
+    return length(next(found, axis), sizes)

@@ -1,0 +1,190 @@
+"""Scalar functions of arrays: each works at every index, with broadcast by axis name.
+
+Inside an algorithm they add a box; outside, those of plain numbers give plain numbers.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from catdiag.category.types import BYTES
+from catdiag.frontend.constants import number
+from catdiag.frontend.tracing import Operand, Traced, is_building, running, traced
+from catdiag.util.errors import SignatureError, TypeMismatch
+
+
+def _scalar(fn: str, plain: Callable[..., float] | None, *operands: Operand) -> Any:
+    """A box for the function; or its value where no algorithm is being built and all operands are numbers."""
+    if plain is not None and not is_building() and not _some(operands):
+        for operand in operands:
+            number(operand)
+        try:
+            return plain(*operands)
+        except (ValueError, OverflowError) as error:
+            raise TypeMismatch(f"{fn} of {', '.join(map(str, operands))[:80]} is no number: {error}") from error
+    return running().arithmetic(fn, *operands)
+
+
+def _some(operands: Sequence[object]) -> bool:
+    return True in map(traced, operands)
+
+
+def exp(a: Operand) -> Any:
+    """e to the power of `a`; 0 for minus infinity.
+
+    >>> exp(0)
+    1.0
+    """
+    return _scalar("exp", math.exp, a)
+
+
+def log(a: Operand) -> Any:
+    """The natural logarithm, of positive numbers.
+
+    >>> log(1)
+    0.0
+    """
+    return _scalar("log", math.log, a)
+
+
+def sqrt(a: Operand) -> Any:
+    """The square root, of numbers that are not negative.
+
+    >>> sqrt(4)
+    2.0
+    """
+    return _scalar("sqrt", math.sqrt, a)
+
+
+def tanh(a: Operand) -> Any:
+    """The hyperbolic tangent, `(e^a − e^−a) / (e^a + e^−a)`.
+
+    >>> tanh(0)
+    0.0
+    """
+    return _scalar("tanh", math.tanh, a)
+
+
+def sigmoid(a: Operand) -> Any:
+    """The logistic function, `1 / (1 + e^−a)`.
+
+    >>> sigmoid(0)
+    0.5
+    """
+    return _scalar("sigmoid", lambda v: 1 / (1 + math.exp(-v)) if v >= 0 else math.exp(v) / (1 + math.exp(v)), a)
+
+
+def abs(a: Operand) -> Any:
+    """The absolute value.
+
+    >>> abs(-2)
+    2
+    """
+    return _scalar("abs", builtins.abs, a)
+
+
+def maximum(a: Operand, b: Operand) -> Any:
+    """The larger of two, at every index; `-float("inf")` may be one of them.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.maximum(a, 0))([-1, 2]).tolist()
+    [0.0, 2.0]
+    """
+    return _scalar("max", lambda v, w: v if v >= w else w, a, b)
+
+
+def minimum(a: Operand, b: Operand) -> Any:
+    """The smaller of two, at every index.
+
+    >>> minimum(2, 3)
+    2
+    """
+    return _scalar("min", lambda v, w: v if v <= w else w, a, b)
+
+
+def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) -> Any:
+    """`a` where it is between `low` and `high`, else the nearer bound: `min(max(a, low), high)`.
+
+    >>> clip(7, 0, 5)
+    5
+    """
+    result = a if low is None else maximum(a, low)
+    return result if high is None else minimum(result, high)
+
+
+def cast(a: Operand, dtype: str) -> Traced:
+    """The same numbers, kept in another type: `cast(a, "bf16")`. The identity in meaning, and fewer bytes in cost.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.cast(a, "fp8"))([1.5, 300]).tolist()
+    [1.5, 300.0]
+
+    Raises TypeMismatch for an unknown type.
+    """
+    if not isinstance(dtype, str) or dtype not in BYTES:
+        raise TypeMismatch(f"unknown type {dtype!r}: expected one of {', '.join(BYTES)}")
+    return running().arithmetic(f"cast:{dtype}", a)
+
+
+def equal(a: Operand, b: Operand) -> Any:
+    """Whether two are equal, at every index; the same as `a == b`.
+
+    >>> equal(1, 2)
+    False
+    """
+    return _scalar("eq", lambda v, w: v == w, a, b)
+
+
+def where(condition: Traced, a: Operand, b: Operand) -> Traced:
+    """`a` where the condition holds, else `b`, at every index; `-float("inf")` may be one of them.
+
+    >>> import catdiag as cd
+    >>> masked = cd.algorithm("q x")(lambda s: cd.where(cd.index("x") <= cd.index("q"), s, -float("inf")))
+    >>> str(masked.cod)
+    'extended[x q]'
+
+    Raises TypeMismatch for a condition that is no array of truth values.
+    """
+    trace = running()
+    if not traced(condition):
+        raise TypeMismatch(f"cd.where takes an array of truth values, not {condition!r}: compare, as in `a > 0`")
+    whole = {v.type.element for v in (a, b) if isinstance(v, Traced)} == {"int"}
+    branches = [trace.lift(v, infinite=True, element="int" if whole else "real") for v in (a, b)]
+    if {v.type.element for v in branches} != {"bool"}:
+        branches = [trace.numeric(v) for v in branches]
+    return trace.map("where", trace.lift(condition), *branches)
+
+
+_WITH_MEANING = frozenset(
+    ("exp", "log", "sqrt", "tanh", "sigmoid", "abs", "max", "min", "where", "ite", "inv", "sum", "prod", "mean",
+     "any", "all", "not", "and", "or", "index", "size", "floor", "real", "true", "false")
+)  # fmt: skip
+"""Names by which formulas print what has a meaning."""
+
+
+def apply(function: str, *arrays: Operand) -> Traced:
+    """An uninterpreted scalar function, known by its name only: two applications to equal arguments are equal.
+
+    >>> import catdiag as cd
+    >>> str(cd.algorithm("q, x")(lambda a, b: cd.apply("f", a, b)).cod)
+    '[q x]'
+
+    Raises SignatureError for a name that is no identifier, or that formulas have for a function with a meaning, such as
+    `exp`; TypeMismatch for another number of arguments than before.
+    """
+    trace = running()
+    if not isinstance(function, str) or not function.isidentifier():
+        raise SignatureError(f'cd.apply takes the name of a function, as in cd.apply("f", a), not {function!r}')
+    if function in _WITH_MEANING:
+        raise SignatureError(
+            f"cd.apply({function!r}, …) would be any function, and print as the one of that name: "
+            f"use cd.{function} where that is meant, else another name"
+        )
+    arity = trace.memo(("arity", function), lambda: len(arrays))
+    if arity != len(arrays) or not arrays:
+        raise TypeMismatch(f"function {function!r} of {arity or 'no'} arguments is applied to {len(arrays)}: "
+                           "expected one number of arguments, at least one")  # fmt: skip
+    return trace.arithmetic(f"apply:{function}", *arrays)

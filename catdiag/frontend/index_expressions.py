@@ -1,0 +1,67 @@
+"""Index arithmetic read back: the expression that the boxes of an array of integers write.
+
+In a program positions are arrays like others, `2 * cd.index("y") + 1`. Where one says what is read, the sums, products
+and quotients that it is made of become the expression of a `View`; anything else becomes an index array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from catdiag.category.diagram import Node
+from catdiag.category.index_maps import Expr, divided, leaves, plus, times
+from catdiag.category.ops import Const, Index, Map, SizeOf
+
+LONGEST = 64
+"""The most leaves of an expression; what is longer is computed as an array of integers."""
+
+_MADE_OF = ("add", "sub", "mul", "neg", "floordiv")
+
+
+def expression(maker: Callable[[int], Node | None], wire: int, axes: Collection[str]) -> Expr:
+    """What the array of integers on a wire is at the indices of `axes`; a leaf `("w", v)` is the array on wire v.
+
+    `maker` gives the node that makes a wire, None for an input.
+
+    >>> from catdiag.category.ops import index_box, map_box, size_box
+    >>> from catdiag.category.types import Axis
+    >>> y, n = index_box(Axis("y")), size_box("n")
+    >>> nodes = [Node(y, ()), Node(n, ()), Node(map_box("sub", [*n.cod, *y.cod]), (1, 0))]
+    >>> expression(nodes.__getitem__, 2, ["y"])
+    ('+', 'n', ('*', -1, ('i', 'y')))
+    """
+    known: dict[int, Expr] = {}
+    todo = [wire]
+    while todo:
+        w = todo[-1]
+        node = maker(w)
+        op = None if node is None else node.box.op
+        if w not in known and node is not None and isinstance(op, Map) and op.fn in _MADE_OF:
+            missing = [v for v in node.inputs if v not in known]
+            if missing:
+                todo += missing
+                continue
+            made = _joined(op.fn, [known[v] for v in node.inputs])
+            known[w] = made if len(leaves(made)) <= LONGEST else ("w", w)
+        elif w not in known:
+            known[w] = _leaf(op, w, axes)
+        todo.pop()
+    return known[wire]
+
+
+def _leaf(op: object, wire: int, axes: Collection[str]) -> Expr:
+    if isinstance(op, Const) and op.value is not None and op.value.denominator == 1:
+        return int(op.value)
+    if isinstance(op, SizeOf):
+        return op.size
+    return ("i", op.axis) if isinstance(op, Index) and op.axis in axes else ("w", wire)
+
+
+def _joined(fn: str, args: list[Expr]) -> Expr:
+    if fn == "add":
+        return plus(*args)
+    if fn == "sub":
+        return plus(args[0], times(-1, args[1]))
+    if fn == "neg":
+        return times(-1, args[0])
+    return times(*args) if fn == "mul" else divided(*args)

@@ -1,0 +1,317 @@
+"""Structural reindexings under `@cd.algorithm`: axes transposed, split and merged, sliced and concatenated, repeated.
+
+A product axis `(b g)` has `b` as its slow index and `g` as its fast one; a coproduct axis `x+y` has the indices of `x`,
+then those of `y`. These are maps of the rig of axes, so that nothing is computed: elements are read elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.category.index_maps import Read, Reindex, View
+from catdiag.category.ops import reindex_box
+from catdiag.category.types import ArrayType, Axis, coproduct, product
+from catdiag.frontend.signature import parse, parse_axes
+from catdiag.frontend.tracing import Operand, Trace, Traced, running
+from catdiag.util.errors import AxisError, SignatureError, TypeMismatch
+
+
+def rearrange(array: Operand, pattern: str) -> Traced:
+    """The array with its axes transposed, product axes split, and axes merged into products.
+
+    >>> import catdiag as cd
+    >>> str(cd.algorithm("(b g) d")(lambda a: rearrange(a, "(b g) d -> g b d")).cod)
+    '[g b d]'
+    >>> cd.algorithm("b g")(lambda a: rearrange(a, "b g -> (g b)"))([[1, 2, 3], [4, 5, 6]]).tolist()
+    [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
+
+    An axis `1` may be put in or left out. Raises AxisError where the two sides or the array do not have the same axes,
+    or an array would have one twice, SignatureError for a pattern that does not parse.
+    """
+    trace = running()
+    made = trace.lift(array)
+    parsed = parse(pattern)
+    if parsed.outputs is None or len(parsed.outputs) != 1 or len(parsed.inputs) != 1:
+        raise SignatureError(f'cd.rearrange takes a pattern with one array on each side, "q d -> d q", not {pattern!r}')
+    left, right = parsed.inputs[0], parsed.outputs[0]
+    if set(made.axes) != set(left.names):
+        raise AxisError(
+            f"the array has axes [{' '.join(made.axes)}], pattern {pattern!r} says [{' '.join(left.names)}]"
+        )
+    _same_parts(left, right, pattern)
+    for name in left.names:
+        own = made.type.axis(name)
+        if own is not None and own.kind == "product" and name not in right.names:
+            made = put(trace, Reindex("split", own), [made])
+    if "1" in made.axes and "1" not in _factors(right):
+        made = put(trace, View((), (Read((("1", 0),)),)), [made])
+    for wanted in right.axes:
+        if "1" in _factors(ArrayType((wanted,))) - _factors(left) - set(made.axes):
+            made = trace.rename(made, {}, (*made.type.axes, Axis("1", 1)))
+        if wanted.kind == "product" and wanted.name not in made.axes:
+            made = merged(trace, made, [axis_of(made, p.name) for p in wanted.parts])
+    return trace.rename(made, {}, [axis_of(made, n) for n in right.names])
+
+
+def _factors(ty: ArrayType) -> set[str]:
+    """The names of axes and of the factors of products."""
+    return {a.name for axis in ty.axes for a in (axis, *(axis.parts if axis.kind == "product" else ()))}
+
+
+def _same_parts(left: ArrayType, right: ArrayType, pattern: str) -> None:
+    """Raises AxisError unless both sides have the same factors, each once, but for a `1`."""
+    sides = [
+        [p.name for axis in ty.axes for p in (axis.parts if axis.kind == "product" else (axis,))]
+        for ty in (left, right)
+    ]
+    for names in sides:
+        twice = next((n for n in names if names.count(n) > 1), None)
+        if twice is not None:
+            raise AxisError(f"axis {twice!r} occurs twice on one side of {pattern!r}: rename one of the two")
+    lost = [n for n in sides[0] if n not in sides[1] and n != "1"]
+    more = [n for n in sides[1] if n not in sides[0] and n != "1"]
+    if lost or more:
+        raise AxisError(
+            f"the sides of {pattern!r} have different axes ({', '.join([*lost, *more])} on one only): cd.rearrange "
+            "transposes, splits and merges; reduce over an axis to lose it"
+        )
+
+
+def split(array: Operand, axis: str) -> tuple[Traced, ...]:
+    """The parts of an array over a coproduct axis, one over each term: `split(a, "x+y")`.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x+y")(lambda a: cd.split(a, "x+y"))
+    >>> str(f.cod), [v.tolist() for v in f.run([1, 2, 3], sizes={"x": 1})]
+    ('[x] @ [y]', [[1.0], [2.0, 3.0]])
+
+    Raises AxisError for an axis that the array lacks or that is no coproduct.
+    """
+    trace = running()
+    given = trace.lift(array)
+    whole = _coproduct(given, axis, "split")
+    return tuple(put(trace, Reindex("slice", whole, k), [given]) for k in range(len(whole.parts)))
+
+
+def term(array: Operand, axis: str, wanted: str) -> Traced:
+    """The part of an array over one term of a coproduct axis: `term(a, "x+y", "y")`; `cd.slice` gives it too.
+
+    Raises AxisError for an axis that the array lacks or that is no coproduct, and for a term that it does not
+    have once.
+    """
+    trace = running()
+    given = trace.lift(array)
+    whole = _coproduct(given, axis, "slice")
+    named = parse_axes(wanted)
+    places = [k for k, p in enumerate(whole.parts) if [a.name for a in named] == [p.name]]
+    if len(places) != 1:
+        raise AxisError(
+            f"{wanted!r} is {len(places)} of the terms of {whole}: expected one of "
+            + ", ".join(p.name for p in whole.parts)
+            + ("; cd.split gives all of them" if places else "")
+        )
+    return put(trace, Reindex("slice", whole, places[0]), [given])
+
+
+def concat(arrays: Sequence[Operand], axis: str) -> Traced:
+    """Arrays one after the other along a coproduct axis: `concat([a, b], "x+y")`, `a` over `x` and `b` over `y`.
+
+    An array is repeated along the axes that only others have.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x, y")(lambda a, b: cd.concat([b, a], "y+x"))([1, 2], [3]).tolist()
+    [3.0, 1.0, 2.0]
+
+    Raises AxisError for an array that lacks its term, TypeMismatch for another number of arrays than terms.
+    """
+    trace = running()
+    whole = parse_axes(axis)
+    if len(whole) != 1 or whole[0].kind != "coproduct":
+        raise AxisError(f"cannot concatenate along {axis!r}: expected a coproduct of axes, such as 'x+y'")
+    if not isinstance(arrays, (list, tuple)) or len(arrays) != len(whole[0].parts):
+        count = len(arrays) if isinstance(arrays, (list, tuple)) else 1
+        raise TypeMismatch(f"{axis!r} has {len(whole[0].parts)} terms and {count} arrays were given, in a list")
+    given = [trace.lift(a, infinite=True) for a in arrays]
+    parts = []
+    for k, (a, part) in enumerate(zip(given, whole[0].parts, strict=True)):
+        own = a.type.axis(part.name)
+        if own is None:
+            have = " ".join(a.axes) or "no axes"
+            raise AxisError(f"array {k} to be concatenated along {axis!r} lacks axis {part.name!r}: it has {have}")
+        parts.append(own)
+    return joined(trace, given, parts)
+
+
+def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, value: Operand = 0) -> Traced:
+    """The array with `low` elements before an axis and `high` after it, all equal to `value`.
+
+    `low` and `high` are integers or names of axes, for their sizes. The result has the sum of axes `low+x+high`, an end
+    of length 0 left out: it is a concatenation.
+
+    >>> import catdiag as cd
+    >>> padded = cd.algorithm("x")(lambda a: cd.pad(a, "x", 1, 2))
+    >>> str(padded.cod), padded([5, 6]).tolist()
+    ('[1+x+2]', [0.0, 5.0, 6.0, 0.0, 0.0])
+
+    Raises AxisError for an axis that the array lacks, and for a negative length.
+    """
+    trace = running()
+    given = trace.lift(array)
+    own = axis_named(given, axis, "pad")
+    ends = [length(trace, n, f"{side} of cd.pad") for n, side in ((low, "low"), (high, "high"))]
+    filling = trace.lift(value, infinite=True, element=given.type.element)
+    if given.type.element == "bool" and filling.type.element != "bool":
+        given = trace.numeric(given)
+    parts = [a for a in (ends[0], own, ends[1]) if a is not None]
+    if len(parts) == 1:
+        return given
+    arrays = [
+        given if k == (ends[0] is not None) else trace.rename(filling, {}, (*filling.type.axes, a))
+        for k, a in enumerate(parts)
+    ]
+    made = joined(trace, arrays, parts)
+    names = [n if n != own.name else coproduct(*parts).name for n in given.axes]
+    return trace.rename(made, {}, [axis_of(made, n) for n in dict.fromkeys([*names, *made.axes])])
+
+
+def broadcast(array: Operand, axes: str) -> Traced:
+    """The array over exactly these axes, in this order: repeated along those that it lacks.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.broadcast(a, "q=2 x"))([1, 2]).tolist()
+    [[1.0, 2.0], [1.0, 2.0]]
+
+    Raises AxisError where an axis of the array is not among them.
+    """
+    trace = running()
+    given = trace.lift(array)
+    made = new_axes(trace, axes)
+    lost = [n for n in given.axes if n not in [a.name for a in made]]
+    if lost:
+        raise AxisError(f"cd.broadcast to {axes!r} leaves out axis {lost[0]!r} of {given}: reduce over it, or name it")
+    trace.learn(made)
+    return trace.rename(given, {}, [given.type.axis(a.name) or a for a in made])
+
+
+def repeat(array: Operand, axis: str, times: int | str) -> Traced:
+    """Each element repeated in place, as `np.repeat` does: over the product axis `(x k)`, k the number of times.
+
+    >>> import catdiag as cd
+    >>> twice = cd.algorithm("x")(lambda a: cd.repeat(a, "x", 2))
+    >>> str(twice.cod), twice([1, 2]).tolist()
+    ('[(x 2)]', [1.0, 1.0, 2.0, 2.0])
+
+    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
+    """
+    return _repeated(array, axis, times, "repeat", True)
+
+
+def tile(array: Operand, axis: str, times: int | str) -> Traced:
+    """The whole axis repeated, as `np.tile` does: over the product axis `(k x)`, k the number of times.
+
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: cd.tile(a, "x", 2))([1, 2]).tolist()
+    [1.0, 2.0, 1.0, 2.0]
+
+    Raises AxisError for an axis that the array lacks, and for a number of times below 1.
+    """
+    return _repeated(array, axis, times, "tile", False)
+
+
+def _repeated(array: Operand, axis: str, times: int | str, what: str, inner: bool) -> Traced:
+    trace = running()
+    given = trace.lift(array)
+    own = axis_named(given, axis, what)
+    new = length(trace, times, f"the number of times of cd.{what}", 1)
+    assert new is not None
+    if new.name in given.axes:
+        raise AxisError(
+            f"the array has axis {new.name!r} already: {what} it along another of that size, 'k={new.size}'"
+        )
+    longer = trace.rename(given, {}, (*given.type.axes, new))
+    parts = (own, new) if inner else (new, own)
+    made = merged(trace, longer, parts)
+    return trace.rename(made, {}, [axis_of(made, n if n != own.name else product(*parts).name) for n in given.axes])
+
+
+def joined(trace: Trace, arrays: Sequence[Traced], parts: Sequence[Axis]) -> Traced:
+    """Arrays one after the other along the coproduct of axes of theirs; one over a coproduct gives its terms."""
+    terms = []
+    for array, part in zip(arrays, parts, strict=True):
+        places = range(len(part.parts)) if part.kind == "coproduct" else ()
+        terms += [put(trace, Reindex("slice", part, k), [array]) for k in places] if places else [array]
+    arrays = terms
+    if len({a.type.element == "bool" for a in arrays}) > 1:
+        arrays = [trace.numeric(a) for a in arrays]
+    return put(trace, Reindex("concat", coproduct(*parts)), arrays)
+
+
+def merged(trace: Trace, array: Traced, parts: Sequence[Axis]) -> Traced:
+    """The array with axes of its own merged into their product; one that is a product gives its factors."""
+    for part in parts:
+        if part.kind == "product":
+            array = put(trace, Reindex("split", part), [array])
+    return put(trace, Reindex("merge", product(*parts)), [array])
+
+
+def _coproduct(array: Traced, axis: str, what: str) -> Axis:
+    wanted = parse_axes(axis)
+    if len(wanted) != 1:
+        raise SignatureError(f"expected one axis, not {axis!r}")
+    own = array.type.axis(wanted[0].name)
+    if own is None:
+        raise AxisError(f"cannot {what} axis {axis!r}: the array has {' '.join(array.axes) or 'no axes'}")
+    if own.kind != "coproduct":
+        raise AxisError(f"cannot {what} axis {axis!r}: it is no coproduct; declare the array with one, such as 'x+y'")
+    return own
+
+
+def put(trace: Trace, op: Reindex | View, arrays: Sequence[Traced]) -> Traced:
+    """A reindexing of arrays."""
+    types, line = [a.type for a in arrays], trace.line()
+    box = trace.memo((op, line, *map(id, types)), lambda: reindex_box(op, types, line))
+    (made,) = trace.add(box, arrays)
+    trace.learn(made.type.axes)
+    return made
+
+
+def axis_of(array: Traced, name: str) -> Axis:
+    """The axis of that name, which an array has. Raises AxisError where it does not."""
+    axis = array.type.axis(name)
+    if axis is None:
+        raise AxisError(f"the array has axes [{' '.join(array.axes)}], and not {name!r}")
+    return axis
+
+
+def new_axes(trace: Trace, axes: str) -> tuple[Axis, ...]:
+    """The axes that a text names, with the sizes that they have in this algorithm where it writes none."""
+    found = []
+    for axis in parse_axes(axes):
+        known = trace.axes.get(axis.name)
+        found.append(known if known is not None and axis.size == axis.name else axis)
+    return tuple(found)
+
+
+def length(trace: Trace, value: object, what: str, least: int = 0) -> Axis | None:
+    """An axis of a given length, None for length 0. Raises AxisError for a negative one or an unknown name."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise TypeMismatch(f"{what} is {value!r}: expected an integer or the name of an axis")
+    if isinstance(value, int):
+        if value < least:
+            raise AxisError(f"{what} is {value}: expected an integer of at least {least}, or the name of an axis")
+        return Axis(str(value), value) if value else None
+    (axis,) = new_axes(trace, value) if len(parse_axes(value)) == 1 else (None,)
+    if axis is None:
+        raise SignatureError(f"{what} is {value!r}: expected one axis")
+    return axis
+
+
+def axis_named(array: Traced, axis: str, what: str) -> Axis:
+    """The axis of an array that a text names. Raises AxisError, saying what cannot be done, where it lacks it."""
+    wanted = parse_axes(axis)
+    if len(wanted) != 1:
+        raise SignatureError(f"expected one axis, not {axis!r}")
+    own = array.type.axis(wanted[0].name)
+    if own is None:
+        raise AxisError(f"cannot {what} axis {axis!r}: the array has {' '.join(array.axes) or 'no axes'}")
+    return own

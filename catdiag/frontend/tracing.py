@@ -1,0 +1,515 @@
+"""Traced arrays: the values that a user's function computes with while its diagram is being written down.
+
+An operator or function on a traced array adds a box to the trace and gives the array that leaves it.
+Nothing is merged but what has no inputs (constants, sizes, positions): computing a thing twice is two boxes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from fractions import Fraction
+from typing import Any, NoReturn, TypeVar, Union
+
+from catdiag.category import index_maps
+from catdiag.category.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.category.ops import (
+    Box,
+    Call,
+    const_box,
+    einsum_box,
+    index_box,
+    map_box,
+    reduce_box,
+    rename_box,
+    size_box,
+)
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
+from catdiag.frontend import index_expressions
+from catdiag.frontend.constants import number, short
+from catdiag.frontend.signature import merge_axes, parse_axes
+from catdiag.util.errors import PACKAGE, AxisError, SignatureError, TypeMismatch, user_line
+
+M = TypeVar("M")
+Operand = Union["Traced", int, float, Fraction]
+"""What an operator takes: a traced array or a number."""
+
+_RUNNING: ContextVar[Trace | None] = ContextVar("catdiag_trace", default=None)
+# What the reals with minus infinity have: their order, addition, choice, and exp. Products are not defined there.
+_EXTENDED = frozenset({"add", "sub", "max", "min", "where", "eq", "ne", "lt", "le", "exp"})
+_BOOLEAN = frozenset({"and", "or", "not"})
+_MAX_POWER = 64
+# What integers are closed under: with an array of integers, a Python integer counts as one, and not as a real number.
+_WHOLE = frozenset({"add", "sub", "mul", "max", "min"})
+# NumPy's names of the scalar functions, and whether the operands change places.
+_UFUNCS = {
+    "add": ("add", False), "subtract": ("sub", False), "multiply": ("mul", False), "divide": ("div", False),
+    "negative": ("neg", False), "exp": ("exp", False), "log": ("log", False), "sqrt": ("sqrt", False),
+    "tanh": ("tanh", False), "absolute": ("abs", False), "maximum": ("max", False), "minimum": ("min", False),
+    "equal": ("eq", False), "not_equal": ("ne", False), "less": ("lt", False), "less_equal": ("le", False),
+    "greater": ("lt", True), "greater_equal": ("le", True),
+    "logical_and": ("and", False), "logical_or": ("or", False), "logical_not": ("not", False),
+    "bitwise_and": ("and", False), "bitwise_or": ("or", False), "invert": ("not", False),
+}  # fmt: skip
+
+
+@contextmanager
+def building(trace: Trace) -> Iterator[None]:
+    """Inside, the functions that add boxes add them to this trace."""
+    token = _RUNNING.set(trace)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)
+
+
+def is_building() -> bool:
+    """Whether an algorithm is being built."""
+    return _RUNNING.get() is not None
+
+
+def running() -> Trace:
+    """The trace of the algorithm being built. Raises TypeMismatch outside of one."""
+    trace = _RUNNING.get()
+    if trace is None:
+        raise TypeMismatch("this function builds a diagram: call it inside a function under @cd.algorithm")
+    return trace
+
+
+def traced(value: object) -> bool:
+    """Whether a value is an array of an algorithm being built."""
+    return isinstance(value, Traced)
+
+
+class Trace:
+    """A diagram being written down: boxes in the order in which the user's function made them."""
+
+    def __init__(self, dom: Sequence[ArrayType], axes: Sequence[Axis] = ()) -> None:
+        self.dom = Ty(*dom)
+        self.nodes: list[Node] = []
+        self._makers: list[tuple[Node | None, ArrayType]] = [(None, ty) for ty in dom]
+        self._seen = 0
+        self.count = len(dom)
+        self.axes = merge_axes((*dom, *(ArrayType((a,)) for a in axes)))
+        # Axes that only the declared results have: their sizes are those that are computed.
+        self._declared = {a.name for a in axes} - merge_axes(tuple(dom)).keys()
+        self._ambiguous: dict[str, tuple[Axis, Axis]] = {}
+        self._types: dict[ArrayType, ArrayType] = {}
+        self._made: dict[Any, Any] = {}
+        self._lines: dict[tuple[str, int], str | None] = {}
+        self.inputs = tuple(Traced(self, k, self.intern(ty)) for k, ty in enumerate(dom))
+
+    # -- bookkeeping --------------------------------------------------------------------------
+
+    def intern(self, ty: ArrayType) -> ArrayType:
+        """The one copy of an array type in this trace: boxes made twice are then found by identity."""
+        return self._types.setdefault(ty, ty)
+
+    def line(self) -> str | None:
+        """The user's line that is being traced."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+            frame = frame.f_back
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        if place not in self._lines:
+            self._lines[place] = user_line()
+        return self._lines[place]
+
+    def add(self, box: Box, inputs: Sequence[Traced] = ()) -> tuple[Traced, ...]:
+        """Puts a box to work on arrays of this trace, and gives the arrays that leave it."""
+        self.nodes.append(Node(box, tuple([a._wire for a in inputs])))
+        first = self.count
+        self.count += len(box.cod)
+        return tuple([Traced(self, first + k, self.intern(ty)) for k, ty in enumerate(box.cod)])
+
+    def maker(self, wire: int) -> Node | None:
+        """The node that makes a wire, None for an input."""
+        for node in self.nodes[self._seen :]:
+            self._makers.extend((node, ty) for ty in node.box.cod)
+        self._seen = len(self.nodes)
+        return self._makers[wire][0]
+
+    def array(self, wire: int) -> Traced:
+        """The array on a wire."""
+        self.maker(wire)
+        return Traced(self, wire, self.intern(self._makers[wire][1]))
+
+    def lift(self, value: object, infinite: bool = False, element: str = "real") -> Traced:
+        """A number as a constant of this trace; an array of this trace as itself. All else is an error.
+
+        With element type `int`, integers are of that type, and other numbers real all the same.
+        """
+        if isinstance(value, Traced):
+            if value._trace is not self:
+                raise TypeMismatch(
+                    f"array {value} belongs to another algorithm than the one being built: "
+                    "pass it in as an argument, or call the other algorithm on arrays of this one"
+                )
+            return value
+        exact = number(value)
+        if exact is None and not infinite:
+            raise TypeMismatch(
+                "minus infinity can be an operand of cd.where and cd.maximum only: "
+                "arithmetic with it is not defined; mask with cd.where(mask, a, -float('inf'))"
+            )
+        if exact is None or exact.denominator != 1 or isinstance(value, float):
+            element = "real"
+        return self._closed(("const", (exact, element)), lambda: const_box(exact, element))
+
+    def _closed(self, key: tuple[str, Any], make: Any) -> Traced:
+        array = self._made.get(key)
+        if array is None:
+            box = make()
+            array = self._made[key] = self.add(Box(box.op, box.dom, box.cod, self.line()))[0]
+        return array
+
+    def memo(self, key: tuple[Any, ...], make: Callable[[], M]) -> M:
+        """What was made for this key before, or is made now."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: M = self._made[key]
+        return made
+
+    def settled(self, name: str) -> Axis | None:
+        """The axis of that name, if an array has it and not only a declared result."""
+        return None if name in self._declared else self.axes.get(name)
+
+    def known_by_input(self, name: str) -> bool:
+        """Whether an input of the trace has the axis."""
+        return name in merge_axes(self.dom.arrays)
+
+    # -- boxes ---------------------------------------------------------------------------------
+
+    def axis(self, name: str, what: str) -> Axis:
+        """The axis of that name. Raises AxisError, naming those that there are."""
+        axis = self.axes.get(name)
+        if axis is None:
+            known = ", ".join(self.axes) or "none"
+            raise AxisError(f"{what}: no array here has axis {name!r}; the axes of this algorithm are {known}")
+        if name in self._ambiguous:
+            one, two = self._ambiguous[name]
+            raise AxisError(
+                f"{what}: axis {name!r} has size {show_size(one.size)} on one array and {show_size(two.size)} on "
+                "another: rename one of the two"
+            )
+        return axis
+
+    def size(self, size: Size) -> Traced:
+        """A size as a scalar."""
+        return self._closed(("size", size), lambda: size_box(size))
+
+    def index(self, axis: Axis) -> Traced:
+        """The positions along an axis."""
+        return self._closed(("index", axis), lambda: index_box(axis))
+
+    def map(self, fn: str, *operands: Traced) -> Traced:
+        """A scalar function at every index of the union of the operands' axes."""
+        line = self.line()
+        types = [a.type for a in operands]
+        key = (fn, line, *map(id, types))
+        box = self._made.get(key)
+        if box is None:
+            if fn in _BOOLEAN or fn == "where":
+                checked = types[:1] if fn == "where" else types
+                for ty in checked:
+                    if ty.element != "bool":
+                        raise TypeMismatch(
+                            f"{fn!r} takes truth values and got an array {ty} of {ty.element} numbers: "
+                            "compare first, as in `a > 0`",
+                            line,
+                        )
+            elif fn not in _EXTENDED and not fn.startswith("cast:") and any(ty.element == "extended" for ty in types):
+                raise TypeMismatch(
+                    f"{fn!r} of an array that may hold minus infinity is not defined: "
+                    "only +, -, maximum, minimum, comparisons, where and exp are; scale before masking",
+                    line,
+                )
+            merge_axes(tuple(types))
+            box = self._made[key] = map_box(fn, types, line)
+        return self.add(box, operands)[0]
+
+    def arithmetic(self, fn: str, *operands: object) -> Traced:
+        """A scalar function of numbers: truth values among the operands count as 0 and 1."""
+        infinite = fn in ("max", "min", "eq", "ne", "lt", "le")
+        arrays = [a.type.element for a in operands if isinstance(a, Traced)]
+        element = "int" if fn in _WHOLE and arrays and set(arrays) == {"int"} else "real"
+        return self.map(fn, *[self.numeric(self.lift(a, infinite, element)) for a in operands])
+
+    def quotient(self, array: object, divisor: object) -> Traced:
+        """⌊a/b⌋, of an array of integers and a positive integer or a size. Raises TypeMismatch for others."""
+        a, b = (self.lift(v, element="int") for v in (array, divisor))
+        if a.type.element != "int":
+            raise TypeMismatch(
+                f"// and % take integers, such as positions and sizes, and got {a} of {a.type.element} numbers"
+            )
+        least = None if b.type.element != "int" else index_expressions.expression(self.maker, b._wire, ())
+        if least is None or not index_maps.natural(least) or index_maps.bounds(least, _at_least_one)[0] < 1:
+            raise TypeMismatch(
+                f"// and % take a divisor that is a positive integer or made of sizes, not {short(divisor)}"
+            )
+        return self.map("floordiv", a, b)
+
+    def numeric(self, array: Traced) -> Traced:
+        """Truth values as the numbers 0 and 1; numbers as they are."""
+        if array.type.element != "bool":
+            return array
+        return self.map("where", array, self.lift(1), self.lift(0))
+
+    def reduce(self, monoid: str, array: Traced, axis: str) -> Traced:
+        """A monoid folded over one axis."""
+        line = self.line()
+        if monoid == "prod" and array.type.element == "extended":
+            raise TypeMismatch("'prod' of an array that may hold minus infinity is not defined", line)
+        key = (monoid, axis, line, id(array.type))
+        box = self._made.get(key)
+        if box is None:
+            box = self._made[key] = reduce_box(monoid, axis, array.type, line)
+        return self.add(box, (array,))[0]
+
+    def einsum(self, arrays: Sequence[Traced], output: tuple[str, ...]) -> Traced:
+        """The sum of products with the named axes left."""
+        line = self.line()
+        types = [a.type for a in arrays]
+        key = ("einsum", output, line, *map(id, types))
+        box = self._made.get(key)
+        if box is None:
+            if any(ty.element == "extended" for ty in types):
+                raise TypeMismatch("einsum of an array that may hold minus infinity is not defined", line)
+            merge_axes(tuple(types))
+            box = self._made[key] = einsum_box(types, output, line)
+        return self.add(box, arrays)[0]
+
+    def rename(self, array: Traced, pairs: dict[str, str], layout: Sequence[Axis] | None = None) -> Traced:
+        """New names for axes, and a layout; the array itself where nothing changes."""
+        line = self.line()
+        if not pairs and (layout is None or tuple(layout) == array.type.axes):
+            return array
+        box = rename_box(array.type, pairs, layout)
+        renamed = self.add(Box(box.op, box.dom, box.cod, line), (array,))[0]
+        self.learn(renamed.type.axes)
+        return renamed
+
+    def learn(self, axes: Sequence[Axis]) -> None:
+        """Makes axes known that no input has."""
+        for axis in axes:
+            if axis.name in self._declared:
+                self._declared.remove(axis.name)
+                self.axes[axis.name] = axis
+            known = self.axes.setdefault(axis.name, axis)
+            if known.size != axis.size:
+                self._ambiguous[axis.name] = (known, axis)
+
+    def call(self, name: str, body: Diagram, arrays: Sequence[Traced]) -> tuple[Traced, ...]:
+        """A diagram as one named box, on arrays of exactly its types."""
+        return self.add(Box(Call(name, body), body.dom, body.cod, self.line()), arrays)
+
+    # -- the result ------------------------------------------------------------------------------
+
+    def diagram(self, outputs: Sequence[Traced], names: tuple[str, ...] = (), title: str = "") -> Diagram:
+        """The diagram of the given outputs: boxes that reach none of them are dropped."""
+        graph = live(Graph(self.dom, tuple(self.nodes), tuple(a._wire for a in outputs)))
+        return of_graph(graph, Ty(*(a.type for a in outputs)), names, title)
+
+
+class Traced:
+    """An array inside an algorithm: it has a type, and no values. Operators broadcast by axis name.
+
+    >>> import catdiag as cd
+    >>> @cd.algorithm("q x, x")
+    ... def f(a, b):
+    ...     return (a - b) ** 2
+    >>> str(f)
+    'f: [q x] @ [x] → [q x]'
+    """
+
+    __slots__ = ("_trace", "_wire", "type")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, wire: int, type: ArrayType) -> None:
+        self._trace, self._wire, self.type = trace, wire, type
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes, in layout order."""
+        return self.type.names
+
+    def rename(self, **pairs: str) -> Traced:
+        """The same array with other names for axes: `a.rename(x="y")`. Raises AxisError for an axis it lacks."""
+        trace = self._here()
+        for old, new in pairs.items():
+            if self.type.axis(old) is None:
+                have = " ".join(self.axes) or "no axes"
+                raise AxisError(f"cannot rename axis {old!r}: the array has {have}; write a.rename(old='new')")
+            if len(parse_axes(new)) != 1 or not new.isidentifier():
+                raise SignatureError(f"cannot rename axis {old!r} to {new!r}: expected one name")
+        return trace.rename(self, {old: new for old, new in pairs.items() if old != new})
+
+    def _here(self) -> Trace:
+        trace = running()
+        trace.lift(self)
+        return trace
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def __add__(self, other: Operand) -> Traced:
+        return running().arithmetic("add", self, other)
+
+    def __radd__(self, other: Operand) -> Traced:
+        return running().arithmetic("add", other, self)
+
+    def __sub__(self, other: Operand) -> Traced:
+        return running().arithmetic("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Traced:
+        return running().arithmetic("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Traced:
+        return running().arithmetic("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Traced:
+        return running().arithmetic("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Traced:
+        return running().arithmetic("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Traced:
+        return running().arithmetic("div", other, self)
+
+    def __floordiv__(self, other: Operand) -> Traced:
+        return running().quotient(self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Traced:
+        return running().quotient(other, self)
+
+    def __mod__(self, other: Operand) -> Traced:
+        return self - running().quotient(self, other) * other
+
+    def __rmod__(self, other: Operand) -> Traced:
+        return other - running().quotient(other, self) * self
+
+    def __neg__(self) -> Traced:
+        return running().arithmetic("neg", self)
+
+    def __pos__(self) -> Traced:
+        return running().numeric(self)
+
+    def __abs__(self) -> Traced:
+        return running().arithmetic("abs", self)
+
+    def __lt__(self, other: Operand) -> Traced:
+        return running().arithmetic("lt", self, other)
+
+    def __le__(self, other: Operand) -> Traced:
+        return running().arithmetic("le", self, other)
+
+    def __gt__(self, other: Operand) -> Traced:
+        return running().arithmetic("lt", other, self)
+
+    def __ge__(self, other: Operand) -> Traced:
+        return running().arithmetic("le", other, self)
+
+    def __eq__(self, other: object) -> Traced:  # type: ignore[override]
+        return running().arithmetic("eq", self, other)
+
+    def __ne__(self, other: object) -> Traced:  # type: ignore[override]
+        return running().arithmetic("ne", self, other)
+
+    def __and__(self, other: Traced) -> Traced:
+        return _logic("and", self, other)
+
+    def __rand__(self, other: Traced) -> Traced:
+        return _logic("and", other, self)
+
+    def __or__(self, other: Traced) -> Traced:
+        return _logic("or", self, other)
+
+    def __ror__(self, other: Traced) -> Traced:
+        return _logic("or", other, self)
+
+    def __invert__(self) -> Traced:
+        return _logic("not", self)
+
+    def __pow__(self, exponent: Operand) -> Traced:
+        trace = self._here()
+        power = None if isinstance(exponent, Traced) else number(exponent)
+        if power is None or power.denominator > 2 or abs(power) > _MAX_POWER:
+            raise TypeMismatch(
+                f"** takes an integer or half-integer exponent of at most {_MAX_POWER}, not {exponent}: "
+                "for other powers of positive numbers write cd.exp(p * cd.log(a))"
+            )
+        base = trace.numeric(self)
+        if power.denominator == 2:
+            base = trace.arithmetic("sqrt", base)
+        result = self._power(trace, base, abs(power.numerator))
+        return trace.arithmetic("div", 1, result) if power < 0 else result
+
+    @staticmethod
+    def _power(trace: Trace, base: Traced, n: int) -> Traced:
+        if n == 0:
+            return trace.rename(trace.lift(1), {}, base.type.axes)
+        result: Traced | None = None
+        while True:
+            if n % 2:
+                result = base if result is None else trace.arithmetic("mul", result, base)
+            n //= 2
+            if n == 0:
+                return result  # type: ignore[return-value]
+            base = trace.arithmetic("mul", base, base)
+
+    def __rpow__(self, base: Operand) -> NoReturn:
+        raise TypeMismatch(f"an array cannot be an exponent: for {base} ** a write cd.exp(a * cd.log({base}))")
+
+    # -- what an array without values cannot do ----------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Traced:
+        """NumPy's functions of numbers, so that `np.float64(2) * a` and `np.exp(a)` are what they seem."""
+        name = ufunc.__name__
+        if method != "__call__" or options or name not in _UFUNCS:
+            raise TypeMismatch(f"np.{name} does not work on named axes: write what catdiag has, such as cd.sum(a, 'x')")
+        fn, swapped = _UFUNCS[name]
+        operands = inputs[::-1] if swapped else inputs
+        return _logic(fn, *operands) if fn in _BOOLEAN else running().arithmetic(fn, *operands)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        raise TypeMismatch(f"np.{func.__name__} does not work on named axes: write what catdiag has, such as cd.einsum")
+
+    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+        raise TypeMismatch(f"array {self} has no values while its algorithm is being built: NumPy cannot hold it")
+
+    def __bool__(self) -> bool:
+        raise TypeMismatch(
+            f"array {self} has no values while its algorithm is being built, so `if`, `and`, `or`, `not` and chained "
+            "comparisons cannot ask for its truth: choose with cd.where(condition, a, b), combine with & | ~"
+        )
+
+    def __float__(self) -> float:
+        raise TypeMismatch(f"array {self} has no values while its algorithm is being built: use cd.sqrt, not math.sqrt")
+
+    def __iter__(self) -> Iterator[Traced]:
+        raise TypeMismatch(f"array {self} cannot be iterated over: write what happens at every index, by axis name")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise TypeMismatch(f"array {self} cannot be indexed with {short(key)}: refer to axes by name")
+
+    def __matmul__(self, other: object) -> NoReturn:
+        raise TypeMismatch('@ does not say which axes are summed: write cd.einsum("a b, b c -> a c", A, B)')
+
+    def __str__(self) -> str:
+        return str(self.type)
+
+    def __repr__(self) -> str:
+        return f"<traced {self.type}>"
+
+
+def _at_least_one(leaf: int | str) -> tuple[int, int]:
+    return (leaf, leaf) if isinstance(leaf, int) else (1, 1)
+
+
+def _logic(fn: str, *operands: object) -> Traced:
+    trace = running()
+    for operand in operands:
+        if not isinstance(operand, Traced):
+            raise TypeMismatch(f"&, | and ~ combine arrays of truth values, not {short(operand)}: compare first")
+    return trace.map(fn, *[trace.lift(a) for a in operands])

@@ -1,0 +1,323 @@
+"""A kernel beside what people use today: checked first, then timed in interleaved rounds, in one run.
+
+Each contestant is a function of the inputs. One that cannot be made, raises, or does not give what the diagram means
+is listed with the reason and is not timed: speed is looked at only of what is right.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.measure.bench_case import Case, Kernel
+from catdiag.measure.device_timer import Call, Clock, Events, interleaved
+from catdiag.measure.output_check import Reference, check, inputs_of, meaning, poison, poisoned_outputs, reference
+from catdiag.runtime.module_cache import imported, needed
+from catdiag.util.errors import CatdiagError
+
+OURS = "catdiag"
+COMPILED = "torch.compile"
+_HELD = 3.0
+"""Inputs of one call are taken to stay in a cache of up to this part more than their bytes: sets rotate beyond that."""
+_MOST_SETS = 16
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A way to compute a case: `make` gives the function, which takes the inputs in order.
+
+    `out` says that it takes `out=` tensors for the results, which are handed to it full of NaN where it is checked.
+    """
+
+    name: str
+    make: Callable[[], Function]
+    out: bool = False
+
+
+@dataclass
+class Result:
+    """What came of a contestant: milliseconds (median and quartiles) and error, or why there are none."""
+
+    name: str
+    median_ms: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    error: float | None = None
+    failure: str = ""
+    peak: int = 0
+    """Bytes that were held at the most while it ran, beside its inputs; 0 where that is not known."""
+
+
+@dataclass
+class Row:
+    """A case with what came of each contestant."""
+
+    case: str
+    group: str
+    operator: str
+    sizes: Mapping[str, int]
+    dtype: str
+    flops: float
+    bytes: float
+    results: list[Result] = field(default_factory=list)
+    about: str = ""
+    seconds: float = 0.0
+
+    def result(self, name: str) -> Result | None:
+        """What came of the contestant of that name."""
+        return next((r for r in self.results if r.name == name), None)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Row:
+        """The row of plain values, as JSON has them."""
+        return Row(**{**data, "results": [Result(**r) for r in data["results"]]})
+
+
+class Lost(CatdiagError):
+    """A contestant after which the device no longer answers this process: `.name` and `.failure` say which and how."""
+
+    def __init__(self, name: str, failure: str) -> None:
+        super().__init__(f"{name} left the GPU in a state that ends this process: {failure}", "")
+        self.name, self.failure = name, failure
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where it runs: PyTorch's name of the device, its clock, the bytes of its cache and those a reference may take."""
+
+    device: str
+    clock: Clock
+    cache: int = 0
+    budget: float = 2.0**30
+
+    def fresh(self) -> None:
+        """Forgets what was compiled and held before: what is compiled anew too often is left as it is."""
+        if "torch._dynamo" in sys.modules:
+            sys.modules["torch._dynamo"].reset()
+        if self.device == "cuda":
+            import torch
+
+            gc.collect()
+            torch.cuda.empty_cache()
+
+    def held(self, reset: bool = False) -> int:
+        """The most bytes that tensors took since the last reset; what they take now, with `reset`."""
+        if self.device != "cuda":
+            return 0
+        import torch
+
+        torch.cuda.synchronize()
+        if reset:
+            torch.cuda.reset_peak_memory_stats()
+        return int(torch.cuda.max_memory_allocated())
+
+    def alive(self) -> bool:
+        """Whether the device still answers: after an access out of bounds it does not, in this process."""
+        if self.device != "cuda":
+            return True
+        import torch
+
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return False
+        return True
+
+    @staticmethod
+    def gpu() -> Machine:
+        """The GPU of this machine. Raises CatdiagError where PyTorch is missing or sees none."""
+        torch = torch_with_gpu()
+        properties = torch.cuda.get_device_properties(0)
+        return Machine("cuda", Events(), int(properties.L2_cache_size), float(properties.total_memory) / 4)
+
+
+def torch_with_gpu() -> Any:
+    """PyTorch, where it sees a GPU. Raises CatdiagError that says what is missing."""
+    torch: Any = needed("torch", "a comparison on a GPU")
+    if not torch.cuda.is_available():
+        raise CatdiagError(
+            f"no GPU: PyTorch {torch.__version__} sees no CUDA device here. Everything but running works without one: "
+            "catdiag derive OP --on h200",
+            "",
+        )
+    return torch
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on: the GPU, its driver, and the versions of PyTorch, Triton, CUDA and cuDNN."""
+    import platform
+    import subprocess
+
+    torch = torch_with_gpu()
+    found = {"GPU": str(torch.cuda.get_device_name(0)), "PyTorch": str(torch.__version__)}
+    try:
+        said = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        ).stdout.split()
+        found["driver"] = said[0] if said else "unknown"
+    except (OSError, subprocess.TimeoutExpired):
+        found["driver"] = "unknown"
+    spec = importlib.util.find_spec("triton")
+    found["Triton"] = str(importlib.import_module("triton").__version__) if spec else "none"
+    found["CUDA"] = str(torch.version.cuda)
+    found["cuDNN"] = str(torch.backends.cudnn.version())
+    found["Python"] = platform.python_version()
+    return found
+
+
+# -- contestants --------------------------------------------------------------------------------------------
+
+
+def of_kernels(case: Case) -> list[Contestant]:
+    """The kernels of a case: the model's first choice, then those with other tiles; or why there is none."""
+    if not case.kernels:
+        return [Contestant(OURS, _refusing(case.refused or "no kernel was made"))]
+    names = [OURS, *(f"{OURS}, {kernel.about or f'choice {k}'}" for k, kernel in enumerate(case.kernels[1:], 2))]
+    return [Contestant(name, _making(kernel), out=True) for name, kernel in zip(names, case.kernels, strict=True)]
+
+
+def _refusing(why: str) -> Callable[[], Function]:
+    def make() -> Function:
+        raise CatdiagError(why, "")
+
+    return make
+
+
+def _making(kernel: Kernel) -> Callable[[], Function]:
+    def make() -> Function:
+        function = getattr(imported(kernel.text, kernel.entry), kernel.entry)
+
+        def run(*inputs: Any, **further: Any) -> Any:
+            return function(*inputs, **kernel.options, **further)
+
+        return run
+
+    return make
+
+
+def textbook_of(case: Case, compiler: Callable[[Function], Function] | None = None) -> Contestant:
+    """The textbook form, by `torch.compile` (or by `compiler`)."""
+
+    def make() -> Function:
+        import functools
+
+        function = meaning(case.text, case.entry)
+        if case.keywords:
+            function = functools.partial(function, **case.keywords)
+        if compiler is not None:
+            return compiler(function)
+        import torch
+
+        compiled: Function = torch.compile(function, dynamic=False)
+        return compiled
+
+    return Contestant(COMPILED, make)
+
+
+# -- a case -------------------------------------------------------------------------------------------------
+
+
+def run_case(
+    case: Case,
+    machine: Machine,
+    contestants: Sequence[Contestant],
+    *,
+    rounds: int = 15,
+    seed: int = 0,
+    warm_ms: float = 100.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Row:
+    """Checks the contestants on fresh inputs, then times those that are right, in interleaved rounds.
+
+    Raises Lost where one of them leaves the device unusable: the others can be run in a new process.
+    """
+    started = clock()
+    row = Row(case.name, case.group, case.operator, case.sizes, case.dtype, case.flops, case.bytes)
+    row.about = case.kernels[0].about if case.kernels else ""
+    machine.fresh()
+    inputs = inputs_of(case, machine.device, seed)
+    functions: dict[str, Function] = {}
+    meant: Reference | None = None
+    for contestant in contestants:
+        result = Result(contestant.name)
+        row.results.append(result)
+        try:
+            function = contestant.make()
+            poison(case, machine.device)
+            options: dict[str, Any] = {}
+            if contestant.out:
+                outputs = poisoned_outputs(case, machine.device)
+                options["out"] = outputs[0] if len(outputs) == 1 else tuple(outputs)
+            before = machine.held(reset=True)
+            found = function(*inputs, **options)
+            given = sum(a.bytes for a in case.outputs) if contestant.out else 0
+            result.peak = machine.held() - before + given if machine.device == "cuda" else 0
+            meant = meant or reference(case, inputs, machine.budget)
+            result.error = check(case, found, meant).error
+            functions[contestant.name] = function
+            del found, options
+        except raised() as error:
+            result.failure = reason(error)
+            if not machine.alive():
+                raise Lost(contestant.name, result.failure) from error
+    del meant
+    sets = [inputs]
+    moved = sum(a.bytes for a in case.inputs if a.axes)
+    wanted = math.ceil(_HELD * machine.cache / moved) if moved else 1
+    for k in range(1, max(1, min(_MOST_SETS, wanted))):
+        sets.append(inputs_of(case, machine.device, seed + 1000 + k))
+    calls = {name: _rotating(function, sets) for name, function in functions.items()}
+    samples, failed = interleaved(calls, machine.clock, rounds=rounds, warm_ms=warm_ms)
+    for result in row.results:
+        if result.name in samples:
+            found_ms = samples[result.name]
+            result.median_ms, result.low_ms, result.high_ms = found_ms.median, found_ms.low, found_ms.high
+        elif result.name in failed:
+            result.failure = reason(failed[result.name])
+            if not machine.alive():
+                raise Lost(result.name, result.failure)
+    if isinstance(machine.clock, Events):
+        machine.clock.forget()
+    row.seconds = clock() - started
+    return row
+
+
+def _rotating(function: Function, sets: Sequence[Sequence[Any]]) -> Call:
+    """Calls on one input set after the other, so that none is found in a cache."""
+    return lambda k: function(*sets[k % len(sets)])
+
+
+def raised() -> tuple[type[BaseException], ...]:
+    """What functions and compilers of others raise where they fail; Triton's errors have a base of their own."""
+    triton: tuple[type[BaseException], ...] = ()
+    if "triton" in sys.modules:
+        triton = (importlib.import_module("triton.errors").TritonError,)
+    return (
+        ArithmeticError, AssertionError, AttributeError, CatdiagError, ImportError, LookupError, MemoryError, NameError,
+        OSError, RuntimeError, SyntaxError, TypeError, ValueError, *triton,
+    )  # fmt: skip
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line.
+
+    >>> reason(ValueError("no such tile\\n  at line 3"))
+    'ValueError: no such tile'
+    """
+    text = error.message if isinstance(error, CatdiagError) else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    return f"{type(error).__name__}: {first[:300]}" if first else type(error).__name__

@@ -1,0 +1,138 @@
+"""The table of a comparison: what each contestant reached, beside the kernel, with the errors of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from catdiag.measure.bench import OURS, Result, Row
+
+_SAME = 0.03
+"""Quartiles closer together than this part of the median are not worth a word."""
+_LARGE = 10**9
+"""Bytes held beside the inputs that are worth a column."""
+
+
+def page(rows: Sequence[Row], about: Mapping[str, str], missing: Iterable[str] = (), head: str = "") -> str:
+    """The page of a run as markdown: the versions, a table for each group of cases, and what could not be measured.
+
+    `missing` are the names of cases that were not run. Raises nothing: a row without a time shows why.
+
+    >>> row = Row("4 by 4", "products", "matmul", {"a": 4}, "bf16", 12800.0, 96.0)
+    >>> row.results = [Result("catdiag", 1.0, 0.99, 1.01, 0.001), Result("torch.compile", failure="RuntimeError: no")]
+    >>> print(page([row], {"GPU": "none"}))
+    Measured in one run: GPU none.
+    <BLANKLINE>
+    ## products
+    <BLANKLINE>
+    | case | catdiag: ms | TFLOP/s | error | torch.compile |
+    |---|---:|---:|---:|---:|
+    | 4 by 4 | 1.000 | 1.28e-05 | 1.0e-03 | failed (1) |
+    <BLANKLINE>
+    1. 4 by 4, torch.compile: RuntimeError: no
+    <BLANKLINE>
+    """
+    parts = [head.rstrip() + "\n"] if head else []
+    parts.append(f"Measured in one run: {', '.join(f'{name} {value}' for name, value in about.items())}.\n")
+    failures: list[str] = []
+    for group in dict.fromkeys(row.group for row in rows):
+        parts.append(f"## {group}\n")
+        parts.append("\n".join(_table([row for row in rows if row.group == group], failures)) + "\n")
+    if failures:
+        parts.append("\n".join(f"{k}. {text}" for k, text in enumerate(failures, 1)) + "\n")
+    left = list(missing)
+    if left:
+        parts.append(f"Not run, since the time for the run was over: {', '.join(left)}.\n")
+    return "\n".join(parts)
+
+
+def peers_of(rows: Iterable[Row]) -> list[str]:
+    """The contestants beside the kernel and its other tiles, in order of appearance."""
+    return list(dict.fromkeys(r.name for row in rows for r in row.results if not r.name.startswith(OURS)))
+
+
+def rate(row: Row, result: Result) -> float | None:
+    """What it reached: TFLOP/s, or TB/s of what has to be moved where nothing is contracted."""
+    if not result.median_ms:
+        return None
+    return (row.flops or row.bytes) / result.median_ms / 1e9
+
+
+def ratio(row: Row, peer: Result, ours: Result | None = None) -> float | None:
+    """How many times as fast as the peer the kernel is, with the tiles that were chosen first, or as `ours` has it."""
+    ours = ours or row.result(OURS)
+    if ours is None or not ours.median_ms or not peer.median_ms:
+        return None
+    return peer.median_ms / ours.median_ms
+
+
+def best(row: Row) -> Result | None:
+    """The fastest of the kernel's tiles."""
+    found = [r for r in row.results if r.name.startswith(OURS) and r.median_ms]
+    return min(found, key=lambda r: r.median_ms or 0.0, default=None)
+
+
+def _table(rows: Sequence[Row], failures: list[str]) -> list[str]:
+    unit = "TB/s" if all(not row.flops or _by_bytes(row) for row in rows) else "TFLOP/s"
+    peers = peers_of(rows)
+    several = any(sum(r.name.startswith(OURS) for r in row.results) > 1 for row in rows)
+    large = any(r.peak > _LARGE for row in rows for r in row.results)
+    head = ["case", f"{OURS}: ms", unit, *(["best tiles"] if several else []), "error", *peers]
+    head += ["held beside inputs, GB"] if large else []
+    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    for row in rows:
+        ours = row.result(OURS)
+        cells = [row.case, _time(ours, row, failures), _rate(row, ours, unit)]
+        if several:
+            found = best(row)
+            other = found is not None and found is not ours
+            cells.append(_rate(row, found, unit) if other else "–" if found is None else "the same")
+        cells.append(f"{ours.error:.1e}" if ours is not None and ours.error is not None else "–")
+        for name in peers:
+            cells.append(_peer(row, row.result(name), unit, failures))
+        if large:
+            held = [row.result(name) for name in (OURS, *peers)]
+            cells.append(" / ".join(f"{r.peak / 1e9:.2f}" if r is not None and r.peak else "–" for r in held))
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _by_bytes(row: Row) -> bool:
+    """Whether moving its bytes bounds it: fewer than 50 operations for each, a chip of today does 200."""
+    return row.flops < 50 * row.bytes
+
+
+def _time(result: Result | None, row: Row, failures: list[str]) -> str:
+    if result is None:
+        return "–"
+    if result.median_ms is None or result.low_ms is None or result.high_ms is None:
+        return _failed(row, result, failures)
+    spread = (result.high_ms - result.low_ms) / result.median_ms
+    return _told(result, spread)
+
+
+def _told(result: Result, spread: float) -> str:
+    text = f"{result.median_ms:.3f}"
+    return f"{text} ({result.low_ms:.3f} to {result.high_ms:.3f})" if spread > _SAME else text
+
+
+def _rate(row: Row, result: Result | None, unit: str) -> str:
+    if result is None or not result.median_ms:
+        return "–"
+    amount = row.bytes if unit == "TB/s" else row.flops
+    value = amount / result.median_ms / 1e9
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _peer(row: Row, result: Result | None, unit: str, failures: list[str]) -> str:
+    if result is None:
+        return ""
+    if not result.median_ms:
+        return _failed(row, result, failures)
+    times = [t for t in (ratio(row, result), ratio(row, result, best(row))) if t is not None]
+    told = ", ".join(f"{t:.2f}×" for t in dict.fromkeys(times))
+    return _rate(row, result, unit) + (f" ({told})" if told else "")
+
+
+def _failed(row: Row, result: Result, failures: list[str]) -> str:
+    failures.append(f"{row.case}, {result.name}: {result.failure or 'no reason was given'}")
+    return f"failed ({len(failures)})"

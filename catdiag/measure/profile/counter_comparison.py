@@ -1,0 +1,348 @@
+"""The formula against the machine: what a profiler counted of a kernel, beside what was predicted.
+
+`measure` runs points once each under Nsight Compute, in one process. `compare` puts every counter beside its
+prediction: they *agree* within 2%; a larger gap is *explained* where causes that were computed before (see
+`catdiag.measure.profile.expected_counters`), or loads that the profiler saw served by L1, make up for it within 2%; and
+*unexplained* otherwise. What could not be read is *unavailable*, with the reason, and everything else is still told.
+
+>>> gap = judged("loads", 1000.0, 1110.0, [Cause("sectors", 0.0, 120.0)])
+>>> gap.status, gap.ratio, gap.why
+('explained', 1.11, ('sectors: up to 120 more',))
+>>> judged("loads", 1000.0, 1300.0, [Cause("sectors", 0.0, 120.0)]).status
+'unexplained'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from catdiag.measure.bench import torch_with_gpu, versions
+from catdiag.measure.profile import ncu
+from catdiag.measure.profile.expected_counters import Cause, Point, Predicted
+from catdiag.util.errors import CatdiagError
+
+NEAR = 0.02
+"""A larger part than this is a gap."""
+SHARED_NEAR = 1024
+"""Bytes within which shared memory has to be right."""
+
+AGREES, EXPLAINED, UNEXPLAINED, UNAVAILABLE, REPORTED = "agrees", "explained", "unexplained", "unavailable", "reported"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A counter beside its prediction; `kernel` is empty for what is of all kernels of a point together."""
+
+    what: str
+    kernel: str
+    predicted: float | None
+    measured: float | None
+    status: str
+    why: tuple[str, ...] = ()
+    unit: str = "B"
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over predicted."""
+        if self.measured is None or not self.predicted:
+            return None
+        return self.measured / self.predicted
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of points: for each the readings of its launches, or why there are none."""
+
+    readings: tuple[tuple[ncu.Reading, ...], ...]
+    failures: tuple[str, ...]
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "readings": [
+                [{"kernel": r.kernel, "order": r.order, "values": dict(r.values), "missing": r.missing} for r in rs]
+                for rs in self.readings
+            ],
+            "failures": list(self.failures),
+            "about": dict(self.about),
+        }
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Measured:
+        """What `as_dict` gave."""
+        readings = tuple(
+            tuple(ncu.Reading(r["kernel"], r["order"], r["values"], tuple(r["missing"])) for r in rs)
+            for rs in data["readings"]
+        )
+        return Measured(readings, tuple(data["failures"]), data["about"])
+
+    @staticmethod
+    def none(points: Sequence[Point], why: str) -> Measured:
+        """Nothing was read, for one reason."""
+        return Measured(tuple(() for _ in points), tuple(why for _ in points))
+
+
+def measure(points: Sequence[Point], *, timeout: float = 280.0, profiler: str = "ncu") -> Measured:
+    """Runs each point once under Nsight Compute and reads its counters. Where that cannot be done, says why of each."""
+    try:
+        torch_with_gpu()
+        about = versions()
+    except CatdiagError as error:
+        return Measured.none(points, error.message)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    start = time.monotonic()
+    failures = _tried(points, env, timeout)
+    sound = [k for k, failure in enumerate(failures) if not failure]
+    readings: list[tuple[ncu.Reading, ...]] = [() for _ in points]
+    if not sound:
+        return Measured(tuple(readings), tuple(failures), about)
+    with tempfile.TemporaryDirectory() as folder:
+        program, done = _program([points[k] for k in sound], Path(folder))
+        left = max(1.0, timeout - (time.monotonic() - start))
+        found = ncu.profile(program, timeout=left, ncu=profiler, env=env)
+        rows = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else []
+    if found.left_out:
+        about["counters that this Nsight Compute lacks"] = ", ".join(found.left_out)
+    given = shared_out(found.readings, rows, len(sound))
+    for k, own, failure in zip(sound, *given, strict=True):
+        readings[k] = own
+        failures[k] = f"counters are unavailable: {found.unavailable}" if found.unavailable else failure
+    return Measured(tuple(readings), tuple(failures), about)
+
+
+def _program(points: Sequence[Point], folder: Path) -> tuple[list[str], Path]:
+    """The program that launches points once each, and the file that says what it did."""
+    given, done = folder / "points.json", folder / "done.json"
+    given.write_text(json.dumps([p.as_dict() for p in points]), encoding="utf-8")
+    return [sys.executable, "-m", "catdiag.measure.profile.profiler_target", str(given), str(done)], done
+
+
+def _tried(points: Sequence[Point], env: Mapping[str, str], timeout: float) -> list[str]:
+    """Runs the points without a profiler, which compiles them, and says of each that cannot be run why.
+
+    A kernel that reads where it may not spoils its whole process: what comes after it is tried again in another.
+    """
+    failures = ["it was not reached in time"] * len(points)
+    first, start = 0, time.monotonic()
+    while first < len(points) and time.monotonic() - start < timeout / 2:
+        with tempfile.TemporaryDirectory() as folder:
+            program, done = _program(points[first:], Path(folder))
+            try:
+                ended = subprocess.run(
+                    program, env=dict(env), capture_output=True, text=True, errors="replace", timeout=timeout / 2
+                )
+            except subprocess.TimeoutExpired:
+                return failures
+            rows = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else []
+        for row in rows:
+            failures[first] = str(row["failure"])
+            first += 1
+            if row["failure"]:
+                break
+        else:
+            if first < len(points):
+                last = [line for line in ended.stderr.splitlines() if line.strip()]
+                failures[first] = f"the process that ran it ended: {last[-1] if last else ended.returncode}"
+                first += 1
+    return failures
+
+
+def shared_out(
+    readings: Sequence[ncu.Reading], rows: Sequence[Mapping[str, Any]], count: int
+) -> tuple[tuple[tuple[ncu.Reading, ...], ...], tuple[str, ...]]:
+    """Readings in order of launch, given out to the points that launched them; what others launched is passed over.
+
+    A point of which a launch was not read has no readings: that some of its bytes are missing would look like a gap.
+    """
+    found: list[tuple[ncu.Reading, ...]] = []
+    failures: list[str] = []
+    at = 0
+    for number in range(count):
+        row = rows[number] if number < len(rows) else {"launched": [], "failure": "the run ended before it"}
+        own: list[ncu.Reading] = []
+        place = at
+        for name in row["launched"]:
+            while place < len(readings) and readings[place].kernel != name:
+                place += 1
+            if place < len(readings):
+                own.append(readings[place])
+                place += 1
+        failure = str(row["failure"])
+        if not failure and len(own) < len(row["launched"]):
+            failure, own = f"the profiler did not read the launch of {row['launched'][len(own)]}", []
+        else:
+            at = place
+        if not failure and not own:
+            failure = "it launched no kernel"
+        found.append(tuple(own) if not failure else ())
+        failures.append(failure)
+    return tuple(found), tuple(failures)
+
+
+# -- comparison ------------------------------------------------------------------------------------------------------
+
+
+def judged(
+    what: str, predicted: float, measured: float | None, causes: Sequence[Cause] = (), kernel: str = "", why: str = ""
+) -> Line:
+    """A counter beside a prediction, and which of the causes a gap needs."""
+    if measured is None:
+        return Line(what, kernel, predicted, None, UNAVAILABLE, (why or "the profiler gave no number",))
+    if _near(measured, predicted, predicted):
+        return Line(what, kernel, predicted, measured, AGREES)
+    low, high = predicted + sum(c.low for c in causes), predicted + sum(c.high for c in causes)
+    told = tuple(_told(c) for c in causes)
+    if causes and (_near(measured, low, high) or low <= measured <= high):
+        return Line(what, kernel, predicted, measured, EXPLAINED, told)
+    rest = measured - (high if measured > high else low)
+    return Line(what, kernel, predicted, measured, UNEXPLAINED, (*told, f"{rest:+,.0f} B left"))
+
+
+def _near(measured: float, low: float, high: float) -> bool:
+    return low * (1 - NEAR) <= measured <= high * (1 + NEAR)
+
+
+def _told(cause: Cause) -> str:
+    if cause.low == cause.high:
+        return f"{cause.why}: {cause.low:+,.0f}"
+    if cause.low >= 0:
+        return f"{cause.why}: up to {cause.high:,.0f} more"
+    if cause.high <= 0:
+        return f"{cause.why}: up to {-cause.low:,.0f} fewer"
+    return f"{cause.why}: {cause.low:+,.0f} to {cause.high:+,.0f}"
+
+
+def compare(point: Point, readings: Sequence[ncu.Reading], failure: str = "") -> tuple[Line, ...]:
+    """Every counter of a point beside its prediction, kernel by kernel, and what of them is of all together."""
+    lines: list[Line] = []
+    by_kernel = {k.kernel: [r for r in readings if r.kernel == k.kernel] for k in point.kernels}
+    for kernel in point.kernels:
+        own = by_kernel[kernel.kernel]
+        why = failure or ("" if own else f"{kernel.kernel} was not launched")
+        if kernel.loads:
+            lines.append(_loads(kernel, own, why))
+        if kernel.saves:
+            lines.append(_saves(kernel, own, why))
+        lines.append(_shared(kernel, own, why))
+        lines += _reported(kernel, own, why)
+    every = [r for rs in by_kernel.values() for r in rs]
+    read, written = _sum(every, ncu.HBM_READ), _sum(every, ncu.HBM_WRITTEN)
+    between = _between(point)
+    lines.append(judged("read from HBM", point.read, read, (*point.read_causes, *between), why=failure))
+    lines.append(judged("written to HBM", point.written, written, (*point.written_causes, *between), why=failure))
+    return tuple(lines)
+
+
+def _between(point: Point) -> tuple[Cause, ...]:
+    """What one kernel of a point saves for another, which may pass by HBM or stay in the cache."""
+    if len(point.kernels) < 2:
+        return ()
+    names = {a.name for a in point.inputs}
+    passed = sum(b for k in point.kernels for array, b in k.loads.items() if array not in names)
+    return (Cause("what one kernel saves for the next", 0.0, passed),) if passed else ()
+
+
+def _sum(readings: Sequence[ncu.Reading], metric: str) -> float | None:
+    found = [r.values.get(metric) for r in readings]
+    return None if not found or any(v is None for v in found) else sum(v for v in found if v is not None)
+
+
+def _loads(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
+    causes, kept = list(kernel.causes), _sum(own, ncu.KEPT)
+    if kept:
+        causes.append(Cause("found in L1, as the profiler counts", -kept * ncu.SECTOR, 0.0))
+    return judged("loads L2 to SM", sum(kernel.loads.values()), _sum(own, ncu.LOADED), causes, kernel.kernel, why)
+
+
+def _saves(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
+    written = _sum(own, ncu.STORED)
+    measured = None if written is None else written * ncu.SECTOR
+    return judged("stores SM to L2", sum(kernel.saves.values()), measured, kernel.save_causes, kernel.kernel, why)
+
+
+def _shared(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> Line:
+    """Shared memory by the text against the launch, or the compiler where nothing was launched."""
+    what, name = "shared memory of a block", kernel.kernel
+    measured = max((r.values[ncu.SHARED] for r in own if ncu.SHARED in r.values), default=None)
+    if measured is None and kernel.compiled is not None:
+        measured, what = float(kernel.compiled["shared"]), f"{what}, compiled"
+    if kernel.shared is None:
+        said = kernel.shared_why or "it is not predicted"
+        return Line(what, name, None, measured, UNAVAILABLE if measured is None else REPORTED, (said,))
+    if measured is None:
+        return Line(what, name, kernel.shared, None, UNAVAILABLE, (why or "the profiler gave no number",))
+    gap = measured - kernel.shared
+    status = AGREES if abs(gap) <= SHARED_NEAR else UNEXPLAINED
+    return Line(what, name, kernel.shared, measured, status, () if status == AGREES else (f"{gap:+,.0f} B",))
+
+
+def _reported(kernel: Predicted, own: Sequence[ncu.Reading], why: str) -> list[Line]:
+    """Registers, spills, warps and time."""
+    name, made, lines = kernel.kernel, kernel.compiled, list[Line]()
+    registers = max((r.values[ncu.REGISTERS] for r in own if ncu.REGISTERS in r.values), default=None)
+    if registers is None and made is not None:
+        registers = float(made["registers"])
+    status, said = (REPORTED, ()) if registers is not None else (UNAVAILABLE, (why,))
+    lines.append(Line("registers of a thread", name, None, registers, status, said, ""))
+    local = [_sum(own, m) for m in (ncu.LOCAL_LOADS, ncu.LOCAL_STORES)]
+    if all(v is not None for v in local) and own:
+        spilled: float | None = sum(v for v in local if v is not None)
+        what = "spills, as instructions that ran"
+    else:
+        spilled = None if made is None else float(made["spill_stores"] + made["spill_loads"])
+        what = "spills of a thread, compiled"
+    if spilled is None:
+        lines.append(Line(what, name, 0.0, None, UNAVAILABLE, (why or "the profiler gave no number",), ""))
+    else:
+        told = () if not spilled else ("registers are put aside in memory",)
+        lines.append(Line(what, name, 0.0, spilled, UNEXPLAINED if spilled else AGREES, told, ""))
+    asked = _sum(own, ncu.REQUESTED)
+    if asked is not None:
+        said = ("requests that met on the way counted once",)
+        lines.append(Line("read from L2", name, None, asked * ncu.SECTOR, REPORTED, said))
+    for metric, what, unit in ((ncu.MOST_WARPS, "warps at most", "%"), (ncu.WARPS, "warps active", "%")):
+        values = [r.values[metric] for r in own if metric in r.values]
+        if values:
+            lines.append(Line(what, name, None, max(values), REPORTED, (), unit))
+    return lines
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A number for a table: bytes in the largest unit that leaves a whole part.
+
+    >>> shown(4329000000.0, "B"), shown(98304.0, "B"), shown(168.0, ""), shown(None, "B")
+    ('4.329 GB', '98,304 B', '168', '')
+    """
+    if value is None:
+        return ""
+    if unit != "B":
+        return f"{value:,.0f}{' ' + unit if unit else ''}"
+    for scale, name in ((1e9, "GB"), (1e6, "MB")):
+        if abs(value) >= scale:
+            return f"{value / scale:.4g} {name}"
+    return f"{value:,.0f} B"
+
+
+def rows(lines: Sequence[Line]) -> list[tuple[str, str, str, str, str, str]]:
+    """Cells for a table: what, the kernel, predicted, measured, ratio, and what is to be said."""
+    found = []
+    for line in lines:
+        ratio = "" if line.ratio is None else f"{line.ratio:.3f}"
+        said = "; ".join((line.status, *line.why)) if line.status != REPORTED else "; ".join(line.why)
+        found.append(
+            (line.what, line.kernel, shown(line.predicted, line.unit), shown(line.measured, line.unit), ratio, said)
+        )
+    return found

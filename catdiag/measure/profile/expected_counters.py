@@ -1,0 +1,408 @@
+"""What a kernel should show to a profiler: bytes by formula, array by array, and what in its text makes them more.
+
+A point is an operator at sizes with its tiles. Its *loads* are those of the exact formula: `H.load` at the edge into
+shared memory, where a tile's last rows and a loop's last block count as they are, not filled up (the kernel masks what
+is outside), and blocks that a mask empties count as not run. HBM is predicted at its compulsory bytes: each input read
+once, each result written once.
+
+*Causes* are what the formula leaves out and the kernel's text, its launches or the chip tell, in bytes:
+
+- **sectors**: memory comes in pieces of 32 bytes; a row of a tile that begins or ends within one takes all of it (at
+  most: the other part may be found in L1);
+- **apart**: neighbours in a tile that are not neighbours in memory take a sector each (at most);
+- **again**: an array that the text loads more than once in a turn, where the formula counts it once (at most: it may be
+  found in L1);
+- **wider**: whole numbers that take other bytes than the formula's 4;
+- **L2**: where inputs and results are more than the cache holds, each wave of groups that runs at a time may fetch
+  again what it shares with those before: at most the inputs once for each further wave, if groups of a wave that read
+  one thing read it together;
+- **written later**: results stay in the cache when the kernel ends, and lines that others wrote leave it meanwhile, at
+  most as much as it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.diagram import diagram_of
+from catdiag.category.types import BYTES
+from catdiag.cost.traffic import io
+from catdiag.measure.bench_case import Array, Number, case_of, evaluated
+from catdiag.measure.profile.ncu import SECTOR
+from catdiag.rewrite.derivation import source_of
+from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch, trace_of_launch
+from catdiag.runtime.launch_recorder import dry_launches
+from catdiag.runtime.machine_code import Array as Tensor
+from catdiag.runtime.machine_code import binaries
+from catdiag.util.errors import CatdiagError, SizeError
+
+if TYPE_CHECKING:
+    from catdiag.chip.hardware import Hardware
+    from catdiag.codegen.triton.triton_module import Module
+    from catdiag.cost.traffic import IO
+    from catdiag.runtime.abstract_interpreter.tile_values import Load
+    from catdiag.runtime.machine_code import Launch
+
+_SHORT = {
+    "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+}  # fmt: skip
+_WHOLE = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a counter shows other bytes than the formula: from `low` to `high` more."""
+
+    why: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A kernel: bytes that come into the SMs by array, their causes, and shared memory; `compiled` is what the compiler
+    made of it where it was asked (`shared`, `registers`, `stack`, `spill_stores`, `spill_loads`); `saves` leave."""
+
+    kernel: str
+    loads: Mapping[str, float]
+    causes: tuple[Cause, ...] = ()
+    shared: int | None = None
+    shared_why: str = ""
+    compiled: Mapping[str, int] | None = None
+    saves: Mapping[str, float] = field(default_factory=dict)
+    save_causes: tuple[Cause, ...] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """An operator at sizes and tiles: its module, what that is given, and what is predicted."""
+
+    name: str
+    operator: str
+    sizes: Mapping[str, int]
+    dtype: str
+    options: Mapping[str, int]
+    entry: str
+    text: str
+    inputs: tuple[Array, ...]
+    scalars: Mapping[str, Number]
+    kernels: tuple[Predicted, ...]
+    read: float
+    written: float
+    read_causes: tuple[Cause, ...] = ()
+    written_causes: tuple[Cause, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> Point:
+        """The point that `as_dict` gave."""
+        found = dict(data)
+        found["inputs"] = tuple(
+            Array(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found["inputs"]
+        )
+        found["kernels"] = tuple(
+            Predicted(**{**k, **{side: tuple(Cause(**c) for c in k[side]) for side in ("causes", "save_causes")}})
+            for k in found["kernels"]
+        )
+        for side in ("read_causes", "written_causes"):
+            found[side] = tuple(Cause(**c) for c in found[side])
+        return Point(**found)
+
+
+def point_of(
+    made: Any,
+    tiles: Mapping[str, int],
+    sizes: Mapping[str, int],
+    dtype: str = "bf16",
+    *,
+    stages: int = 2,
+    warps: int = 4,
+    scalars: Mapping[str, Number] | None = None,
+    draws: Mapping[str, Mapping[str, Any]] | None = None,
+    name: str = "",
+    chip: Hardware | str = "H200",
+    compile_too: bool = False,
+    specialized: bool = False,
+) -> Point:
+    """The point of a derivation (or of a diagram in loops and groups) with tiles by symbol.
+
+    `sizes` gives the axes, `scalars` the inputs that are numbers. With `compile_too` the compiler is asked as well, for
+    which torch and triton have to be installed; `specialized` is the emitter's. Raises what the emitter raises for
+    tiles that it refuses, SizeError for sizes that are missing, and CatdiagError where the compiler refuses.
+    """
+    from catdiag.chip import hardware
+    from catdiag.codegen.triton.triton_module import module
+
+    diagram = diagram_of(made)
+    source = source_of(made)
+    code = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
+    known = {**sizes, **{n: v for n, v in (scalars or {}).items() if isinstance(v, int)}}
+    case = case_of(source, sizes, dtype, scalars=scalars, draws=draws)
+    inputs = _typed(case.inputs, code)
+    counted = io(diagram, dtype=_dtypes(code), stages=stages, density=1)
+    values = {**known, **tiles}
+    by_kernel = _by_kernel(counted, values, inputs)
+    options = {**{t: tiles[t] for t in code.tiles}, "num_warps": warps, "num_stages": stages}
+    kernels, launched = _kernels(code, by_kernel, inputs, known, options, case.scalars, compile_too)
+    machine = hardware.get(chip)
+    read = float(sum(_bytes(a, code) for a in inputs if a.shape))
+    written = float(sum(_result_bytes(code, case.outputs)))
+    return Point(
+        name=name or f"{diagram.title}",
+        operator=diagram.title,
+        sizes=dict(sizes),
+        dtype=dtype,
+        options=options,
+        entry=code.entry,
+        text=code.text,
+        inputs=inputs,
+        scalars=dict(case.scalars),
+        kernels=kernels,
+        read=read,
+        written=written,
+        read_causes=_fetched(kernels, launched, machine, read, written),
+        written_causes=_later(machine, read, written),
+    )
+
+
+# -- formulas ------------------------------------------------------------------------------------------------------
+
+
+def _typed(inputs: Sequence[Array], code: Module) -> tuple[Array, ...]:
+    """The inputs, of the types that the module takes."""
+    from dataclasses import replace
+
+    kinds = {a.name: a.dtype for a in code.inputs}
+    return tuple(replace(a, dtype=_SHORT.get(kinds[a.name], kinds[a.name])) if a.axes else a for a in inputs)
+
+
+def _dtypes(code: Module) -> dict[str, str]:
+    """The types of the module's real arrays, by the formulas' names of them."""
+    ends = ["out"] if len(code.outputs) == 1 else [f"out{k}" for k in range(len(code.outputs))]
+    named = [*((a.name, a) for a in code.inputs), *zip(ends, code.outputs, strict=True)]
+    return {name: _SHORT[a.dtype] for name, a in named if a.dtype in _SHORT and a.ty.axes}
+
+
+def _width(array: Array) -> int:
+
+    return _WHOLE.get(array.dtype) or BYTES.get(array.dtype, 4)
+
+
+def _bytes(array: Array, code: Module) -> int:
+    return math.prod(array.shape) * _width(array)
+
+
+def _result_bytes(code: Module, outputs: Sequence[Array]) -> list[int]:
+
+    widths = [_WHOLE.get(a.dtype) or BYTES[_SHORT.get(a.dtype, "fp32")] for a in code.outputs]
+    return [math.prod(a.shape) * w for a, w in zip(outputs, widths, strict=True)]
+
+
+_Moved = tuple[dict[str, float], dict[str, float], list[Cause]]
+"""Of a kernel: loads by array, saves by array, and causes."""
+
+
+def _by_kernel(io: IO, values: Mapping[str, int], inputs: Sequence[Array]) -> list[_Moved]:
+    """Loads of each kernel by array, and what whole numbers of other widths make of them."""
+    found: list[_Moved] = []
+    rows = iter(io.traffic)
+    known = {a.name: a for a in inputs}
+    for kernel in io.account.kernels:
+        loads: dict[str, float] = {}
+        saves: dict[str, float] = {}
+        causes: list[Cause] = []
+        for _ in kernel.transfers:
+            row = next(rows)
+            bytes_ = evaluated(row.exact, values)
+            if row.direction != "load":
+                saves[row.array] = saves.get(row.array, 0.0) + bytes_
+                continue
+            loads[row.array] = loads.get(row.array, 0.0) + bytes_
+            array = known.get(row.array)
+            if array is not None and array.shape and array.element == "int" and _width(array) != 4:
+                more = bytes_ * (_width(array) / 4 - 1)
+                causes.append(Cause(f"wider: {row.array} has {_width(array)} bytes a number", more, more))
+        found.append((loads, saves, causes))
+    return found
+
+
+def _later(chip: Hardware, read: float, written: float) -> tuple[Cause, ...]:
+    """What the cache, which writes when it has to, does to the bytes that are written while a kernel runs."""
+    if not chip.l2_bytes:
+        return ()
+    held = float(chip.l2_bytes)
+    return (
+        Cause("results that stay in L2 when the kernel ends", -min(written, held), 0.0),
+        Cause("what others had written, and what is read pushes out of L2", 0.0, min(read, held)),
+    )
+
+
+def _fetched(
+    kernels: Sequence[Predicted], launched: Sequence[Launch], chip: Hardware, read: float, written: float
+) -> tuple[Cause, ...]:
+    """What HBM may give again since the cache does not hold all: the inputs, for each wave of groups but the first."""
+    if not chip.l2_bytes or read + written <= chip.l2_bytes or not launched:
+        return ()
+    first, threads = kernels[0], 32 * int(str(launched[0].options.get("num_warps", 4)))
+    registers = (first.compiled or {}).get("registers", 0) * threads
+    smem = chip.smem_per_sm // ((first.shared or 0) + chip.smem_reserved)
+    blocks = max(1, min(smem, chip.registers_per_sm // registers if registers else smem))
+    waves = -(-launched[0].programs // (chip.sms * blocks))
+    most = min((waves - 1) * read, sum(first.loads.values()) - read)
+    return (Cause(f"L2: {waves} waves of groups read in turn more than it holds", 0.0, most),) if most > 0 else ()
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _kernels(
+    code: Module,
+    by_kernel: list[_Moved],
+    inputs: Sequence[Array],
+    sizes: Mapping[str, int],
+    options: Mapping[str, int],
+    scalars: Mapping[str, Number],
+    compile_too: bool,
+) -> tuple[tuple[Predicted, ...], tuple[Launch, ...]]:
+    """The kernels in the order of their first launch, and the launches."""
+    names = list(code.kernels)
+    launched: tuple[Launch, ...] = ()
+    why = ""
+    try:
+        launched = dry_launches(code, sizes, options, scalars)
+        names = list(dict.fromkeys(launch.kernel for launch in launched))
+    except SizeError:
+        raise
+    except CatdiagError as error:
+        why = error.message
+    if len(names) != len(by_kernel):  # told together, since which formula is of which kernel is not known
+        all_loads: dict[str, float] = {}
+        all_saves: dict[str, float] = {}
+        for loads, saves, _ in by_kernel:
+            for side, own in ((all_loads, loads), (all_saves, saves)):
+                for array, bytes_ in own.items():
+                    side[array] = side.get(array, 0.0) + bytes_
+        causes = [cause for moved in by_kernel for cause in moved[2]]
+        by_kernel = [(all_loads, all_saves, causes), *(({}, {}, []) for _ in names[1:])]
+    compiled = _compiled(code, sizes, options, scalars) if compile_too else {}
+    found: list[Predicted] = []
+    for name, (loads, saves, causes) in zip(names, by_kernel):
+        launch = next((one for one in launched if one.kernel == name), None)
+        shared, said, late = None, why, list[Cause]()
+        if launch is not None:
+            try:
+                shared = shared_of_launch(code.text, launch).bytes
+                if name in code.specialized:  # loads are boxes of the copy engine, each once
+                    late = _of_fragments(saves, code)
+                else:
+                    causes = [*causes, *_causes(code, launch, loads, inputs)]
+                    late = _save_causes(code, launch, saves)
+            except CatdiagError as error:
+                said = error.message
+        found.append(Predicted(name, loads, tuple(causes), shared, said, compiled.get(name), saves, tuple(late)))
+    return tuple(found), launched
+
+
+def _compiled(
+    code: Module, sizes: Mapping[str, int], options: Mapping[str, int], scalars: Mapping[str, Number]
+) -> dict[str, dict[str, int]]:
+    """What the compiler made, by kernel."""
+    how: dict[str, Any] = {"tiles": {t: options[t] for t in code.tiles}, "scalars": dict(scalars)}
+    how.update(warps=options["num_warps"], stages=options["num_stages"])
+    found = {}
+    for made in binaries(code, sizes, **how):
+        found[made.kernel] = {
+            "shared": made.shared,
+            "registers": made.registers,
+            "stack": made.stack,
+            "spill_stores": made.spill_stores,
+            "spill_loads": made.spill_loads,
+        }
+    return found
+
+
+def _causes(code: Module, launch: Launch, loads: Mapping[str, float], inputs: Sequence[Array]) -> list[Cause]:
+    """What the text of a kernel makes of the bytes of each array."""
+    found: list[Cause] = []
+    trace = trace_of_launch(code.text, launch)
+    shapes = {a.name: a for a in inputs}
+    for array, bytes_ in loads.items():
+        of = [load for load in trace.loads if load.array == array]
+        if not of or not bytes_:
+            continue
+        turns: dict[int | None, int] = {}
+        for load in of:
+            turns[load.loop] = turns.get(load.loop, 0) + 1
+        times = max(turns.values())
+        if times > 1:
+            found.append(Cause(f"again: {array} is loaded {times} times in a turn", 0.0, bytes_ * (times - 1)))
+        known = shapes.get(array)
+        if known is not None and known.shape:
+            found += _of_sectors(array, of, known, bytes_)
+    return found
+
+
+def _save_causes(code: Module, launch: Launch, saves: Mapping[str, float]) -> list[Cause]:
+    """A warp stores 32 times what a thread does at once: where that ends within a sector, two stores have it."""
+    found: list[Cause] = []
+    for store in trace_of_launch(code.text, launch).stores:
+        tensor, bytes_ = launch.arguments.get(store.array), saves.get(store.array, 0.0)
+        if not isinstance(tensor, Tensor) or not tensor.shape or not bytes_ or store.unit is None:
+            continue
+        width = int(bytes_ / math.prod(tensor.shape)) or 1
+        run = min(32 * store.vector, store.shape[store.unit], tensor.shape[-1])
+        more = sectors(tensor.shape, width, run) - 1
+        if more > 0:
+            found.append(Cause(f"sectors: what a warp stores of {store.array} ends within one", 0.0, bytes_ * more))
+    return found
+
+
+def _of_fragments(saves: Mapping[str, float], code: Module) -> list[Cause]:
+    """Results as matrix units leave them: four threads have eight neighbours of a row, which are saved at once."""
+    kinds = {a.name: _SHORT.get(a.dtype, "fp32") for a in code.outputs}
+    found = []
+    for array, bytes_ in saves.items():
+        more = SECTOR / (8 * BYTES.get(kinds.get(array, "fp32"), 4)) - 1
+        if more > 0 and bytes_:
+            found.append(Cause(f"sectors: a warp saves 8 neighbours of {array} at a time", 0.0, bytes_ * more))
+    return found
+
+
+def _of_sectors(name: str, loads: Sequence[Load], array: Array, bytes_: float) -> list[Cause]:
+    width = _width(array)
+    tiles = [load for load in loads if load.shape]
+    if any(load.unit is None for load in tiles):
+        return [
+            Cause(f"apart: neighbours of a tile of {name} are not so in memory", 0.0, bytes_ * (SECTOR / width - 1))
+        ]
+    lengths = [load.shape[load.unit] for load in tiles if load.unit is not None]
+    if not lengths:
+        return []
+    more = max(sectors(array.shape, width, min(n, array.shape[-1])) for n in lengths)
+    return [Cause(f"sectors: rows of a tile of {name} end within one", 0.0, bytes_ * (more - 1))] if more > 1 else []
+
+
+def sectors(shape: Sequence[int], width: int, run: int) -> float:
+    """Bytes of the sectors that runs of a row touch, over the bytes of the runs; `run` values each, from the row's
+    start, rows one after the other.
+
+    >>> sectors((4096, 128), 2, 64), sectors((4096, 100), 2, 100), sectors((7,), 4, 7)
+    (1.0, 1.12, 1.1428571428571428)
+    """
+    last = shape[-1]
+    rows = 1 if len(shape) < 2 else min(math.prod(shape[:-1]), SECTOR)
+    touched = taken = 0
+    for row in range(rows):
+        for start in range(0, last, run):
+            first = (row * last + start) * width
+            end = first + min(run, last - start) * width
+            touched += (-(-end // SECTOR) - first // SECTOR) * SECTOR
+            taken += end - first
+    return touched / taken

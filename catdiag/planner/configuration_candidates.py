@@ -1,0 +1,542 @@
+"""Launch configurations that Triton can run, each with its predicted time: what `catdiag.planner.launch_configurations`
+chooses from.
+
+Tiles and blocks are powers of two. What a block takes of its core is as `catdiag.planner.triton_resources` has it, and
+how long a run takes as `catdiag.planner.triton_time_model` has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.integer_polynomial import Amount
+from catdiag.codegen.gluon.gluon_source import REGISTERS as GROUP_REGISTERS
+from catdiag.codegen.triton.triton_module import module
+from catdiag.planner.memory_sectors import tiles_of_rows, whole_sector
+from catdiag.planner.plan import several
+from catdiag.planner.tile_search import Search
+from catdiag.planner.time_model import Timing, ceil_div, peak, predict
+from catdiag.planner.triton_resources import LEAST, MOST, SCRATCH, Block
+from catdiag.planner.triton_time_model import resident, specialized_registers, specialized_timed, timed
+from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel, Moment, Transfer
+from catdiag.schedule.placement import MATRIX
+from catdiag.util.errors import CatdiagError, DoesNotFit
+
+if TYPE_CHECKING:
+    from catdiag.chip.hardware import Hardware
+    from catdiag.codegen.triton.triton_module import Module
+
+ALIKE = 1.05
+"""Where nothing is multiplied, of what is predicted alike within this the longest blocks come first."""
+LONGEST = 4096
+"""The longest block of a loop: beyond it fewer turns save nothing."""
+_WARPS, _WIDE = (4, 8), (4, 8, 16)
+_STAGES = (2, 3, 4)
+GROUPS, ROWS, WIDEST = (2, 3), 64, 256
+"""Where loads are apart: warpgroups that compute, rows of each, and the most columns of a product."""
+_DEPTH = 2
+"""The place of what is summed among a product's sides; matrix units take twice as much of it of 8 bits."""
+_EACH = 4
+"""Values that each thread should have where there are more than four warps: others have nothing to do."""
+
+CLOSE = 1.02
+"""Of the same tiles within this, the one with fewer stages is the first, and where loads are apart that with `AHEAD`:
+with two a load begins when the turn before is over, which took up to 12% longer (H200)."""
+AHEAD = 3
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A launch configuration: `tiles` by symbol, `stages` and `warps`, keyword arguments of a generated kernel.
+
+    Predicted are `time_s`, the bytes of shared memory of a block (with what Triton needs beside the operands at most),
+    the registers of a thread, how many blocks share a core, and `bytes_moved` at the edge to shared memory. `differs`
+    says in what it differs from the first.
+    """
+
+    tiles: Mapping[str, int] = field(hash=False)
+    stages: int
+    warps: int
+    time_s: float
+    shared_bytes: int
+    registers: int
+    resident: int
+    differs: tuple[str, ...] = ()
+    specialized: bool = False
+    bytes_moved: int = 0
+
+    @property
+    def arguments(self) -> dict[str, int]:
+        """The keyword arguments of a launch: tiles that are not 1, `num_warps` and `num_stages`."""
+        kept = {name: tile for name, tile in self.tiles.items() if tile != 1}
+        return {**kept, "num_warps": self.warps, "num_stages": self.stages}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**vars(self), "tiles": dict(self.tiles), "differs": list(self.differs)}
+
+    def __str__(self) -> str:
+        tiles = ", ".join(f"{name}={tile}" for name, tile in self.tiles.items()) or "no tiles"
+        apart = ", loads apart" * self.specialized
+        return f"{tiles}; {self.stages} stage{'s' * (self.stages != 1)}, {self.warps} warps{apart}"
+
+
+class Candidates:
+    """All configurations that Triton can run of what a search knows."""
+
+    def __init__(self, search: Search, boxes: bool = True, dtype: str | Mapping[str, str] = "bf16") -> None:
+        self.search, self.boxes, self.dtype = search, boxes, dtype
+        _check(search)
+        self.kernels = {
+            stages: self._filled(kernel)
+            for stages, kernel in search.kernels.items()
+            if stages in _STAGES or len(search.kernels) == 1
+        }
+        self.blocks = {
+            stages: Block.of(search.diagram, search.kernels[stages], search.dtype, search.chip, stages, boxes)
+            for stages in self.kernels
+        }
+        self.staged = next(iter(self.blocks.values())).staged
+        if not self.staged:  # loads of one turn are not begun in another, so stages are no choice
+            least = min(search.kernels)  # 1, or what is asked for
+            self.kernels = {least: self._filled(search.kernels[least])}
+            self.blocks = {
+                least: Block.of(search.diagram, search.kernels[least], search.dtype, search.chip, least, boxes)
+            }
+        found = next(iter(self.blocks.values())).products
+        self.batched = {name for batch in found.batches for name in batch.symbols()}
+        kinds = {search.dtype} if isinstance(search.dtype, str) else set(search.dtype.values())
+        self.least = LEAST * (2 if "fp8" in kinds else 1)
+        self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
+        sides = {name for rows, columns, depth in found.sides for name in _alone(rows, columns) | depth.symbols()}
+        self.sizes = {**search.sizes}
+        self.sizes |= {name: _power(size, self.least if name in sides else 1) for name, size in self._whole()}
+        asked = search.request.threads
+        usual = _WARPS if self.multiplied else _WIDE
+        self.warps = usual if asked is None else (asked // search.chip.warp,)
+
+    def _single(self) -> tuple[str, ...]:
+        return self.search.parted.single if self.search.parted is not None else ()
+
+    def _whole(self) -> list[tuple[str, int]]:
+        """The axes that are neither grouped nor streamed: a block has the whole of them, filled up."""
+        kernel = self.search.kernel
+        ranges = [*kernel.tiles.values(), *(whole for _, whole in kernel.loops)]
+        if self.search.parted is not None:
+            ranges.append(Amount.of(self.search.parted.whole))
+        taken = {name for whole in ranges for name in whole.symbols()}
+        scalars = {name for extent in kernel.extents.values() for name in extent.scalars()}
+        return [(n, s) for n, s in self.search.sizes.items() if n not in taken | scalars]
+
+    def _filled(self, kernel: Kernel) -> Kernel:
+        """The kernel with what it moves at the sizes of axes as they are, for what it holds is at those filled up."""
+        known = dict(self._whole())
+        moved = [
+            replace(t, amount=_at(_once(t), known), local=_at(t.local, known), window=()) for t in kernel.transfers
+        ]
+        self.placed = [(new, old.loops) for new, old in zip(moved, kernel.transfers, strict=True) if old.window]
+        return replace(kernel, transfers=moved)
+
+    def options(self) -> dict[str, list[int]]:
+        """What each tile and block may be."""
+        given, found = self.search.request.tiles, dict(self.search.options())
+        sides_of = {name for c in self.multiplied for side in c for name in side.symbols()}
+        ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
+        for name, usual in found.items():
+            if name in given:
+                found[name] = [given[name]]
+            if name in given or name not in ranges:
+                continue
+            size = math.ceil(ranges[name].value(self.search.full(self.search.sizes)))
+            if name in self.batched or (usual == [1] and name not in sides_of):
+                found[name] = [1]
+            else:
+                longest = min(_power(size, self.least if name in sides_of else 1), LONGEST)
+                found[name] = [1 << k for k in range(longest.bit_length())]
+            found[name] = self._asked(name, found[name])
+        return found
+
+    def _asked(self, name: str, options: list[int]) -> list[int]:
+        """What a tile may be, of what is asked for. Raises CatdiagError where it may be nothing."""
+        asked = self.search.request
+        every, least = asked.multiples.get(name, 1), asked.at_least.get(name, 1)
+        found = [n for n in options if n % every == 0 and n >= least]
+        if not found:
+            few = f"a multiple of {every}" if name in asked.multiples else f"at least {least}"
+            raise CatdiagError(f"{name} is to be {few}: Triton's tiles are powers of two, here up to {options[-1]}")
+        return found
+
+    def grid(self) -> dict[str, Any]:
+        """The candidates as arrays: those whose products are long enough."""
+        import numpy as np
+
+        options = self.options()
+        axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in options.values()), indexing="ij") if options else []
+        found = {name: axis.ravel() for name, axis in zip(options, axes, strict=True)}
+        if not found:
+            return found
+        ok = np.ones(next(iter(found.values())).shape, dtype=bool)
+        for place, side in chain.from_iterable(map(enumerate, self.multiplied)):
+            if side.symbols() & set(found):
+                least = self.least if place == _DEPTH else LEAST
+                ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side, least))
+                ok &= self._packed(side, found)
+        wide = ok & self._sectors(found)
+        return {name: axis[wide if wide.any() else ok] for name, axis in found.items()}
+
+    def _sectors(self, grid: Mapping[str, Any]) -> Any:
+        """Whether rows are cut into whole sectors (see `catdiag.planner.memory_sectors`), as far as axes are long
+        enough."""
+        ranges, known = self.search.kernel.tiles, self.search.full(self.search.sizes)
+        fits: Any = True
+        for name in tiles_of_rows(self.search.diagram, known):
+            if name in ranges and name in grid and name not in self.search.request.tiles:
+                length = math.ceil(ranges[name].value(known))
+                fits = fits & (grid[name] >= min(whole_sector(self.dtype), _power(length)))
+        return fits
+
+    def _packed(self, side: Amount, grid: Mapping[str, Any]) -> Any:
+        """Whether a side that has several tiles has the whole of its longest axis, or nothing of the others: rows of
+        several axes are packed where one has too few, since the compiler has more to do for them."""
+        ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
+        known = self.search.full(self.search.sizes)
+        length = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
+        if len(length) < 2:
+            return True
+        longest = max(length, key=lambda name: length[name])
+        alone: Any = True
+        for name in length:
+            alone = alone & ((grid[name] == 1) | (name == longest))
+        return alone | (grid[longest] >= length[longest])
+
+    def _reach(self, side: Amount, least: int) -> int:
+        """How long a side must be: as far as tiles that are given let it."""
+        given = self.search.request.tiles
+        return least if not side.symbols() & set(given) else 1
+
+    def ranked(self) -> list[Proposal]:
+        """All that fit, the quickest first. Of equals the one with fewer bytes of shared memory, then with fewer warps
+        and stages, then with smaller tiles. Raises DoesNotFit where there is none."""
+        grid, least = self.grid(), list[_Excess]()
+        found: list[tuple[Any, ...]] = []
+        odd = [name for name, tile in self.search.request.tiles.items() if tile & (tile - 1)]
+        if odd and not (found := self.specialized()):
+            raise CatdiagError(_odd(odd[0], self.search.request.tiles[odd[0]]))
+        for alone in () if odd else (True, False):  # those whose warps share no rows, if there are any
+            for stages in self.kernels:
+                for warps in self.warps:
+                    found += self._fitting(stages, warps, grid, least, alone)
+            found += self.specialized() if alone else []
+            if found:
+                break
+        if not found:
+            raise self._refusal(min(least, key=lambda e: e.over, default=None))
+        return [made for _, made in sorted(found, key=lambda pair: pair[0])]
+
+    def _fitting(
+        self, stages: int, warps: int, grid: Mapping[str, Any], least: list[_Excess], alone: bool
+    ) -> list[tuple[Any, ...]]:
+        """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
+        comes nearest to it is put beside `least`. Where `alone`, warps have work and rows of their own."""
+        import numpy as np
+
+        search, chip, block = self.search, self.search.chip, self.blocks[stages]
+        count = len(next(iter(grid.values()))) if grid else 1
+        values = search.full({**self.sizes, **grid})
+        smem = np.broadcast_to(block.shared(values) + SCRATCH * bool(np.any(block.shared(values))), (count,))
+        most = np.broadcast_to(block.shared_at_most(values), (count,))
+        registers, threads = np.broadcast_to(block.registers(values, warps), (count,)), chip.warp * warps
+        ok = (most + SCRATCH <= chip.smem_per_block) & (registers <= registers_at_most(chip))
+        ok &= (registers * threads <= chip.registers_per_sm) & (threads <= chip.threads_per_block)
+        ok &= peak(self.kernels[stages], MATRIX, values) <= chip.tmem_per_sm
+        if alone and warps > _WARPS[0] and search.request.threads is None:
+            ok = ok & (block.values_each(values, warps) >= _EACH) & block.apart(values, warps)
+        if not ok.any():
+            if count:
+                least.append(_Excess.of(most + SCRATCH, registers, stages, warps, chip, grid))
+            return []
+        kept = {name: axis[ok] for name, axis in grid.items()}
+        held = resident(smem[ok], registers[ok], warps, chip)
+        timing = self._timed(stages, kept, warps, held)
+        time, moved = (np.broadcast_to(n, held.shape) for n in (timing.seconds, timing.load + timing.save))
+        found: list[tuple[Any, ...]] = []
+        for place in range(len(time)):
+            tile = {name: int(axis[place]) for name, axis in kept.items()}
+            key = (float(time[place]), int(smem[ok][place]), warps, stages, tuple(tile.values()))
+            made = Proposal(
+                tile, stages, warps, key[0], key[1], int(registers[ok][place]), int(held[place]),
+                bytes_moved=round(float(moved[place])),
+            )  # fmt: skip
+            found.append((key, made))
+        return found
+
+    def specialized(self) -> list[tuple[Any, ...]]:
+        """Those whose loads are apart, with one block a core: warpgroups of 64 rows, of one tile."""
+        import numpy as np
+
+        search, chip = self.search, self.search.chip
+        whole = search.parted is None and self.staged and self.boxes and search.dtype in chip.tensor
+        written = self._written if whole and chip.matrix_warps == 4 else None
+        if written is None:
+            return []
+        (row,), (ranges,) = written.rows, written.phases
+        options = self.options()
+        found: list[tuple[Any, ...]] = []
+        for groups in GROUPS:
+            given = search.request.tiles.get(row, ROWS * groups)
+            asked = search.request
+            if asked.threads not in (None, 4 * groups * chip.warp) or given % asked.multiples.get(row, 1):
+                continue
+            if given < asked.at_least.get(row, 1):
+                continue
+            blocks = {n: [given] if n == row else v for n, v in options.items()}
+            loops = dict(search.kernel.loops)
+            blocks = {n: v if n == row or n in loops else v[:1] for n, v in blocks.items()}
+            length = search.kernel.tiles[row].value(search.full(search.sizes))
+            if (
+                given != ROWS * groups
+                or given >= 2 * length
+                or any(v[0] != 1 for n, v in blocks.items() if n != row and n not in loops)
+            ):
+                continue
+            axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in blocks.values()), indexing="ij")
+            grid = {name: axis.ravel() for name, axis in zip(blocks, axes, strict=True)}
+            ok = np.ones(next(iter(grid.values())).shape, dtype=bool)
+            for side in chain.from_iterable(self.multiplied):
+                if side.symbols() & set(grid):
+                    length = side.value({**self.sizes, **grid})
+                    ok &= np.asarray((length <= WIDEST) | (row in side.symbols()))
+            for name in loops:
+                ok &= (grid[name] >= ROWS) | (name in search.request.tiles)
+            grid = {name: axis[ok] for name, axis in grid.items()}
+            for stages, kernel in self.kernels.items():
+                if stages > 1 and ok.any():
+                    found += self._apart(kernel, stages, groups, grid, ranges)
+        return found
+
+    def _apart(
+        self, kernel: Kernel, stages: int, groups: int, grid: Mapping[str, Any], ranges: int
+    ) -> list[tuple[Any, ...]]:
+        """Those of a grid that fit, with what they are ranked by."""
+        import numpy as np
+
+        search, chip, block = self.search, self.search.chip, self.blocks[stages]
+        values = search.full({**self.sizes, **grid})
+        count, warps = len(next(iter(grid.values()))), 4 * groups
+        smem = np.broadcast_to(block.shared_at_most(values), (count,)) + SCRATCH
+        registers = specialized_registers(kernel, values, groups, block)
+        registers = np.broadcast_to(registers, (count,))
+        ok = (smem <= chip.smem_per_block) & (registers <= GROUP_REGISTERS[groups])
+        timing = self._timed_apart(stages, groups, grid, ranges)
+        time, moved = (np.broadcast_to(n, (count,)) for n in (timing.seconds, timing.load + timing.save))
+        found = []
+        for place in np.flatnonzero(ok):
+            tile = {name: int(axis[place]) for name, axis in grid.items()}
+            key = (float(time[place]), int(smem[place]), warps, stages, tuple(tile.values()))
+            made = Proposal(
+                tile, stages, warps, key[0], key[1], int(registers[place]), 1, specialized=True,
+                bytes_moved=round(float(moved[place])),
+            )  # fmt: skip
+            found.append((key, made))
+        return found
+
+    @cached_property
+    def _written(self) -> Module | None:
+        """The kernel with loads apart, if it can be written like that."""
+        search, loops = self.search, dict(self.search.kernel.loops)
+        if sum(bool(c.loops) for c in search.kernel.contractions) < 2 or not search.kernel.tiles:
+            return None
+        options = self.options()
+        length = {n: r.value(search.full(search.sizes)) for n, r in search.kernel.tiles.items() if len(options[n]) > 1}
+        long = max(length, key=lambda n: length[n], default=None)
+        tiles = {n: 128 if n == long or n in loops else 1 for n in options}
+        try:
+            written = module(search.diagram, tiles, self.dtype, stages=2, warps=8, specialized=True)
+        except CatdiagError:
+            return None
+        return written if len(written.rows) == 1 else None
+
+    def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
+        """The same with the longest blocks first of those that are within `ALIKE`, where nothing is multiplied: memory
+        is read in longer pieces, and sums are put together less often."""
+        blocks = [block for block, _ in self.search.kernel.loops]
+        if self.multiplied or not blocks:
+            return ranked
+        alike = [p for p in ranked if p.time_s <= ALIKE * ranked[0].time_s]
+        first = max(alike, key=lambda p: (math.prod(p.tiles[block] for block in blocks), -p.time_s))
+        return [first, *(p for p in ranked if p is not first)]
+
+    def _moved(self, kernel: Kernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
+        """What is read in windows, in the whole run, as if they all lay in their array: counted exactly they would take
+        longer than all the rest."""
+        groups: Any = 1
+        for tile, whole in kernel.tiles.items():
+            groups = groups * ceil_div(whole.value(values), values[tile])
+        found: dict[Any, Any] = {}
+        for moved, loops in self.placed:
+            turns = groups
+            for block, whole in loops:
+                turns = turns * ceil_div(whole.value(values), values[block])
+            found["moved", moved] = turns * moved.amount.value(values)
+        return found
+
+    def timing(self, proposal: Proposal) -> Timing:
+        """What a run of one candidate takes."""
+        grid = dict(proposal.tiles)
+        if proposal.specialized:
+            written = self._written
+            ranges = written.phases[0] if written is not None else 1
+            found = self._timed_apart(proposal.stages, proposal.warps // 4, grid, ranges)
+        else:
+            found = self._timed(proposal.stages, grid, proposal.warps, proposal.resident)
+        return replace(found, per_thread=proposal.registers, **self._traffic(proposal))
+
+    def _traffic(self, proposal: Proposal) -> dict[str, Any]:
+        """What crosses edges: counted exactly, at tiles that are no longer than their axes."""
+        search, p = self.search, proposal
+        ranges, known = {**search.kernel.tiles, **dict(search.kernel.loops)}, search.full({**search.sizes, **p.tiles})
+        tiles = {n: min(t, math.ceil(ranges[n].value(known))) if n in ranges else t for n, t in p.tiles.items()}
+        stages = p.stages if p.stages in search.kernels else min(search.kernels)
+        exact = search.predicted(stages, {**search.sizes, **tiles}, p.warps)
+        return {name: getattr(exact, name) for name in ("load", "save", "hbm", "edges", "touched")}
+
+    def _values(self, kernel: Kernel, grid: Mapping[str, Any]) -> dict[Any, Any]:
+        values = self.search.full({**self.sizes, **grid})
+        return {**values, **self._moved(kernel, values)} if self.placed else values
+
+    def _timed(self, stages: int, grid: Mapping[str, Any], warps: int, held: Any) -> Timing:
+        """What runs take; of a split loop with the kernel that merges its parts."""
+        search, asked, kernel = self.search, self.search.request, self.kernels[stages]
+        values = self._values(kernel, grid)
+        timing = predict(kernel, search.chip, values, search.dtype, stages, warps, asked.overlap, asked.producers)
+        found = timed(kernel, search.chip, timing, values, search.dtype, stages, warps, held, self.blocks[stages])
+        if not search.merging:
+            return found
+        merging = search.merging.get(stages) or next(iter(search.merging.values()))
+        return found.then(predict(merging, search.chip, values, search.dtype, stages, warps))
+
+    def _timed_apart(self, stages: int, groups: int, grid: Mapping[str, Any], ranges: int) -> Timing:
+        """What runs take where loads are apart."""
+        search, chip, kernel = self.search, self.search.chip, self.kernels[stages]
+        values = self._values(kernel, grid)
+        timing = predict(kernel, chip, values, search.dtype, stages, 4 * groups, search.request.overlap, True)
+        return specialized_timed(kernel, chip, timing, values, search.dtype, groups, self.blocks[stages], ranges)
+
+    def _refusal(self, least: _Excess | None) -> DoesNotFit:
+        """Why nothing fits: what the candidate that comes nearest to it needs, and which arrays."""
+        chip, how = self.search.chip, "; stream an axis, or group more axes, for smaller tiles"
+        if least is None:
+            listed = ", ".join(f"{name} up to {values[-1]}" for name, values in self.options().items())
+            return DoesNotFit(
+                f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {LEAST} along each side{how}"
+            )
+        lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
+        values = self.search.full({**self.sizes, **least.tiles})
+        for place, over in ((LEVEL, least.smem > chip.smem_per_block), (REGISTERS, least.registers > MOST)):
+            moments = self.kernels[least.stages].moments.get(place, [])
+            if over and moments:
+                name = chip.word("SMEM" if place == LEVEL else "registers")
+                lines += listed_of(moments, values, f"{name}, with {several(least.stages, 'buffer')} of a block")
+        error = DoesNotFit("\n".join(lines))
+        error.excess = least.over
+        return error
+
+
+def listed_of(moments: list[Moment], values: Mapping[Any, Any], level: str) -> list[str]:
+    """The arrays of the fullest moment, each with its bytes."""
+    fullest = max(moments, key=lambda m: int(m.total.value(values)))
+    lines = [f"  {int(fullest.total.value(values)):,} bytes of arrays, too much for {level}:"]
+    return lines + [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in fullest.residents]
+
+
+def registers_at_most(chip: Hardware) -> int:
+    """The registers of a thread up to which the compiler is expected not to spill."""
+    return min(MOST, chip.registers_per_thread)
+
+
+def _odd(name: str, tile: int) -> str:
+    return f"tiles gives {name!r} as {tile}: expected a power of two, as Triton's tiles are"
+
+
+def _check(search: Search) -> None:
+    """Raises CatdiagError for what Triton has no kernels of: a chip, tiles and warps that are given."""
+    chip, asked = search.chip, search.request
+    if chip.accumulators == "SMEM":
+        raise CatdiagError(f"{chip.name} accumulates in {chip.word('SMEM')}: Triton has no kernels for it")
+    for name, tile in asked.tiles.items():
+        if tile & (tile - 1) and tile not in [ROWS * n for n in GROUPS]:
+            raise CatdiagError(_odd(name, tile))
+    warps = (asked.threads or chip.warp) // chip.warp
+    if warps & (warps - 1) and warps not in [4 * n for n in GROUPS]:
+        raise CatdiagError(f"threads is {asked.threads}, {warps} warps: expected a power of two, as Triton's warps are")
+
+
+def _once(moved: Transfer) -> Amount:
+    """What a group loads of an array: of one that is read in windows what these may reach, in a turn of its loop."""
+    total = moved.local if moved.window else moved.amount
+    for side in moved.window:
+        total = total if side.whole else total * side.length
+    return total
+
+
+def _alone(*sides: Amount) -> set[str]:
+    """The axes that are a side of a product by themselves."""
+    return {name for side in sides if len(side.symbols()) == 1 for name in side.symbols()}
+
+
+def _power(size: int, least: int = 1) -> int:
+    """The least power of two that is no shorter."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+def _at(amount: Amount, known: Mapping[str, int]) -> Amount:
+    """An amount with some symbols at their values."""
+    total = Amount()
+    for monomial, coefficient in amount.terms.items():
+        factor = coefficient
+        for name in monomial:
+            factor *= known.get(name, 1)
+        total = total + Amount({tuple(n for n in monomial if n not in known): factor})
+    return total
+
+
+@dataclass(frozen=True)
+class _Excess:
+    """A candidate that does not fit: by what factor it is over what the chip has, and what it needs."""
+
+    over: float
+    tiles: Mapping[str, int]
+    stages: int
+    smem: int
+    registers: int
+    words: str
+
+    @staticmethod
+    def of(smem: Any, registers: Any, stages: int, warps: int, chip: Hardware, grid: Mapping[str, Any]) -> _Excess:
+        """The candidate of a grid that is least over."""
+        import numpy as np
+
+        over = np.maximum(smem / chip.smem_per_block, registers / registers_at_most(chip))
+        place = int(np.argmin(over))
+        tiles = {name: int(axis[place]) for name, axis in grid.items()}
+        shown = ", ".join(f"{name}={tile}" for name, tile in tiles.items()) or "no tiles"
+        words = (
+            f"{shown} with {warps} warps needs {int(smem[place]):,} of {chip.smem_per_block:,} bytes of "
+            f"{chip.word('SMEM')} and {int(registers[place])} of {registers_at_most(chip)} registers a thread"
+        )
+        return _Excess(float(over[place]), tiles, stages, int(smem[place]), int(registers[place]), words)
+
+
+def first_first(ranked: list[Proposal]) -> list[Proposal]:
+    """The same with the model's choice first: of those of the quickest's tiles that are alike within `CLOSE`, the one
+    with fewer stages, or where loads are apart with `AHEAD`."""
+    best = ranked[0]
+    alike = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
+    alike = [p for p in alike if p.specialized == best.specialized]
+    first = min(alike, key=lambda p: abs(p.stages - AHEAD) if p.specialized else p.stages)
+    return [first, *(p for p in ranked if p is not first)]

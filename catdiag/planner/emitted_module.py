@@ -1,0 +1,105 @@
+"""What a configuration becomes once it is written: its module, the launches, and the shared memory that they take.
+
+Nothing here is asked of the model that proposed the configuration. The launch function of the text is run on stand-ins
+(`catdiag.runtime.launch_recorder`), which says what it launches at the sizes, with how many warps and buffers; the
+shared memory is read off the kernels' text (`catdiag.runtime.abstract_interpreter.shared_memory`), as polynomials of
+the tiles.
+
+The rules of shared memory are those of Triton 3.6 for compute capability 9.0, where they were compared with what is
+compiled; for other chips they are those that follow from whether four warps make a product together, and whether the
+chip copies boxes of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.integer_polynomial import Amount
+from catdiag.chip.hardware import Hardware
+from catdiag.codegen.triton.triton_module import Module, module
+from catdiag.runtime.abstract_interpreter.shared_memory import STAGES, WARPS, Shared, shared_of_launch
+from catdiag.runtime.abstract_interpreter.symbolic_lengths import Length
+from catdiag.runtime.launch_recorder import dry_launches
+from catdiag.runtime.machine_code import Launch
+
+
+@dataclass(frozen=True)
+class Run:
+    """A kernel that is launched: of which group of the diagram, with how many programs, warps (those that only load
+    apart from those) and stages, and the shared memory of a block."""
+
+    kernel: str
+    place: int
+    programs: int
+    warps: int
+    stages: int
+    specialized: bool
+    shared: Shared
+
+
+@dataclass(frozen=True)
+class Written:
+    """A module, and what it launches at some sizes, in order."""
+
+    module: Module
+    runs: tuple[Run, ...]
+
+    @property
+    def largest(self) -> Run:
+        """The launch whose blocks take most shared memory."""
+        return max(self.runs, key=lambda run: run.shared.bytes)
+
+    def of(self, place: int) -> Written:
+        """The same with the launches of one group."""
+        return Written(self.module, tuple(run for run in self.runs if run.place == place))
+
+    @property
+    def totals(self) -> tuple[Amount, ...]:
+        """What is taken of shared memory from moment to moment, by tiles, of all launches."""
+        return tuple(dict.fromkeys(total for run in self.runs for total in run.shared.totals))
+
+
+def generation(chip: Hardware) -> int:
+    """The generation of NVIDIA's chips (9: Hopper) that a chip is taken for: by who makes a product, and where its
+    results lie."""
+    if not chip.by_warpgroups:
+        return 8
+    return 10 if chip.tmem_per_sm else 9
+
+
+def write(
+    diagram: Diagram,
+    tiles: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    stages: int | Sequence[int],
+    warps: int | Sequence[int],
+    specialized: bool | Sequence[bool],
+    chip: Hardware,
+    sizes: Mapping[str, int],
+) -> Written:
+    """The module of a diagram with these tiles, and what it launches.
+
+    Raises what `catdiag.codegen.triton.triton_module` raises for what has no form in a kernel, and CatdiagError where
+    the launch function refuses the sizes or a kernel's text is not understood.
+    """
+    made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
+    symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
+    calls = dry_launches(made, sizes, symbols, generation=generation(chip))
+    return Written(made, tuple(_run(made, call, chip.by_warpgroups) for call in calls))
+
+
+def _run(made: Module, call: Launch, wgmma: bool) -> Run:
+    shared, place = shared_of_launch(made.text, call, wgmma), made.places[call.kernel]
+    if call.kernel in made.specialized:
+        names = made.counts[made.specialized.index(call.kernel)]
+        groups, stages = (_number(call.arguments, name, 1) for name in names)
+        return Run(call.kernel, place, call.programs, 4 * groups, stages, True, shared)
+    warps, stages = (_number(call.options, *of) for of in (("num_warps", WARPS), ("num_stages", STAGES)))
+    return Run(call.kernel, place, call.programs, warps, stages, False, shared)
+
+
+def _number(given: Mapping[str, object], name: str, otherwise: int) -> int:
+    value = given.get(name, otherwise)
+    return value if isinstance(value, int) else otherwise

@@ -1,0 +1,331 @@
+"""From the candidate that is taken to the plan that is shown: what binds, tables, reasons, and the proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catdiag.planner.fits_proof import Proof, prove_bound
+from catdiag.planner.pipeline_simulation import Schedule, schedule, turn_steps
+from catdiag.planner.plan import IDEAL, WORDS, Alternative, EdgeUse, LeastTraffic, LevelUse, Plan, several
+from catdiag.planner.tile_search import Choice, Search, at, choice_at
+from catdiag.planner.time_model import STATIONS, ceil_div, flops, overhead
+from catdiag.schedule.liveness import LEVEL, REGISTERS
+from catdiag.schedule.placement import MATRIX
+
+if TYPE_CHECKING:
+    from catdiag.codegen.triton.triton_module import Module
+
+_BEST = 24  # candidates of each number of buffers and threads that are looked at for the next best
+_BUSY, _FULL = 0.85, 0.95  # parts of the time from which a pipeline, and HBM, are called what bounds a kernel
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a group takes of its core, and the proof that it is there: by the ideal model, or of a module that is
+    written for a `backend`. `on_chip` are the levels that a group has of its own, `limits` what stops larger tiles."""
+
+    shared_memory_bytes: int
+    registers_per_thread: int
+    blocks_per_sm: int
+    on_chip: Mapping[str, LevelUse]
+    limits: Mapping[str, str]
+    proof: Proof
+    producers: int = 0
+    backend: str = IDEAL
+    warp_specialized: bool = False
+    module: Module | None = None
+
+
+def _ideal(search: Search, chosen: Choice) -> Taken:
+    """What a group takes by the ideal model. Raises CatdiagError if z3 does not prove that it fits."""
+    return Taken(
+        shared_memory_bytes=int(chosen.get("smem")),
+        registers_per_thread=int(chosen.get("per_thread")),
+        blocks_per_sm=int(chosen.get("resident")),
+        on_chip={},
+        limits=search.stops(chosen),
+        proof=_proof(search, chosen, {**search.sizes, **chosen.tiles}),
+        producers=search.request.producers,
+    )
+
+
+def planned(
+    search: Search, chosen: Choice, fewest: Choice, others: list[Choice], count: int, taken: Taken | None = None
+) -> Plan:
+    """The plan of a candidate, by the ideal model if nothing is said of what it takes. Raises CatdiagError if z3 does
+    not prove that it fits."""
+    chip, timing, group = search.chip, chosen.timing, taken or _ideal(search, chosen)
+    values = {**search.sizes, **chosen.tiles}
+    seconds, hbm = chosen.get("seconds"), round(chosen.get("hbm"))
+    work = flops(search.whole, search.full(values))
+    moved = round(chosen.moved)
+    parts = {name: chosen.part(name) for name in timing.parts}
+    limit = chip.tensor.get(search.dtype, 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
+    edges = _edges(search, chosen)
+    busy = {name: s * chosen.get("groups") / chip.sms / seconds for name, s in parts.items()}
+    busy.update({e.upper: e.seconds / seconds for e in edges if e.upper in ("HBM", "LLC")})
+    return Plan(
+        hardware=chip.name,
+        dtype=search.dtype,
+        sizes=dict(search.sizes),
+        tiles=dict(chosen.tiles),
+        stages=chosen.stages,
+        threads=chip.warp * chosen.warps,
+        registers_per_thread=group.registers_per_thread,
+        shared_memory_bytes=group.shared_memory_bytes,
+        register_bytes=int(chosen.get("registers")),
+        matrix_bytes=int(chosen.get("matrix")),
+        blocks_per_sm=group.blocks_per_sm,
+        groups=int(chosen.get("groups")),
+        waves=int(chosen.get("waves")),
+        load_bytes=round(chosen.get("load")),
+        save_bytes=round(chosen.get("save")),
+        hbm_bytes=hbm,
+        flops=work,
+        intensity=work / moved if moved else 0.0,
+        time_s=seconds,
+        bound=_bound(search, chosen, parts),
+        utilisation=work / seconds / limit if work else hbm / seconds / chip.hbm_bytes_per_s,
+        parts_s=parts,
+        busy=busy,
+        levels=tuple(group.on_chip.get(level.name, level) for level in _levels(search, chosen)),
+        edges=edges,
+        limits=group.limits,
+        divisors=search.divisors,
+        uneven_s=chosen.get("uneven"),
+        next_best=tuple(_alternative(search, other, chosen) for other in others),
+        least_traffic=_given_up(search, chosen, fewest),
+        proof=group.proof,
+        objective=search.request.objective,
+        overlap=search.request.overlap,
+        core=chip.word("core"),
+        warp=chip.warp,
+        schedule=_schedule(search, chosen),
+        producers=group.producers,
+        candidates=count,
+        backend=group.backend,
+        warp_specialized=group.warp_specialized,
+        stream_blocks=_stream_blocks(search, chosen),
+        module=group.module,
+    )
+
+
+def best_plan(search: Search) -> Plan:
+    """The best candidate, proved to fit."""
+    import numpy as np
+
+    found, count = search.choices()
+    fewest: Choice | None = None
+    best: list[Choice] = []
+    for stages, warps, kept, timing in found:
+        seconds = np.atleast_1d(timing.seconds)
+        moved = np.broadcast_to(np.atleast_1d(timing.load + timing.save), seconds.shape)
+        first = int(np.lexsort((seconds, moved))[0])
+        choice = choice_at(stages, warps, kept, timing, first)
+        if fewest is None or (choice.moved, choice.get("seconds")) < (fewest.moved, fewest.get("seconds")):
+            fewest = choice
+        order = np.lexsort(
+            tuple(np.broadcast_to(k, seconds.shape) for k in reversed(search.keys(kept, timing, stages)))
+        )
+        best += [choice_at(stages, warps, kept, timing, int(place)) for place in order[:_BEST]]
+    best.sort(key=search.rank)
+    chosen = search.quickest_of(found) if search.request.objective == "time" else best[0]
+    others: dict[tuple[tuple[str, int], ...], Choice] = {}
+    for choice in best:
+        if choice.tiles != chosen.tiles:
+            others.setdefault(tuple(choice.tiles.items()), choice)
+    return planned(search, chosen, fewest or chosen, list(others.values())[:5], count)
+
+
+def _schedule(search: Search, chosen: Choice) -> Schedule | None:
+    """How the warpgroups on a core share its pipelines in the turns of the loop, without the waits between steps."""
+    if search.parted:
+        return None
+    warpgroups = max(1, chosen.warps // 4)
+    values = search.full({**search.sizes, **chosen.tiles})
+    kernel = search.kernels[chosen.stages]
+    steps = turn_steps(search.diagram, kernel, search.chip, values, search.dtype, warpgroups)
+    actors = warpgroups * min(int(chosen.get("resident")), ceil_div(int(chosen.get("groups")), search.chip.sms))
+    return schedule(steps, min(actors, 16)) if any(step.clocks for step in steps) else None
+
+
+def _stream_blocks(search: Search, chosen: Choice) -> dict[str, int]:
+    """The bytes of a block of each array that is streamed where shared memory is fullest."""
+    values = search.full({**search.sizes, **chosen.tiles})
+    moments = search.kernels[chosen.stages].moments.get(LEVEL, [])
+    fullest = max(moments, key=lambda m: int(m.total.value(values)), default=None)
+    streamed = [(name, a) for name, role, a in fullest.residents if role == "streamed"] if fullest is not None else []
+    return {name: int(a.value(values)) // chosen.stages for name, a in streamed}
+
+
+def _levels(search: Search, chosen: Choice) -> tuple[LevelUse, ...]:
+    chip, kernel = search.chip, search.kernels[chosen.stages]
+    values = search.full({**search.sizes, **chosen.tiles})
+    places = {"SMEM": LEVEL, "TMEM": MATRIX, "registers": REGISTERS}
+    found = []
+    for level in chip.hierarchy.levels:
+        held, residents = 0, []
+        if level.name == "HBM":
+            whole: dict[str, tuple[str, int]] = {}
+            for moved in kernel.transfers:
+                role = "input" if moved.direction == "load" else "output"
+                whole[moved.array] = (role, int(moved.amount.value(values)))
+            residents = [(name, role, size) for name, (role, size) in whole.items()]
+            held = sum(size for _, _, size in residents)
+        elif level.kind == "cache":
+            held = round(_touched(chosen, level.name))
+        else:
+            moments = kernel.moments.get(places[level.name], [])
+            if moments:
+                fullest = max(moments, key=lambda m: int(m.total.value(values)))
+                held = int(fullest.total.value(values))
+                residents = [(name, role, int(a.value(values))) for name, role, a in fullest.residents]
+        found.append(LevelUse(level.name, level.called, level.kind, level.capacity, held, tuple(residents)))
+    return tuple(found)
+
+
+def _touched(chosen: Choice, name: str) -> float:
+    return at(chosen.timing.touched[name], chosen.place)
+
+
+def _edges(search: Search, chosen: Choice) -> tuple[EdgeUse, ...]:
+    chip = search.chip
+    rates = {
+        "HBM": chip.hbm_bytes_per_s * chip.sustained["hbm"],
+        "LLC": chip.llc_bytes_per_s,
+        "L2": chip.l2_bytes_per_s,
+    }
+    found = []
+    for name, crossed in chosen.timing.edges.items():
+        upper, lower = name.split("-")
+        moved = round(at(crossed, chosen.place))
+        found.append(EdgeUse(upper, lower, moved, rates[upper], moved / rates[upper]))
+    on_chip = chip.smem_bytes_per_clock * chip.clock_hz * chip.sms
+    read = chosen.part("SMEM") * chosen.get("groups") / chip.sms
+    found.append(EdgeUse("SMEM", "matrix units", round(read * on_chip), on_chip, read))
+    return tuple(found)
+
+
+def _bound(search: Search, chosen: Choice, parts: Mapping[str, float]) -> str:
+    """What takes the time: HBM, a cache, loads that come late, a busy pipeline, or steps that wait."""
+    chip, seconds, wave = search.chip, chosen.get("seconds"), chosen.get("wave")
+    for edge in _edges(search, chosen):
+        if edge.upper in ("HBM", "LLC") and edge.seconds >= _FULL * seconds:
+            return WORDS[edge.upper]
+    blocks = min(chosen.get("resident"), float(ceil_div(int(chosen.get("groups")), chip.sms)))
+    if parts["L2"] * blocks >= _BUSY * wave:
+        return WORDS["L2"] if chip.l2_bytes else WORDS["HBM"]
+    if search.request.overlap == "queue" and chosen.get("loading") * _BUSY > chosen.get("computing"):
+        return "loads that arrive late"
+    busiest = max(STATIONS, key=lambda name: parts[name])
+    if parts[busiest] * blocks >= _BUSY * wave:
+        if busiest == "tensor" and parts["SMEM"] >= _FULL * parts["tensor"]:
+            return f"{WORDS['tensor']}, which wait for {WORDS['SMEM']}"
+        return WORDS[busiest]
+    if search.request.overlap != "queue":
+        most = max((*STATIONS, "L2"), key=lambda name: parts[name])
+        return f"everything in turn, most of it {WORDS[most]}"
+    if chosen.get("waits") > sum(parts[name] for name in STATIONS):
+        return "latency: loads, barriers and steps that wait for each other"
+    return f"steps that wait for each other, most of them on {WORDS[busiest]}"
+
+
+def _given_up(search: Search, chosen: Choice, fewest: Choice) -> LeastTraffic:
+    chip = search.chip
+    slower = fewest.get("seconds") / chosen.get("seconds")
+    ratio = chosen.moved / fewest.moved if fewest.moved else 1.0
+    if chosen.moved <= fewest.moved:
+        why = "nothing was given up"
+    else:
+        reasons = []
+        if fewest.get("groups") < chip.sms:
+            cores = f"{chip.sms} {chip.word('core')}s"
+            reasons.append(f"only {several(int(fewest.get('groups')), 'group')} for {cores}")
+        elif fewest.get("waves") * fewest.get("resident") != chosen.get("waves") * chosen.get("resident"):
+            waves = several(int(fewest.get("waves")), "wave")
+            reasons.append(f"{waves} of {int(fewest.get('resident'))} on a core")
+        reasons.append(f"{several(fewest.stages, 'buffer')}, {chip.warp * fewest.warps} threads")
+        verdict = f"it would take {slower:.2f} times as long" if slower > 1.005 else "it is no quicker"
+        why = f"{verdict} ({'; '.join(reasons)})"
+    return LeastTraffic(dict(fewest.tiles), int(fewest.moved), ratio, slower, why)
+
+
+def _alternative(search: Search, other: Choice, chosen: Choice) -> Alternative:
+    ratio = other.get("seconds") / chosen.get("seconds")
+    return Alternative(
+        dict(other.tiles),
+        other.stages,
+        search.chip.warp * other.warps,
+        other.get("seconds"),
+        ratio,
+        round(other.moved),
+        _why_not(search, other, chosen, ratio),
+    )
+
+
+def _why_not(search: Search, other: Choice, chosen: Choice, ratio: float) -> str:
+    """Why a candidate was not taken, in words: by the objective, then by the preferences among near equals."""
+    chip, objective = search.chip, search.request.objective
+    if other.refused:
+        return other.refused
+    if objective == "largest":
+        return "fewer points in a turn" if _points(other) < _points(chosen) else "as large, and moves more bytes"
+    if objective == "stages" and other.stages < chosen.stages:
+        return "fewer buffers"
+    if objective == "traffic":
+        more = other.moved / chosen.moved if chosen.moved else 1.0
+        return f"moves {more:.2f} times the bytes" if other.moved > chosen.moved else "as few bytes, and no quicker"
+    if ratio <= 1.05:
+        near = "slower" if ratio > 1.0005 else "quicker" if ratio < 0.9995 else "as quick"
+        by = f"{100 * abs(ratio - 1):.1f}% {near}" if near != "as quick" else near
+        if other.odd and not chosen.odd:
+            return f"{by}, but a tile is no power of two"
+        if other.warps > chosen.warps:
+            return f"{by}, but takes {chip.warp * other.warps} threads a group"
+        if other.moved > chosen.moved:
+            return f"{by}, but moves {other.moved / chosen.moved:.2f} times the bytes"
+        if other.get("groups") < chip.sms:
+            return (
+                f"{by}, but has only {several(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
+            )
+        return f"{by}, and not better otherwise"
+    if other.get("groups") < chip.sms and other.get("groups") < chosen.get("groups"):
+        return f"only {several(int(other.get('groups')), 'group')} for {chip.sms} {chip.word('core')}s"
+    spent = {
+        **{WORDS[n]: (other.part(n), chosen.part(n)) for n in ("tensor", "exp", "alu", "L2")},
+        "waiting": (other.get("waits"), chosen.get("waits")),
+    }
+    groups = other.get("groups"), chosen.get("groups")
+    worse = max(spent, key=lambda name: spent[name][0] * groups[0] - spent[name][1] * groups[1])
+    if other.get("resident") < chosen.get("resident"):
+        return f"{int(other.get('resident'))} on a core at once, not {int(chosen.get('resident'))}; more on {worse}"
+    return f"more on {worse}"
+
+
+def _points(choice: Choice) -> int:
+    total = 1
+    for tile in choice.tiles.values():
+        total *= tile
+    return total
+
+
+def _proof(search: Search, chosen: Choice, values: Mapping[str, int]) -> Proof:
+    """That each level suffices for this tile and every smaller one, remainders included."""
+    chip = search.chip
+    threads = chip.warp * chosen.warps
+    room = 4 * threads * (int(chosen.get("per_thread")) - overhead(search.request.producers))
+    kernels = [search.kernels[chosen.stages], *(search.merging[s] for s in (chosen.stages,) if search.merging)]
+    single = search.parted.single if search.parted else ()
+    limits = {"SMEM": (LEVEL, chip.smem_per_block), "registers": (REGISTERS, room), "TMEM": (MATRIX, chip.tmem_per_sm)}
+    most = {name: math.ceil(size) for name, size in search.full(values).items() if isinstance(name, str)}
+    said, spent = [], 0.0
+    for name, (place, limit) in limits.items():
+        totals = [m.total.without(single) for k in kernels for m in k.moments.get(place, [])]
+        if totals or name != "TMEM":
+            found = prove_bound(totals, limit, most)
+            said.append(f"{name}: {found.statement}")
+            spent += found.seconds
+    return Proof("; ".join(said) + "; whatever the other sizes", spent)

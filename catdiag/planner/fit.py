@@ -1,0 +1,274 @@
+"""Tiles for a chip: `fit` chooses them by predicted time, and proves that they fit.
+
+Least traffic is not least time: large tiles move fewer bytes, but leave cores without a group, and let few share one.
+`fit` predicts the time of every tile that fits each level at once (`catdiag.planner.time_model` states the model),
+takes the best, and says what binds, what stops a larger tile, how many bytes it gave up, and what the next best
+choices cost. Asked for another `objective`, it takes the tile that moves the fewest bytes, or the largest that fits.
+
+A loop in parts is two kernels, one after the other, with the same group tiles: the second merges the states of the
+parts, whose number is a power of two, with at least 16 elements in each. Of memory and registers the larger is shown.
+
+How it chooses: group tiles are powers of two, multiples of 16, or the whole axis; stream blocks likewise, from 16
+to 8,192; for another objective every multiple of the pieces that the chip wants. Tiles that are in such pieces
+(`catdiag.planner.instruction_shapes`), or whole axes, are taken before others. A grouped axis that every loaded array
+carries gets tile 1 beside others that are shared, since a larger one saves no transfer, unless the chip wants pieces of
+it. Operands are in shared memory, `stages` buffers of each stream block; everything else is where the chip keeps it, in
+registers as a rule, 4 bytes a value.
+Kernels index in powers of two, so other tiles must be half as quick again to be taken;
+among tiles predicted within 5% the one with fewer threads a group is taken, then fewer bytes moved (in steps of 0.5%),
+then one that leaves no tenth of the cores without a group, then fewer turns of loops, then fewer buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.diagram import diagram_of
+from catdiag.chip import hardware as chips
+from catdiag.chip.hardware import Hardware
+from catdiag.planner.explanation import best_plan
+from catdiag.planner.instruction_shapes import read_by_products
+from catdiag.planner.plan import IDEAL, TRITON, Plan, spelled
+from catdiag.planner.plan_request import asked
+from catdiag.planner.tile_search import Search, block_candidates, group_candidates
+from catdiag.planner.time_model import Overlap
+from catdiag.schedule.kernel_analysis import Account, measure, width, worked_in
+from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel, Moment
+from catdiag.schedule.placement import check_stages, two
+from catdiag.schedule.split_k import joined
+from catdiag.util import argument_checks as given
+from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError, require
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+
+__all__ = ["Plan", "block_candidates", "fit", "group_candidates", "kernels_on", "searching"]
+
+_STAGES = (1, 2, 3, 4)
+_MOST = 16
+
+
+def fit(
+    diagram: Diagram | Any,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str] = "bf16",
+    stages: int | None = None,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    at_least: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    objective: str = "time",
+    overlap: Overlap = "queue",
+    producers: int = 0,
+    ahead: bool = False,
+    passed: str = "registers",
+    density: Mapping[str, float] | float = 1.0,
+    backend: str | None = None,
+) -> Plan:
+    """Group tiles, stream blocks, buffers and warps for one kernel on a chip, of least predicted time.
+
+    The plan is of the kernel that is written for Triton, with the shared memory that its text takes
+    (`catdiag.planner.fitted_configuration`). Where the diagram or what is asked for has no form there, or by
+    `backend="ideal"`, it is of a kernel each of whose warps does what suits it best (this module's model), and
+    `plan.reason` says why. With `backend="triton"` the reason is raised instead.
+
+    `diagram` is a diagram or a derivation of one kernel, `hardware` a chip, its name, or a TOML file, `sizes` gives
+    every axis, `dtype` is the inputs' and outputs', or theirs by name, as `io` has it (products are then in the
+    widest type that they read as it is). `tiles` fixes some tiles or blocks by name (`{"g_q": 128}`),
+    `multiples` says of what they must be multiples, `at_least` how large they must be, `threads` how many a group has.
+    `objective` is "time", "traffic" (the fewest bytes at the edge to shared memory) or "largest" (the most points of
+    the index space in one turn: the largest tile that fits; give `stages`, since one buffer leaves most room) or
+    "stages" (the most buffers, at most 16, of the tiles that are given).
+    `overlap` is what is taken to run at once: "queue" (the model of `catdiag.planner.time_model`), "add" (nothing),
+    "max" (everything) or some of the pipelines "tensor", "exp", "alu", "L2", "HBM". `producers` warps beside the
+    others do nothing but load, with few registers. With `ahead`, a warp begins the products of the next turn before
+    it uses up this turn's, and holds both. `passed` says where contractions read what was made on chip: "registers",
+    or "SMEM", to which it is copied at `dtype`. Where loops leave blocks out, `sizes` gives the scalar inputs too
+    that say how often they turn (the width of a window), and `density` the share of the blocks that are run where
+    data decides: a number or one by axis, 1 if left out, which is the most.
+
+    Raises SizeError for sizes that are missing, unknown or not positive, DoesNotFit with what the arrays of the tile
+    that comes nearest take, and CatdiagError for an unknown chip, dtype, tile, objective or backend and for several
+    kernels.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
+    >>> plan = fit(total, "H100", {"q": 8, "x": 64})
+    >>> plan.backend, plan.stages, plan.warps, plan.shared_memory_bytes
+    ('triton', 1, 4, 0)
+    """
+    if backend not in (None, IDEAL, TRITON):
+        raise CatdiagError(f"backend is {backend!r}: expected 'triton', 'ideal', or none for the first that there is")
+    search = searching(
+        diagram,
+        hardware,
+        sizes,
+        dtype,
+        stages,
+        tiles=tiles,
+        multiples=multiples,
+        at_least=at_least,
+        threads=threads,
+        objective=objective,
+        overlap=overlap,
+        producers=producers,
+        ahead=ahead,
+        passed=passed,
+        density=density,
+    )
+    reason = _unlike_triton(search, ahead, passed)
+    plan: Plan | None = None
+    if backend == TRITON and reason:
+        raise CatdiagError(f"there is no plan for Triton: {reason}")
+    if backend != IDEAL and not reason:
+        from catdiag.planner.fitted_configuration import fitted
+
+        try:
+            plan = fitted(search, dtype)
+        except DoesNotFit:
+            raise
+        except CatdiagError as error:
+            if backend == TRITON:
+                raise
+            reason = error.message
+    plan = best_plan(search) if plan is None else plan
+    source = getattr(diagram, "source", None)
+    return replace(
+        plan,
+        dtype=spelled(dtype),
+        diagram=search.diagram,
+        source=None if source is None else diagram_of(source),
+        chip=search.chip,
+        asked={
+            "stages": stages,
+            "tiles": tiles,
+            "multiples": multiples,
+            "at_least": at_least,
+            "threads": threads,
+            "density": density,
+        },
+        reason="" if plan.backend == TRITON else reason or "it was asked for",
+        types=dtype,
+    )
+
+
+def _unlike_triton(search: Search, ahead: bool, passed: str) -> str:
+    """What is asked for that is not of Triton's kernels, in words; nothing if they may be planned."""
+    asked = search.request
+    if asked.objective != "time":
+        return f"the tiles that are asked for are not the quickest, but those of objective {asked.objective!r}"
+    if asked.overlap != "queue":
+        return f"what runs at once is given, overlap={asked.overlap!r}"
+    if asked.producers:
+        return f"{asked.producers} warps are asked for that only load"
+    if ahead:
+        return "a warp is asked to begin the products of the next turn"
+    return f"contractions are asked to read what was made on chip from {passed}" if passed != "registers" else ""
+
+
+def searching(
+    diagram: Diagram | Any,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str] = "bf16",
+    stages: int | None = None,
+    *,
+    tiles: Mapping[str, int] | None = None,
+    multiples: Mapping[str, int] | None = None,
+    at_least: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    objective: str = "time",
+    overlap: Overlap = "queue",
+    producers: int = 0,
+    ahead: bool = False,
+    passed: str = "registers",
+    density: Mapping[str, float] | float = 1.0,
+) -> Search:
+    """All candidates of a call of `fit`, which takes the same, before one is taken. Raises as `fit` does."""
+    whole = diagram_of(diagram)
+    given.dtypes(dtype)
+    chip, worked = chips.get(hardware), worked_in(whole, dtype)
+    if stages is not None:
+        check_stages(stages)
+    if passed not in ("registers", "SMEM"):
+        raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
+    most = range(1, _MOST + 1) if objective == "stages" else _STAGES
+    tried = most if stages is None else (stages,)
+    accounts = {number: kernels_on(whole, chip, dtype, number, passed == "SMEM", ahead) for number in tried}
+    account = next(iter(accounts.values()))
+    known = _checked(account, sizes)
+    if len(account.kernels) != (1 if account.parted is None else 2):
+        raise CatdiagError(
+            f"fit plans one kernel, and the diagram has {len(account.kernels)}: group it as a whole, or fit its parts"
+        )
+    kernel = account.kernels[0]
+    if stages is None and kernel.moments[LEVEL] == accounts[max(accounts)].kernels[0].moments[LEVEL]:
+        accounts = {1: account}  # nothing is streamed
+    request = asked(account, chip, tiles, multiples, at_least, threads, objective, overlap, producers)
+    request = replace(request, shares=_shares(account, density))
+    return Search(chip, worked, known, accounts, _unsplit(whole, account, dtype), whole, request)
+
+
+def _shares(account: Account, density: Mapping[str, float] | float) -> dict[tuple[str, str], float]:
+    """The share of blocks that are run, by the block of the loops that ask. Raises CatdiagError as `io` does."""
+    if not any(k.extents for k in account.kernels):
+        return {}
+    from catdiag.schedule.mask_counts import Shares
+
+    asking = {e.axis: e.block for k in account.kernels for e in k.extents.values() if e.asks}
+    given = density if isinstance(density, Mapping) else dict.fromkeys(asking, density)
+    Shares(given, account)  # which checks it
+    return {("share", asking[axis]): float(share) for axis, share in given.items()}
+
+
+def kernels_on(
+    diagram: Diagram,
+    chip: Hardware,
+    dtype: str | Mapping[str, str],
+    stages: int,
+    passed: bool = False,
+    ahead: bool = False,
+) -> Account:
+    """The kernels of a diagram, with what they make where the chip keeps it; what contractions read of it copied to
+    shared memory (`passed`), held beside the results of the turn after (`ahead`)."""
+    places = two(stages, chip.accumulators != "SMEM", chip.accumulators == "TMEM")
+    places = replace(places, fleeting=chip.accumulators != "SMEM")
+    account = measure(diagram, dtype, places=places)
+    also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
+    if also and chip.accumulators != "SMEM":
+        kept = [(name, amount.times(width(worked_in(diagram, dtype)))) for name, amount in read_by_products(diagram)]
+        for kernel in account.kernels:
+            for place in also:
+                kernel.moments[place] = [
+                    Moment(
+                        m.at,
+                        sum((amount for _, amount in kept), m.total),
+                        (*m.residents, *((name, "passed on", amount) for name, amount in kept)),
+                    )
+                    for m in kernel.moments[place]
+                ]
+    return account
+
+
+def _unsplit(diagram: Diagram, account: Account, dtype: str | Mapping[str, str]) -> Kernel:
+    return measure(diagram if account.parted is None else joined(diagram), dtype, registers=True).kernels[0]
+
+
+def _checked(account: Account, sizes: Mapping[str, int]) -> dict[str, int]:
+    needed = tuple(sorted({*account.sizes, *account.scalars}))
+    require(isinstance(sizes, Mapping), "sizes", sizes, "a length for each axis, such as {'q': 8192}")
+    listed = ", ".join(needed) or "none"
+    for name in sizes:
+        if name not in needed:
+            raise SizeError(f"size {name!r} is given, and the diagram has no such axis: its sizes are {listed}")
+    missing = [name for name in needed if name not in sizes]
+    if missing:
+        raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {listed}")
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
+            raise SizeError(f"axis {name!r} has size {value!r}: expected a positive integer")
+    return {name: int(sizes[name]) for name in needed}

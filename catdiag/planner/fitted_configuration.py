@@ -1,0 +1,281 @@
+"""The plan of a kernel as Triton is handed it: what is shown and proved is what is written.
+
+Configurations are tried in the order in which the model ranks them (`catdiag.planner.configuration_candidates`). Each
+is written, its launches are recorded, and its shared memory is read off its text (`catdiag.planner.emitted_module`):
+the first is taken that is launched as it was proposed, with as much shared memory as the chip has. What was passed over
+is said beside what would be next best. z3 proves that what the text takes is within what the chip has, for these tiles
+and all smaller ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.integer_polynomial import Amount
+from catdiag.codegen.gluon.gluon_source import REGISTERS as GROUP_REGISTERS
+from catdiag.codegen.triton.triton_module import Module
+from catdiag.planner.configuration_candidates import Candidates, Proposal, first_first, registers_at_most
+from catdiag.planner.emitted_module import Written, write
+from catdiag.planner.explanation import Taken, planned
+from catdiag.planner.fits_proof import Proof, prove_bound
+from catdiag.planner.plan import TRITON, WHOLE, LevelUse, Plan
+from catdiag.planner.tile_search import Choice, Search
+from catdiag.planner.triton_resources import SCRATCH
+from catdiag.planner.triton_time_model import BESIDE_ROWS, resident, specialized_arrays, specialized_registers
+from catdiag.schedule.kernel_analysis import output_names
+from catdiag.schedule.liveness import REGISTERS
+from catdiag.schedule.placement import MATRIX
+from catdiag.util.errors import CatdiagError, DoesNotFit
+
+_TRIED = 12
+"""Configurations that are written at most, until one is as it was proposed."""
+_BEST = 5
+"""Others that are shown beside the one that is taken."""
+
+
+def fitted(search: Search, dtype: str | Mapping[str, str]) -> Plan:
+    """The plan of the quickest configuration that Triton is handed as it is.
+
+    Raises DoesNotFit where none fits, with what the least needs; CatdiagError, with the reason, where the diagram has
+    no form in a kernel of Triton's, or what is asked for has none.
+    """
+    return Fitting(search, dtype).plan()
+
+
+def each_dtype(diagram: Diagram, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
+    """The element types of a module: where they are by name, arrays that are not named are counted as fp32, as
+    `catdiag.cost.traffic.io` has it."""
+    if isinstance(dtype, str):
+        return dtype
+    return {**dict.fromkeys((*diagram.input_names, *output_names(diagram)), "fp32"), **dtype}
+
+
+def together(diagram: Diagram, plans: Sequence[Plan], dtype: str | Mapping[str, str]) -> tuple[Module | None, str]:
+    """The module of a diagram whose groups have these plans, in order, if all of it is as they say; and why not.
+
+    It is launched at the plans' sizes, and each kernel compared with its own plan.
+    """
+    ideal = next((plan for plan in plans if plan.module is None), None)
+    if ideal is not None:
+        return None, ideal.reason
+    tiles = {name: tile for plan in plans for name, tile in plan.tiles.items()}
+    sizes = {name: size for plan in plans for name, size in plan.sizes.items()}
+    chip = plans[0].chip
+    if chip is None:
+        return None, "the plans do not know their chip"
+    try:
+        written = write(
+            diagram, tiles, each_dtype(diagram, dtype), [p.stages for p in plans], [p.warps for p in plans],
+            [p.warp_specialized for p in plans], chip, sizes,
+        )  # fmt: skip
+    except CatdiagError as error:
+        return None, error.message
+    for place, plan in enumerate(plans):
+        run = written.of(place).largest
+        found = (run.warps, run.stages, run.specialized, run.shared.bytes)
+        if found != (plan.warps, plan.stages, plan.warp_specialized, plan.shared_memory_bytes):
+            return None, (
+                f"kernel {place + 1} is launched beside the others with {run.warps} warps, {run.stages} stages and "
+                f"{run.shared.bytes:,} bytes of shared memory, which is not what it is planned with"
+            )
+    return written.module, ""
+
+
+@dataclass
+class Fitting:
+    """The configurations of one call of `fit` as they are written, one after the other."""
+
+    search: Search
+    dtype: str | Mapping[str, str]
+    candidates: Candidates = field(init=False)
+    refused: dict[int, str] = field(default_factory=dict)
+    """By the place among those that were tried, why one was not taken."""
+
+    def __post_init__(self) -> None:
+        self.dtype = each_dtype(self.search.diagram, self.dtype)
+        self.candidates = Candidates(self.search, dtype=self.dtype)
+
+    def plan(self, proposal: Proposal | None = None) -> Plan:
+        """That of the first configuration that is written as it was proposed, or of one that is given."""
+        found = self.candidates
+        ranked = first_first(found.longest_first(found.ranked()))
+        chosen, written = self._taken(ranked) if proposal is None else self._given(proposal)
+        fewest = min(ranked, key=lambda p: (p.bytes_moved, p.time_s))
+        others: dict[tuple[tuple[str, int], ...], Proposal] = {}
+        for p in ranked:
+            if p.tiles != chosen.tiles:
+                others.setdefault(tuple(p.tiles.items()), p)
+        others = dict(list(others.items())[:_BEST])
+        taken = self._resources(chosen, written)
+        chosen = replace(chosen, resident=taken.blocks_per_sm)
+        return planned(
+            self.search, self.choice(chosen), self.choice(fewest), [self.choice(p) for p in others.values()],
+            len(ranked), taken,
+        )  # fmt: skip
+
+    def choice(self, proposal: Proposal) -> Choice:
+        """A configuration with what it is predicted to do."""
+        timing = self.candidates.timing(proposal)
+        return Choice(
+            proposal.stages, proposal.warps, dict(proposal.tiles), timing, 0, self.refused.get(id(proposal), "")
+        )
+
+    def _taken(self, ranked: list[Proposal]) -> tuple[Proposal, Written]:
+        """The configuration that is taken, and what is written of it."""
+        todo, tried = list(ranked), 0
+        problem: CatdiagError | None = None
+        while todo and tried < _TRIED:
+            proposal, tried = todo.pop(0), tried + 1
+            try:
+                written = self._written(proposal)
+            except CatdiagError as error:
+                self.refused[id(proposal)], problem = error.message, problem or error
+                if not proposal.specialized:
+                    break  # what has no form at some tiles has none at others
+                todo = [p for p in todo if not p.specialized]
+                continue
+            run = written.largest
+            if run.specialized != proposal.specialized:
+                self.refused[id(proposal)] = "these arrays are loaded by the warps that compute"
+                todo = [p for p in todo if not p.specialized]
+                continue
+            other = next((r for r in written.runs if (r.warps, r.stages) != (proposal.warps, proposal.stages)), None)
+            if other is not None:
+                self.refused[id(proposal)] = f"it is launched with {other.warps} warps and {other.stages} stages"
+                like = [
+                    p for p in todo
+                    if (p.tiles, p.warps, p.stages) == (proposal.tiles, other.warps, other.stages)
+                ]  # fmt: skip
+                todo = [*like, *(p for p in todo if p not in like)]
+                continue
+            if run.shared.bytes > self.search.chip.smem_per_block:
+                self.refused[id(proposal)] = (
+                    f"it takes {run.shared.bytes:,} of {self.search.chip.smem_per_block:,} bytes of "
+                    f"{self.search.chip.word('SMEM')}"
+                )
+                continue
+            return proposal, written
+        if problem is not None:
+            raise problem
+        why = "; ".join(dict.fromkeys(self.refused.values()))
+        raise DoesNotFit(f"no Triton kernel fits {self.search.chip.name}: of {tried} configurations, {why}")
+
+    def _given(self, proposal: Proposal) -> tuple[Proposal, Written]:
+        """A configuration that is taken as it is launched, and what is written of it."""
+        written = self._written(proposal)
+        run = written.largest
+        return replace(proposal, warps=run.warps, stages=run.stages, specialized=run.specialized), written
+
+    def _written(self, proposal: Proposal) -> Written:
+        p, search = proposal, self.search
+        return write(search.diagram, p.tiles, self.dtype, p.stages, p.warps, p.specialized, search.chip, search.sizes)
+
+    # -- what it takes -------------------------------------------------------------------------------------------
+
+    def _resources(self, p: Proposal, written: Written) -> Taken:
+        """What a block of the module takes of its core, and the proof that it is there."""
+        return Taken(
+            backend=TRITON,
+            shared_memory_bytes=written.largest.shared.bytes,
+            registers_per_thread=GROUP_REGISTERS[p.warps // 4] if p.specialized else p.registers,
+            blocks_per_sm=self._blocks_per_sm(p, written),
+            producers=int(p.specialized),
+            warp_specialized=p.specialized,
+            module=written.module,
+            on_chip=self._on_chip(p, written),
+            limits=self._limits(p, written),
+            proof=self._proof(p, written),
+        )
+
+    def _blocks_per_sm(self, p: Proposal, written: Written) -> int:
+        """Blocks that share a core, by what was written."""
+        if p.specialized:
+            return 1
+        return int(resident(written.largest.shared.bytes, p.registers, p.warps, self.search.chip))
+
+    def _values(self, tiles: Mapping[str, int]) -> dict[Any, Any]:
+        return self.search.full({**self.candidates.sizes, **tiles})
+
+    def _on_chip(self, p: Proposal, written: Written) -> dict[str, LevelUse]:
+        """What is taken of shared memory, by buffers as the text has them, and of registers, by arrays."""
+        chip, values = self.search.chip, self._values(p.tiles)
+        run = written.largest
+        buffers = tuple((b.what, "allocated", int(b.bytes)) for b in run.shared.buffers)
+        found = {"SMEM": (run.shared.bytes, buffers)}
+        moments = self.candidates.kernels[p.stages].moments.get(REGISTERS, [])
+        each = GROUP_REGISTERS[p.warps // 4] if p.specialized else p.registers
+        whole = 4 * each * chip.warp * p.warps
+        if moments:
+            fullest = max(moments, key=lambda m: int(m.total.value(values)))
+            arrays = tuple((name, role, int(a.value(values))) for name, role, a in fullest.residents)
+            left = whole - sum(size for *_, size in arrays)
+            rest = (("addresses, rows and factors on their way", "estimated", left),) if left > 0 else ()
+            found["registers"] = (whole, (*arrays, *rest))
+        return {
+            level.name: LevelUse(level.name, level.called, level.kind, level.capacity, *found[level.name])
+            for level in chip.hierarchy.levels
+            if level.name in found
+        }
+
+    def _limits(self, p: Proposal, written: Written) -> dict[str, str]:
+        """For each tile what stops one of twice its length, and what one more stage would take."""
+        search, found = self.search, dict[str, str]()
+        ranges = {**search.kernel.tiles, **dict(search.kernel.loops)}
+        rows = written.module.rows if p.specialized else ()
+        for name, tile in p.tiles.items():
+            if name not in ranges or name in rows:
+                continue
+            size = math.ceil(ranges[name].value(search.full({**search.sizes, **p.tiles})))
+            if tile >= size:
+                found[name] = WHOLE
+                continue
+            over = self._over(p, {**p.tiles, name: 2 * tile}, p.stages)
+            found[name] = f"{name}={2 * tile} " + (f"overflows {over}" if over else "fits too")
+        if p.stages + 1 in self.candidates.kernels and self.candidates.staged:
+            over = self._over(p, p.tiles, p.stages + 1)
+            found["stages"] = f"stages={p.stages + 1} " + (f"overflows {over}" if over else "fits too")
+        return found
+
+    def _over(self, p: Proposal, tiles: Mapping[str, int], stages: int) -> str:
+        """What a block of other tiles or stages would overflow; nothing where it fits."""
+        chip, block, values = self.search.chip, self.candidates.blocks[stages], self._values(tiles)
+        kernel = self.candidates.kernels[stages]
+        shared = int(block.shared_at_most(values)) + SCRATCH
+        if p.specialized:
+            groups = p.warps // 4
+            each = int(specialized_registers(kernel, values, groups, block))
+            room = GROUP_REGISTERS[groups]
+        else:
+            each, room = int(block.registers(values, p.warps)), registers_at_most(chip)
+        found = []
+        if shared > chip.smem_per_block:
+            found.append(f"{chip.word('SMEM')} ({shared:,} of {chip.smem_per_block:,} bytes)")
+        if each > room:
+            threads = f"{chip.warp * p.warps:,} threads"
+            found.append(f"{chip.word('registers')} ({each} of {room} for each of {threads})")
+        return "; ".join(found)
+
+    def _proof(self, p: Proposal, written: Written) -> Proof:
+        """That the buffers of the text fit shared memory, and arrays the registers beside what else a thread needs."""
+        search, chip = self.search, self.search.chip
+        single = search.parted.single if search.parted else ()
+        values = self._values(p.tiles)
+        most = {name: math.ceil(size) for name, size in values.items() if isinstance(name, str)}
+        kernel, block = self.candidates.kernels[p.stages], self.candidates.blocks[p.stages]
+        proofs = {"SMEM": prove_bound(written.totals, chip.smem_per_block, most)}
+        threads = chip.warp * p.warps
+        if p.specialized:
+            amounts: tuple[Amount, ...] = (specialized_arrays(kernel, block),)
+            room = 4 * threads * (GROUP_REGISTERS[p.warps // 4] - BESIDE_ROWS)
+        else:
+            amounts, room = block.arrays, block.array_bytes(values, p.warps, registers_at_most(chip))
+        proofs["registers"] = prove_bound([a.without(single) for a in amounts], room, most)
+        matrix = [m.total.without(single) for m in kernel.moments.get(MATRIX, [])]
+        if matrix:
+            proofs["TMEM"] = prove_bound(matrix, chip.tmem_per_sm, most)
+        said = "; ".join(f"{name}: {found.statement}" for name, found in proofs.items())
+        return Proof(f"{said}; whatever the other sizes", sum(found.seconds for found in proofs.values()))

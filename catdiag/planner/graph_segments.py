@@ -1,0 +1,267 @@
+"""A diagram as a row of stages, and its segments: the pieces that it falls into when it is cut into kernels.
+
+A stage is a box at work, as the user wrote it: named boxes stay whole. A function at every index with one array goes
+with the box that makes that array, where it alone reads it: as many values cross before as after it, so that to cut
+there gives nothing; and one of an input, that one box reads, goes with that box. Views, positions and sizes are made
+again wherever they are read. A cut is between two stages of the stored order, and what is read across it is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.ops import Box, Call, Group, array_name, bodies
+from catdiag.category.types import Ty
+from catdiag.rewrite.fuse import assigned
+from catdiag.schedule.full_precision import statistics
+from catdiag.schedule.kernel_analysis import output_names, width
+from catdiag.schedule.liveness import elementwise, is_view, spots
+
+
+def pointwise(box: Box) -> bool:
+    """A function at every index, named or not.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q x, x d -> q d")(lambda A, B: cd.einsum("q x, x d -> q d", cd.relu(A), B))
+    >>> [pointwise(box) for box in f.boxes]
+    [True, False]
+    """
+    if not isinstance(box.op, Call):
+        return elementwise(box)
+    body = inline(bodies(box.op)[0]).graph
+    free = spots(body, [False] * len(body.dom))
+    count = len(body.dom)
+    for node in body.nodes:
+        made = range(count, count + len(node.box.cod))
+        count += len(node.box.cod)
+        if not (elementwise(node.box) or is_view(node.box) or all(free[w] for w in made)):
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment as a diagram, and the wires of the whole that its inputs and outputs are."""
+
+    diagram: Diagram
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+
+
+@dataclass
+class Row:
+    """The stages of a diagram in stored order. `opened` opens named boxes first."""
+
+    diagram: Diagram
+    opened: bool = False
+    stages: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        flat = inline(self.diagram) if self.opened else _kept(self.diagram)
+        self.graph = live(flat.graph)
+        self.types = self.graph.wire_types()
+        graph, inputs = self.graph, len(self.graph.dom)
+        self.free = spots(graph, [False] * inputs)
+        self.statistics = statistics(graph)
+        self.maker = [-1] * inputs
+        self.root = list(range(inputs))
+        self.first: list[int] = []
+        for place, node in enumerate(graph.nodes):
+            self.first.append(len(self.maker))
+            view = is_view(node.box)
+            for _ in node.box.cod:
+                self.root.append(self.root[node.inputs[0]] if view else len(self.root))
+                self.maker.append(place)
+        self.stage: dict[int, int] = {}
+        waiting: dict[int, list[int]] = {}
+        readers: dict[int, set[int]] = {}
+        for place, node in enumerate(graph.nodes):
+            if not self._light(place):
+                for w in node.inputs:
+                    readers.setdefault(self.root[w], set()).add(place)
+        ends = {self.root[w] for w in graph.outputs}
+        for place, node in enumerate(graph.nodes):
+            if self._light(place):
+                continue
+            reads = {self.root[w] for w in node.inputs if not self.free[w]}
+            (only,) = reads if len(reads) == 1 else (-1,)
+            made = self.maker[only] if only >= 0 else -1
+            same = made >= 0 and set(self.types[only].names) == set(node.box.cod[0].names if node.box.cod else ())
+            before = [p for w in sorted(reads) for p in waiting.pop(w, ())]
+            out = self.first[place]
+            if made in self.stage and same and pointwise(node.box) and readers[only] == {place} and only not in ends:
+                self.stages[self.stage[made]].append(place)
+                self.stage[place] = self.stage[made]
+            elif (
+                len(reads) < 2 and made not in self.stage and pointwise(node.box)
+                and len(readers.get(out, ())) == 1 and out not in ends
+            ):  # fmt: skip
+                waiting[out] = [*before, place]
+            else:
+                self.stage.update(dict.fromkeys([*before, place], len(self.stages)))
+                self.stages.append([*before, place])
+        variables = assigned(graph.nodes)
+        self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
+        for place, node in enumerate(graph.nodes):
+            for k in range(len(node.box.cod)):
+                known = variables.get(node.box.line or "")
+                named = known is not None and known[1] is node.box and k == 0
+                self.names[self.first[place] + k] = known[0] if named and known else array_name(node.box, k)
+
+    def _light(self, place: int) -> bool:
+        node = self.graph.nodes[place]
+        made = range(self.first[place], self.first[place] + len(node.box.cod))
+        return is_view(node.box) or (bool(made) and all(self.free[w] for w in made))
+
+    def crossing(self, end: int) -> tuple[int, ...]:
+        """The arrays made by the first `end` stages that later ones, or results, read: they cross the cut there."""
+        found: dict[int, None] = {}
+        for place, node in enumerate(self.graph.nodes):
+            if not self._light(place) and self.stage[place] >= end:
+                found.update(dict.fromkeys(self.root[w] for w in node.inputs if self._by(w) < end))
+        return tuple(sorted(w for w in found if self.maker[w] >= 0 and not self.free[w]))
+
+    def _by(self, w: int) -> int:
+        """The stage that makes what a wire carries; -1 for inputs and what is made on the spot."""
+        made = self.maker[self.root[w]]
+        return self.stage.get(made, -1)
+
+    def piece(self, start: int, end: int) -> Diagram:
+        """The stages from `start` to before `end` as a diagram of its own."""
+        return self.segment(start, end).diagram
+
+    def segment(self, start: int, end: int) -> Segment:
+        """The stages from `start` to before `end`, with the wires that they read and make."""
+        graph = self.graph
+        inside = {place for stage in self.stages[start:end] for place in stage}
+        own = {self.first[p] + k for p in inside for k in range(len(graph.nodes[p].box.cod))}
+        needed: dict[int, None] = {}
+        for place, node in enumerate(graph.nodes):
+            late = not self._light(place) and self.stage[place] >= end
+            for w in node.inputs if late else ():
+                if self.root[w] in own:
+                    needed[self.root[w]] = None
+        results = [w if self.root[w] in own and end == len(self.stages) else -1 for w in graph.outputs]
+        outputs = [*sorted(needed), *(w for w in dict.fromkeys(results) if w >= 0 and w not in needed)]
+        if end < len(self.stages):
+            outputs = list(dict.fromkeys([*outputs, *(self.root[w] for w in graph.outputs if self.root[w] in own)]))
+        elif start == 0:
+            outputs = list(graph.outputs)
+        around = self._around([*(w for p in inside for w in graph.nodes[p].inputs), *outputs], own)
+        places = sorted(inside | around)
+        made = {self.first[p] + k for p in places for k in range(len(graph.nodes[p].box.cod))}
+        dom: dict[int, int] = {} if start or end < len(self.stages) else {w: w for w in range(len(graph.dom))}
+        for p in places:
+            for w in graph.nodes[p].inputs:
+                if w not in made:
+                    dom.setdefault(w, len(dom))
+        local, count, nodes = dict(dom), len(dom), list[Node]()
+        for p in places:
+            node = graph.nodes[p]
+            nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
+            for k in range(len(node.box.cod)):
+                local[self.first[p] + k] = count + k
+            count += len(node.box.cod)
+        types = Ty(*(self.types[w] for w in dom))
+        names = tuple(self.names[w] for w in dom)
+        names = names if len(set(names)) == len(names) else ()
+        title = self.diagram.title or "it"
+        whole = start == 0 and end == len(self.stages)
+        title = title if whole else f"{title}, boxes {start + 1} to {end}"
+        piece = Graph(types, tuple(nodes), tuple(local[w] for w in outputs))
+        return Segment(of_graph(piece, names=names, title=title), tuple(dom), tuple(outputs))
+
+    def types_of(self, start: int, end: int, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
+        """The types of what a segment reads and makes: `dtype`, or by the whole's names (fp32 where not named);
+        but of statistics between kernels fp32, or wider.
+
+        >>> import catdiag as cd
+        >>> row = Row(cd.algorithm("q x, q -> q x")(lambda A, b: A * b / cd.sum(A, "x")))
+        >>> row.types_of(0, 2, "bf16"), row.types_of(2, 3, "bf16")
+        ({'A': 'bf16', 'b': 'bf16', 'out0': 'bf16', 'out1': 'fp32'}, {'mul [q x]': 'bf16', 'sum[x] [q]': 'fp32', \
+'out': 'bf16'})
+        """
+        if isinstance(dtype, str) and width(dtype) >= width("fp32"):
+            return dtype
+        inputs, ends = len(self.graph.dom), dict[int, str]()
+        for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
+            ends.setdefault(self.root[w], name)
+
+        def kind(w: int) -> str:
+            w = self.root[w]
+            between = w >= inputs and w not in ends
+            if isinstance(dtype, str):
+                return "fp32" if between and w in self.statistics else dtype
+            return "fp32" if between else dtype.get(self.names[w] if w < inputs else ends[w], "fp32")
+
+        segment = self.segment(start, end)
+        own = (*segment.diagram.input_names, *output_names(segment.diagram))
+        wires = (*segment.reads, *segment.makes)
+        found = {n: kind(w) for n, w in zip(own, wires, strict=True) if self.types[w].element not in ("bool", "int")}
+        return dtype if isinstance(dtype, str) and set(found.values()) <= {dtype} else found
+
+    def composed(self, parts: Iterable[tuple[int, int, Diagram]]) -> Diagram:
+        """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own.
+
+        >>> import catdiag as cd
+        >>> f = cd.algorithm("q x")(lambda A: cd.exp(A) / cd.sum(cd.exp(A), "x"))
+        >>> row = Row(f)
+        >>> whole = row.composed((k, k + 1, row.piece(k, k + 1)) for k in range(len(row.stages)))
+        >>> [[b.name for b in box.op.body.boxes] for box in whole.boxes]
+        [['exp', 'sum[x]'], ['exp', 'div']]
+        """
+        nodes: list[Node] = []
+        count = len(self.graph.dom)
+        where = {w: w for w in range(count)}
+        for start, end, made in parts:
+            segment, flat = self.segment(start, end), inline(made)
+            if any(isinstance(box.op, Group) for box in flat.boxes):
+                inner = flat.graph
+            else:
+                box = Box(Group((), flat), flat.dom, flat.cod)
+                wires = range(len(flat.dom))
+                after = range(len(flat.dom), len(flat.dom) + len(flat.cod))
+                inner = Graph(flat.dom, (Node(box, tuple(wires)),), tuple(after))
+            names = [where[w] for w in segment.reads]
+            for node in inner.nodes:
+                nodes.append(Node(node.box, tuple(names[w] for w in node.inputs)))
+                names.extend(range(count, count + len(node.box.cod)))
+                count += len(node.box.cod)
+            where.update({w: names[v] for w, v in zip(segment.makes, inner.outputs, strict=True)})
+        for place in sorted(self._around([w for w in self.graph.outputs if w not in where], set(where))):
+            node = self.graph.nodes[place]
+            nodes.append(Node(node.box, tuple(where[w] for w in node.inputs)))
+            where.update({self.first[place] + k: count + k for k in range(len(node.box.cod))})
+            count += len(node.box.cod)
+        graph = Graph(self.graph.dom, tuple(nodes), tuple(where[w] for w in self.graph.outputs))
+        return of_graph(graph, self.diagram.cod, self.diagram.names, self.diagram.title)
+
+    def _around(self, wires: Iterable[int], own: set[int]) -> set[int]:
+        """The places of views and values made on the spot that these wires need, back to arrays."""
+        found: set[int] = set()
+        todo = list(wires)
+        while todo:
+            w = todo.pop()
+            place = self.maker[w]
+            if place < 0 or w in own or place in found or not self._light(place):
+                continue
+            found.add(place)
+            todo.extend(self.graph.nodes[place].inputs)
+        return found
+
+
+def _kept(diagram: Diagram) -> Diagram:
+    """The diagram with its own named boxes whole, but for one that is all there is."""
+    while len(diagram.boxes) == 1 and isinstance(diagram.boxes[0].op, Call):
+        inner = inline(diagram, keep=lambda box, outer=diagram.boxes[0]: box is not outer)  # type: ignore[misc]
+        if inner == diagram:
+            break
+        diagram = inner
+    return diagram
+
+
+def spans(count: int, most: int) -> Sequence[tuple[int, int]]:
+    """The segments of a row of `count` stages that have `most` of them at the most."""
+    return [(i, j) for i in range(count) for j in range(i + 1, min(count, i + most) + 1)]

@@ -1,0 +1,233 @@
+"""How a piece of a diagram may run as one kernel, and how long that takes on a chip: nothing is proved here.
+
+A kernel streams no axis, one, one in two passes, or one inside another, and runs in groups of all axes of its results
+that it is weaved over; tiles may be as large as these axes.
+
+>>> import catdiag as cd
+>>> target = Target(cd.hardware.H200, {"a": 4096, "b": 4096, "c": 4096})
+>>> [str(way) for way in timed(cd.library.get("matmul"), target)][0]
+'stream b, group a c'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.index_maps import View
+from catdiag.category.ops import Fold
+from catdiag.category.types import size_symbols
+from catdiag.chip.hardware import Hardware
+from catdiag.planner.fit import searching
+from catdiag.planner.tile_search import Choice
+from catdiag.planner.time_model import ceil_div
+from catdiag.rewrite.group import find, groupable
+from catdiag.rewrite.split import in_parts
+from catdiag.rewrite.stream.multi_pass import in_blocks
+from catdiag.schedule.kernel_analysis import measure, worked_in
+from catdiag.schedule.liveness import Kernel
+from catdiag.util.errors import CatdiagError, DoesNotFit
+
+ALIKE = 1.05
+"""Of schedules that are predicted to be alike within this factor, the one with fewer loops is taken."""
+
+Streams = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The chip, the sizes, the element type of all inputs, results and saved arrays (or each by its name), and buffers
+    (None: any number)."""
+
+    chip: Hardware
+    sizes: Mapping[str, int]
+    dtype: str | Mapping[str, str] = "bf16"
+    stages: int | None = None
+
+    def sizes_of(self, diagram: Diagram) -> dict[str, int]:
+        """Those of a diagram's axes."""
+        needed = {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+        return {name: self.sizes[name] for name in self.sizes if name in needed}
+
+    def options(self) -> dict[str, Any]:
+        """What `fit` takes beside sizes."""
+        return {"dtype": self.dtype, "stages": self.stages}
+
+
+@dataclass
+class Timed:
+    """A schedule of a kernel: the axes streamed (outermost first, each in how many passes) and grouped, the diagram,
+    and the predicted seconds of its quickest tiles."""
+
+    streams: Streams
+    groups: tuple[str, ...]
+    draft: Diagram = field(repr=False)
+    seconds: float
+    choice: Choice = field(repr=False)
+    split: bool = False
+    """Whether the outermost loop runs in several parts at once."""
+    again: tuple[str, ...] = ()
+    """What its turns make for products, in words (see `remade`)."""
+
+    def __str__(self) -> str:
+        return said(self.streams, self.groups, self.split)
+
+
+def said(streams: Streams, groups: tuple[str, ...], split: bool = False) -> str:
+    """A schedule in words.
+
+    >>> said((("v", 1), ("d", 1)), ("t",)), said((), ())
+    ('stream v, in it d, group t', 'as written')
+    """
+    words: list[str] = []
+    for axis, passes in streams:
+        words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
+    words += [f"split {streams[0][0]}"] if split else []
+    return ", ".join([*words, *([f"group {' '.join(groups)}"] if groups else [])]) or "as written"
+
+
+def timed(piece: Diagram, target: Target, parts: bool = False) -> list[Timed]:
+    """The schedules of a piece that fit, the quickest first; with `parts`, those whose loop runs in parts at once too,
+    which takes a kernel more that merges them.
+
+    Raises DoesNotFit, of the one that needs least, if none does; CatdiagError where none can be counted.
+    """
+    found: list[tuple[float, int, Timed]] = []
+    refused: list[DoesNotFit] = []
+    uncounted: list[CatdiagError] = []
+    sizes = target.sizes_of(piece)
+    todo = [(draft, False) for draft in _drafts(inline(piece))]
+    place = 0
+    while place < len(todo):
+        (streams, groups, streamed), split = todo[place]
+        place += 1
+        try:
+            parted = in_parts(streamed, streams[0][0]) if split else streamed
+            draft = find(parted, groups) if groups else parted
+            search = searching(draft, target.chip, sizes, **target.options())
+            choice = search.quickest()
+        except DoesNotFit as error:
+            refused.append(error)
+            continue
+        except CatdiagError as error:
+            uncounted.append(error)
+            continue
+        seconds = choice.get("seconds")
+        again = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
+        found.append((seconds, place, Timed(streams, groups, draft, seconds, choice, split, again)))
+        if parts and not split and streams and streams[0][1] == 1:
+            todo.append(((streams, groups, streamed), True))
+    if not found:
+        if refused:
+            raise min(refused, key=lambda error: error.excess)
+        raise uncounted[0]
+    least = min(seconds for seconds, *_ in found)
+    alike = [f for f in found if f[0] <= ALIKE * least]
+    first = min(alike, key=lambda f: (_preferred(f[2], sizes), f[0], f[1]))
+    return [first[2], *(way for *_, way in sorted(found, key=lambda f: f[:2]) if way is not first[2])]
+
+
+def remade(kernel: Kernel, values: Mapping[Any, Any]) -> tuple[str, ...]:
+    """The factors of products that each turn of a loop makes of its blocks, and in how many tiles that is done anew:
+    those of the axes that the factor lacks.
+
+    >>> import catdiag as cd
+    >>> scaled = cd.algorithm("t d, d, d o -> t o")(lambda X, g, W: cd.einsum("t d, d o -> t o", cd.tanh(X * g), W))
+    >>> from catdiag.planner.fit import searching
+    >>> sizes = {"t": 4096, "d": 4096, "o": 4096}
+    >>> search = searching(scaled.stream("d").group("t o").diagram, "H200", sizes)
+    >>> remade(search.kernel, {**sizes, "g_t": 128, "g_o": 128, "s_d": 64})
+    ('tanh [t d] in each of 32 tiles of o',)
+    """
+    found: dict[str, None] = {}
+    for factor in kernel.factors:
+        lacks = [tile for tile in kernel.tiles if tile not in factor.amount.symbols()]
+        count = math.prod(int(ceil_div(kernel.tiles[tile].value(values), values[tile])) for tile in lacks)
+        if count > 1:
+            axes = " ".join(kernel.axes[tile] for tile in lacks)
+            found[f"{factor.name} in each of {count:,} tiles of {axes}"] = None
+        else:
+            found[factor.name] = None
+    return tuple(found)
+
+
+def _preferred(way: Timed, sizes: Mapping[str, int]) -> int:
+    """The least is taken of what takes as long: one loop in true blocks, which no axis is too long for, then none, then
+    the fewest."""
+    if way.split or len(way.streams) > 1:
+        return 2 + len(way.streams) + way.split
+    blocks = [size for name, size in way.choice.tiles.items() if name.startswith("s_")]
+    axes = [sizes.get(axis, 0) for axis, _ in way.streams]
+    return 0 if way.streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(way.streams)
+
+
+def _drafts(flat: Diagram) -> Iterator[tuple[Streams, tuple[str, ...], Diagram]]:
+    """What is tried, before it is grouped: no stream, each axis that is on no result, one of them inside another, each
+    of the axes of results in two passes."""
+    kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
+    names = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes))
+    inner = [n for n in names if n not in kept]
+    tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept)]
+    for axis, passes in tried:
+        try:
+            streamed = flat if axis is None else in_blocks(flat, axis, passes)
+            groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
+        except CatdiagError:
+            continue
+        yield (() if axis is None else ((axis, passes),)), groups, streamed
+        if axis is None or passes > 1:
+            continue
+        for other in inner:
+            if other == axis:
+                continue
+            try:
+                within = in_blocks(streamed, other, 1)
+                if not _inside(within):
+                    continue
+                yield ((axis, 1), (other, 1)), tuple(groupable(within)), within
+            except CatdiagError:
+                continue
+
+
+def _inside(diagram: Diagram) -> bool:
+    """Whether a loop of a diagram has a loop in its turns."""
+    return any(
+        isinstance(inner.op, Fold)
+        for box in inline(diagram).boxes
+        if isinstance(box.op, Fold)
+        for inner in inline(box.op.step).boxes
+    )
+
+
+def at_least(piece: Diagram, target: Target) -> float:
+    """Seconds that no schedule of a piece takes less than, by the model of `catdiag.planner.time_model`: each array
+    that comes or goes crosses the edge to HBM once, and all products are done once.
+
+    Of arrays that are read in place, at computed positions, a kernel may load less: they count nothing.
+    """
+    chip, sizes = target.chip, target.sizes_of(piece)
+    seconds, bytes_moved = 0.0, 0.0
+    only = _only_viewed(inline(piece).graph)
+    for kernel in measure(piece, target.dtype).kernels:
+        bytes_moved += sum(
+            float(t.amount.value(sizes)) for t in kernel.transfers if not t.window and t.wire not in only
+        )
+        rate = chip.tensor.get(worked_in(piece, target.dtype))
+        if rate is not None:
+            products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
+            seconds += products / (rate * chip.sustained["tensor"])
+    return max(seconds, bytes_moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"]))
+
+
+def _only_viewed(graph: Graph) -> set[int]:
+    """The inputs of a graph that are read at computed positions, and nowhere else."""
+    found: set[int] = set()
+    else_: set[int] = set(graph.outputs)
+    for node in graph.nodes:
+        for k, w in enumerate(node.inputs):
+            viewed = isinstance(node.box.op, View) and k < len(node.box.op.reads) and node.box.op.reads[k].at
+            (found if viewed else else_).add(w)
+    return found - else_

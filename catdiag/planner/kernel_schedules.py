@@ -1,0 +1,254 @@
+"""How a kernel runs: streamed over an axis or none, grouped, with its proof; and which of these ways is the best.
+
+>>> import catdiag as cd
+>>> from catdiag.solvers.z3 import Z3
+>>> kernel = Kernel(0, 1, cd.library.get("matmul"), {}, Z3())
+>>> [str(schedule) for schedule in kernel.schedules]
+['stream b, group a c']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.diagram import Diagram, inline
+from catdiag.cost.traffic import IO, io
+from catdiag.kernel.terms import KernelError
+from catdiag.optimum.exhaustive import Least, least
+from catdiag.optimum.power_form import power_form
+from catdiag.prover.api import Interrupted, certify_equation
+from catdiag.prover.proof_search import Open
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.group import find, group, groupable
+from catdiag.rewrite.steps import Group, Scheduled, Stream
+from catdiag.rewrite.stream.multi_pass import in_blocks
+from catdiag.rewrite.stream.streaming import stream
+from catdiag.solvers.z3 import Z3, SolverInterrupted
+from catdiag.util.errors import AxisError, CatdiagError, NotGroupable, NotStreamable
+
+if TYPE_CHECKING:
+    from catdiag.optimum.minimize import Optimum
+    from catdiag.prover.api import Theorem
+
+Expr = Any
+
+REFUSED = (NotStreamable, NotGroupable, AxisError)
+"""What is raised where a schedule cannot be, or was not proved."""
+
+
+@dataclass
+class Schedule:
+    """How a kernel runs: streamed over `axis` (None: not at all) in so many passes, in groups of `groups`."""
+
+    piece: Diagram
+    axis: str | None
+    passes: int
+    groups: tuple[str, ...]
+    options: Mapping[str, Any]
+    streamed: Diagram = field(repr=False)
+    draft: Diagram = field(repr=False)
+    ask: Z3 = field(repr=False)
+
+    @cached_property
+    def derivation(self) -> Derivation | None:
+        """The schedule, proved; None where nothing is to be proved, as the kernel runs as it is written.
+
+        Raises NotStreamable and NotGroupable where the proof is not found.
+        """
+        if self.axis is None and not self.groups:
+            return None
+        made = Derivation.start(self.piece, self.ask)
+        theorem = self._theorem()
+        if theorem is not None:
+            return made.then(self._action, self.draft, theorem, ungrouped=self.streamed, groups=self.groups)
+        made = made if self.axis is None else stream(made, self.axis, passes=self.passes)
+        return group(made, self.groups) if self.groups else made
+
+    def _theorem(self) -> Theorem | None:
+        """That the schedule as it is tried first means the same, by normal forms alone; None where these do not do."""
+        return proved(self.ask, self.piece, self.draft, False)
+
+    @cached_property
+    def io(self) -> IO:
+        """Transfers and memory of the schedule, proved."""
+        made = self.derivation
+        return io(self.piece if made is None else made.diagram, **self.options)
+
+    @cached_property
+    def estimate(self) -> IO:
+        """Transfers and memory of the schedule as it is tried first; no proof is asked for."""
+        return io(self.draft, **self.options)
+
+    @property
+    def _action(self) -> Scheduled:
+        loop = None if self.axis is None else Stream(self.axis, self.passes)
+        return Scheduled(loop, Group(self.groups) if self.groups else None)
+
+    def __str__(self) -> str:
+        return str(self._action) or "as written"
+
+
+@dataclass
+class Kernel:
+    """A segment of the row as one kernel: the stages from `start` to before `end`, and the schedules that it has."""
+
+    start: int
+    end: int
+    diagram: Diagram
+    options: Mapping[str, Any]
+    ask: Z3 = field(repr=False)
+    uncounted: bool = field(default=False, init=False)
+    """Whether a schedule was left out of `least`, whose transfers are not counted for every tile."""
+    dropped: bool = field(default=False, init=False)
+    """Whether a schedule was left out, or measured again, since it was not proved as it was measured."""
+
+    @cached_property
+    def schedules(self) -> list[Schedule]:
+        """The schedules that are tried, those left out that move as much as another and hold more."""
+        flat = inline(self.diagram)
+        kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
+        names = dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes)
+        tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in names if n not in kept)]
+        tried += [(n, 2) for n in kept]
+        found: list[Schedule] = []
+        for axis, passes in tried:
+            try:
+                streamed = flat if axis is None else in_blocks(flat, axis, passes)
+                groups = tuple(groupable(streamed)) if passes == 1 else tuple(n for n in groupable(flat) if n != axis)
+                draft = find(streamed, groups) if groups else streamed
+                schedule = Schedule(self.diagram, axis, passes, groups, self.options, streamed, draft, self.ask)
+                schedule.estimate  # noqa: B018  that it is counted
+            except CatdiagError:
+                continue
+            if not any(_no_better(other.estimate, schedule.estimate) for other in found):
+                found = [other for other in found if not _no_better(schedule.estimate, other.estimate)] + [schedule]
+        return found
+
+    def drop(self, schedule: Schedule) -> None:
+        """Leaves out a schedule that was not proved."""
+        self.schedules.remove(schedule)
+        self.dropped = True
+
+    def least(self, sizes: Mapping[str, int], capacity: int) -> tuple[Least, Schedule] | None:
+        """The least exact transfers at these sizes, over schedules and integer tiles; None where none fits."""
+        best = self.counted(sizes, capacity)
+        return None if best is None else (best[0], self.schedules[best[1]])
+
+    def counted(self, sizes: Mapping[str, int], capacity: int) -> tuple[Least, int] | None:
+        """As `least`, with the schedule's place among `schedules`."""
+        best: tuple[Least, int] | None = None
+        for place, schedule in enumerate(self.schedules):
+            try:
+                found = least(schedule.estimate.account, sizes, capacity)
+            except CatdiagError:
+                self.uncounted = True
+                continue
+            if found is not None and (best is None or found.transfers < best[0].transfers):
+                best = found, place
+        return best
+
+    @cached_property
+    def ranked(self) -> list[tuple[Schedule, Optimum]]:
+        """The schedules that have a leading order, the least where sizes and capacity are large first; unproved.
+
+        One whose leading order is a sum of powers of the capacity goes before others.
+        """
+        found: list[tuple[bool, float, int, Schedule, Optimum]] = []
+        for schedule in self.schedules:
+            for variant in (schedule, *_fewer_groups(schedule)):
+                try:
+                    optimum = variant.estimate.optimum()
+                except ValueError:  # overlapping parts of arrays: no posynomial
+                    continue
+                if optimum.leading is not None:
+                    value = at_large(optimum.leading, variant.estimate.capacity)
+                    plain = value > 0 and power_form(optimum.leading, variant.estimate.capacity).exact
+                    found.append((not plain, value if value > 0 else math.inf, len(found), variant, optimum))
+        return [r[3:] for r in sorted(found, key=lambda r: r[:3])]
+
+    @cached_property
+    def chosen(self) -> tuple[Schedule, Optimum] | None:
+        """The first of these that is proved, with its optimum; None where there is none."""
+        for schedule, optimum in self.ranked:
+            try:
+                same = (schedule.io.relaxed, schedule.io.memory) == (
+                    schedule.estimate.relaxed, schedule.estimate.memory,
+                )  # fmt: skip
+            except REFUSED:
+                continue
+            optimum = optimum if same else schedule.io.optimum()
+            if optimum.leading is not None:
+                return schedule, optimum
+        return None
+
+    @cached_property
+    def preferred(self) -> tuple[tuple[Expr, ...], tuple[Schedule, ...]]:
+        """Where none of the other schedules moves less than the chosen one, at leading order: conditions on sizes, and
+        the schedules of which no such condition is known, since the capacity decides too."""
+        import sympy
+
+        conditions: dict[Expr, None] = {}
+        others: list[Schedule] = []
+        schedule, optimum = self.chosen or (None, None)
+        for other, rival in self.ranked:
+            if optimum is None or optimum.leading is None or rival.leading is None or other is schedule:
+                continue
+            gap = sympy.factor(sympy.together(rival.leading - optimum.leading))
+            if not any(a.could_extract_minus_sign() for a in sympy.Add.make_args(sympy.expand(gap))):
+                continue
+            decides = sympy.Mul(*(f for f in sympy.Mul.make_args(gap) if not f.is_positive))
+            if other.estimate.capacity in decides.free_symbols:
+                others.append(other)
+            else:
+                conditions[sympy.Ge(decides, 0)] = None
+        return tuple(c for c in conditions if c != sympy.true), tuple(others)
+
+
+def counted(
+    piece: Diagram, options: Mapping[str, Any], sizes: Mapping[str, int], capacity: int
+) -> tuple[tuple[Least, int] | None, bool]:
+    """What `Kernel.counted` gives for a piece, in whatever process, and whether a schedule was left `uncounted`."""
+    kernel = Kernel(0, 1, piece, options, Z3())
+    return kernel.counted(sizes, capacity), kernel.uncounted
+
+
+def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
+    """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""
+    try:
+        theorem = certify_equation(ask, source, made, further=further)
+    except (Open, KernelError):
+        return None
+    except SolverInterrupted as error:
+        raise Interrupted(f"a proof was interrupted: {error}") from error
+    return None if theorem.conditional else theorem
+
+
+def at_large(formula: Expr, capacity: Expr) -> float:
+    """A formula where axes are long and the capacity is small beside arrays, to put ways in order by; negative where it
+    is no number there."""
+    value = formula.subs({s: 1 << 10 if s == capacity else 1 << 12 for s in formula.free_symbols})
+    return float(value) if value.is_real and value.is_finite else -1.0
+
+
+def _no_better(first: IO, second: IO) -> bool:
+    """Whether the second moves as much as the first in every group size, and holds at least as much."""
+    if first.relaxed != second.relaxed or set(first.groups) != set(second.groups):
+        return False
+    ones = {s for kernel in (*first.account.kernels, *second.account.kernels) for s, _ in kernel.loops}
+    held = [m.total.without(ones) for k in second.account.kernels for m in k.moments["level"]]
+    mine = [m.total.without(ones) for k in first.account.kernels for m in k.moments["level"]]
+    return all(any(other.dominates(one) for other in held) for one in mine)
+
+
+def _fewer_groups(schedule: Schedule) -> tuple[Schedule, ...]:
+    """The schedule grouped only over axes that all arrays made in it have, so that no group computes anew."""
+    flat = inline(schedule.piece)
+    made = [ty for node in flat.graph.nodes for ty in node.box.cod if ty.axes]
+    groups = tuple(n for n in schedule.groups if all(n in ty.names for ty in made))
+    if groups == schedule.groups or not groups:
+        return ()
+    return (replace(schedule, groups=groups, draft=find(schedule.streamed, groups)),)

@@ -1,0 +1,43 @@
+"""Sectors of memory: of one that a tile wants a part of, memory hands over all, so that tiles are not to cut them.
+
+>>> import catdiag as cd
+>>> pool = cd.algorithm("b x d -> b d")(lambda a: cd.sum(a, "x")).stream("x").group("b d")
+>>> tiles_of_rows(pool.diagram, {"b": 8, "x": 4096, "d": 1024}), whole_sector("bf16")
+(('g_d',), 16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from catdiag.category.diagram import Diagram, inline
+from catdiag.category.integer_polynomial import Amount
+from catdiag.category.ops import Group
+from catdiag.schedule.kernel_analysis import width
+
+SECTOR = 32
+"""Bytes of a sector."""
+FEW = 4
+"""How many times as long as an array the longest one is, for the array not to matter."""
+
+
+def tiles_of_rows(diagram: Diagram, sizes: Mapping[Any, Any]) -> tuple[str, ...]:
+    """The tiles that cut the last axes, along which memory is dense, of the longest arrays of groups."""
+    cut: list[tuple[float, str]] = []
+    for box in inline(diagram).boxes:
+        if isinstance(box.op, Group):
+            whole, tiles = (*box.dom, *box.cod), (*box.op.body.dom, *box.op.body.cod)
+            for ty, tile in zip(whole, tiles, strict=True):
+                last = tile.axes[-1].size if tile.axes else ""
+                if isinstance(last, str):
+                    cut.append((float(Amount.elements(ty.axes).value(sizes)), last))
+    most = max((elements for elements, _ in cut), default=0.0)
+    known = {symbol for box in inline(diagram).boxes if isinstance(box.op, Group) for _, symbol in box.op.tiles}
+    return tuple(dict.fromkeys(name for elements, name in cut if elements * FEW >= most and name in known))
+
+
+def whole_sector(dtype: str | Mapping[str, str]) -> int:
+    """How many elements of the narrowest of some types a sector has."""
+    kinds = [dtype] if isinstance(dtype, str) else list(dtype.values())
+    return SECTOR // min(width(kind) for kind in kinds)

@@ -1,0 +1,440 @@
+"""Plans of several kernels: where to cut a diagram so that it takes least predicted time on a chip.
+
+The row of a diagram's stages (`catdiag.planner.graph_segments`) is cut into kernels of consecutive stages, each with
+the schedule and tiles that are quickest for it (`catdiag.planner.kernel_candidates`). What a way takes is the sum over
+its kernels, and `LAUNCH_S` between two. The least is a shortest path over the places to cut; a kernel is looked at only
+where a path through what is known of the others, and through a bound for it, would be shortest. One kernel of
+everything is looked at first and always, and taken where it is within 15% of the least. Nothing is proved until a way
+has won: then each of its kernels, and that they mean the diagram together.
+
+Not among the ways: kernels of stages that do not follow each other, and what is computed twice to be saved less.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from catdiag.category.diagram import Diagram, inline, of_graph
+from catdiag.category.ops import Fold, Group, bodies
+from catdiag.category.types import size_symbols
+from catdiag.chip import hardware as chips
+from catdiag.chip.hardware import Hardware
+from catdiag.planner.fit import Plan, fit
+from catdiag.planner.graph_segments import Row
+from catdiag.planner.kernel_candidates import Target, Timed, at_least, timed
+from catdiag.planner.kernel_schedules import REFUSED, proved
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, PlannedKernel, Plans, Rival, bytes_of, continued
+from catdiag.planner.plan import spelled
+from catdiag.rewrite.contraction_order import in_pairs
+from catdiag.rewrite.derivation import Derivation, Step
+from catdiag.rewrite.group import group
+from catdiag.rewrite.list_states import resized
+from catdiag.rewrite.split import runs_in_kernels
+from catdiag.rewrite.steps import Action, Contract, Cut, RenameTiles
+from catdiag.rewrite.stream.fold_search import sizes_in
+from catdiag.rewrite.stream.streaming import split, stream
+from catdiag.schedule.kernel_analysis import output_names
+from catdiag.solvers.z3 import Z3
+from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, SizeError
+
+NEAR = 1.15
+"""One kernel is taken where several are not quicker by more than this factor: predicted times are no better than that,
+and it needs no memory for what would be saved."""
+MOST = 12
+"""Stages of a kernel at most, but for one kernel of everything."""
+
+Span = tuple[int, int]
+
+
+def plan(
+    diagram: Diagram,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str] = "bf16",
+    stages: int | None = None,
+    *,
+    cuts: int | None = None,
+    several: bool = False,
+    ask: Z3 | None = None,
+) -> Plans:
+    """The kernels of a diagram for a chip, of least predicted time, with proofs.
+
+    `sizes` gives every axis, `dtype` is the type of inputs, results and what is saved between kernels, but for
+    statistics (fp32, or wider: see `catdiag.schedule.full_precision`), or the types of inputs and results by name;
+    `stages` the buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there
+    may be at most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved
+    once, also where the model has one kernel for as quick. Raises DoesNotFit where no way fits, with what the least of
+    them would need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups
+    already; NotFusable where nothing that fits was proved.
+
+    >>> import catdiag as cd
+    >>> found = plan(cd.library.get("matmul"), "H200", {"a": 4096, "b": 4096, "c": 4096})
+    >>> [kernel.schedule for kernel in found.kernels], found.saved
+    (['stream b, group a c'], ())
+    """
+    start = time.perf_counter()
+    made = searching(diagram, hardware, sizes, dtype, stages, cuts=cuts, several=several, ask=ask).plans()
+    return replace(made, seconds=time.perf_counter() - start)
+
+
+def planned_from(derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plans:
+    """`plan` of what was derived so far, which runs in no loops or groups yet, as a plan of the source."""
+    return continued(derivation, plan(derivation.diagram, hardware, sizes, ask=derivation.ask, **options))
+
+
+def searching(
+    diagram: Diagram,
+    hardware: Hardware | str,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str] = "bf16",
+    stages: int | None = None,
+    *,
+    cuts: int | None = None,
+    several: bool = False,
+    ask: Z3 | None = None,
+) -> Cuts:
+    """The search of a call of `plan`, which takes the same, before anything is proved. Raises as `plan` does."""
+    if runs_in_kernels(diagram):
+        raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
+    _check(diagram, sizes, cuts)
+    if several and (cuts == 0 or not isinstance(several, bool)):
+        raise CatdiagError(
+            f"several is {several!r} with cuts={cuts!r}: expected True or False, and True with a cut or more"
+        )
+    target = Target(chips.get(hardware), sizes, dtype, stages)
+    solver = ask or Z3()
+    row = Row(diagram)
+    if not row.stages:
+        raise CatdiagError(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
+    search = Cuts(row, target, solver, cuts, several=several)
+    paired = in_pairs(diagram, sizes)
+    if paired is not diagram:
+        other = Cuts(Row(paired), target, solver, cuts, source=diagram, several=several)
+        if other.chosen() and (not search.chosen() or other.quickest() < search.quickest()):
+            return other
+    if search.chosen():
+        return search
+    inner = Row(diagram, opened=True)  # named boxes are opened only where nothing fits else
+    if len(inner.stages) > len(row.stages):
+        further = Cuts(inner, target, solver, cuts, several=several)
+        if further.chosen():
+            return further
+    raise search.misfit()
+
+
+def _check(diagram: Diagram, sizes: Mapping[str, int], cuts: int | None) -> None:
+    if cuts is not None and (isinstance(cuts, bool) or not isinstance(cuts, int) or cuts < 0):
+        raise CatdiagError(f"cuts is {cuts!r}: expected how many cuts there may be at most, 0 or more")
+    needed = {s for ty in inline(diagram).graph.wire_types() for a in ty.axes for s in size_symbols(a.size)}
+    if unknown := sorted(set(sizes) - needed):
+        raise SizeError(f"size {unknown[0]!r} is given, and the diagram has no such axis: it has {sorted(needed)}")
+    if missing := sorted(needed - set(sizes)):
+        raise SizeError(f"the size of axis {missing[0]!r} is missing: expected sizes for {', '.join(sorted(needed))}")
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
+            raise SizeError(f"axis {name!r} has size {value!r}: expected a positive integer")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A kernel of a way: its schedule, its derivation (None where it runs as it is written), and its plan."""
+
+    schedule: Timed
+    derivation: Derivation | None
+    diagram: Diagram
+    plan: Plan
+
+
+@dataclass
+class Cuts:
+    """The search over the ways to cut one row of stages."""
+
+    row: Row
+    target: Target
+    ask: Z3
+    cuts: int | None = None
+    source: Diagram | None = None
+    """What the row is another form of, which theorems are about; None for the row's own diagram."""
+    several: bool = False
+    _known: dict[Span, list[Timed] | CatdiagError] = field(default_factory=dict)
+    _bounds: dict[Span, float] = field(default_factory=dict)
+    _parted: bool = False
+
+    @property
+    def whole(self) -> Span:
+        """Everything."""
+        return 0, len(self.row.stages)
+
+    def target_of(self, span: Span) -> Target:
+        """The target of a kernel, with the types of what it reads and makes."""
+        return replace(self.target, dtype=self.row.types_of(*span, self.target.dtype))
+
+    def ways(self, span: Span) -> list[Timed] | CatdiagError:
+        """The schedules of a kernel, the quickest first; or why there are none."""
+        if span not in self._known:
+            try:
+                self._known[span] = timed(self.row.piece(*span), self.target_of(span))
+            except CatdiagError as error:
+                self._known[span] = error
+        return self._known[span]
+
+    def seconds(self, span: Span) -> float:
+        """What a kernel takes; infinite where it does not fit."""
+        found = self.ways(span)
+        return math.inf if isinstance(found, CatdiagError) else found[0].seconds
+
+    def bound(self, span: Span) -> float:
+        """What a kernel takes as far as is known: its time, or what no schedule of it is below."""
+        if span in self._known:
+            return self.seconds(span)
+        if span not in self._bounds:
+            self._bounds[span] = at_least(self.row.piece(*span), self.target_of(span))
+        return self._bounds[span]
+
+    def least(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
+        """The quickest way and what it takes, infinite and none where nothing fits; with `several`, of two kernels or
+        more."""
+        while True:
+            total, way = self._shortest(several)
+            unknown = [span for span in way if span not in self._known]
+            if not unknown:
+                return total, way
+            for span in unknown:
+                self.ways(span)
+
+    def _shortest(self, several: bool) -> tuple[float, tuple[Span, ...]]:
+        """The shortest path by `bound`, of at most so many kernels as `cuts` allows."""
+        count = self.whole[1]
+        limit = count if self.cuts is None else min(count, self.cuts + 1)
+        nothing: tuple[float, tuple[Span, ...]] = math.inf, ()
+        row = [(0.0, ()), *[nothing] * count]
+        found = nothing
+        for _ in range(limit if self.cuts is not None else 1):
+            after = [nothing] * (count + 1)
+            for end in range(1, count + 1):
+                for start in range(end):
+                    # Where any number of cuts will do, one row serves for all.
+                    reached, way = (row if self.cuts is not None or not start else after)[start]
+                    span = start, end
+                    if math.isinf(reached) or (several and span == self.whole):
+                        continue
+                    if end - start > MOST and span != self.whole:
+                        continue
+                    cost = reached + (LAUNCH_S if way else 0.0) + self.bound(span)
+                    if cost < after[end][0]:
+                        after[end] = cost, (*way, span)
+            row = after
+            found = min(found, row[count], key=lambda r: r[0])
+        return found
+
+    # -- the way that wins ------------------------------------------------------------------------------------
+
+    def chosen(self) -> tuple[Span, ...]:
+        """The way that is taken, as far as is known without proofs; none where nothing fits."""
+        if self.several:
+            return self.least(several=True)[1]
+        one = self.seconds(self.whole)
+        total, way = self.least()
+        if not self._parted and (one > NEAR * total or math.isinf(total) or self._idle()):
+            self._in_parts()
+            one = self.seconds(self.whole)
+            total, way = self.least()
+        return (self.whole,) if one <= NEAR * total and not math.isinf(one) else way
+
+    def _idle(self) -> bool:
+        """Whether one kernel of everything leaves half of the cores without a group."""
+        found = self.ways(self.whole)
+        return not isinstance(found, CatdiagError) and 2 * found[0].choice.get("groups") <= self.target.chip.sms
+
+    def _in_parts(self) -> None:
+        """Takes in, for one kernel of everything, loops that run in parts at once."""
+        self._parted = True
+        try:
+            self._known[self.whole] = timed(self.row.piece(*self.whole), self.target, parts=True)
+        except CatdiagError as error:
+            self._known[self.whole] = error
+
+    def quickest(self) -> float:
+        """What the way that is taken takes."""
+        return self.total(self.chosen())
+
+    def total(self, way: tuple[Span, ...]) -> float:
+        """What a way takes."""
+        return sum(map(self.seconds, way)) + LAUNCH_S * (len(way) - 1)
+
+    def plans(self) -> Plans:
+        """The quickest way, proved. Raises DoesNotFit, and NotFusable."""
+        while True:
+            way = self.chosen()
+            if not way:
+                raise self.misfit()
+            kernels = self._derived(way)
+            if kernels is not None:
+                return self._planned(way, kernels)
+
+    def misfit(self) -> CatdiagError:
+        """Of all kernels that were looked at and do not fit, the one that comes nearest to it."""
+        errors = [e for e in self._known.values() if isinstance(e, CatdiagError)]
+        fits = [e for e in errors if isinstance(e, DoesNotFit)]
+        single = [self._known.get((k, k + 1)) for k in range(self.whole[1])]
+        worst = next((e for e in single if isinstance(e, DoesNotFit)), None)
+        return worst or min(fits, key=lambda e: e.excess, default=errors[0])
+
+    def _derived(self, way: tuple[Span, ...]) -> list[Made] | None:
+        """Each kernel of a way proved and planned, under symbols of its own; None where one was not, or does not fit as
+        it is written, which is left out then."""
+        taken = sizes_in(self.row.diagram)
+        found: list[Made] = []
+        for span in way:
+            ways = self.ways(span)
+            assert not isinstance(ways, CatdiagError)
+            chosen, piece = ways[0], self.row.piece(*span)
+            try:
+                made = self._derive(piece, chosen)
+            except REFUSED as error:
+                self._drop(span, error)
+                return None
+            diagram = piece if made is None else made.diagram
+            fresh = _fresh(diagram, taken, len(found) + 1)
+            if fresh and made is not None:
+                renamed = resized(diagram, fresh)
+                theorem = proved(self.ask, piece, renamed, True)
+                if theorem is None:
+                    self._drop(span, NotFusable(f"{piece.title} was not proved under other names of its tiles"))
+                    return None
+                made = made.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
+                diagram = renamed
+            target = self.target_of(span)
+            try:
+                plan = fit(diagram, target.chip, target.sizes_of(piece), **target.options())
+            except DoesNotFit as error:
+                self._drop(span, error)
+                return None
+            taken |= sizes_in(diagram)
+            found.append(Made(chosen, made, diagram, plan))
+        return found
+
+    def _drop(self, span: Span, error: CatdiagError) -> None:
+        ways = self.ways(span)
+        if not isinstance(ways, CatdiagError):
+            self._known[span] = ways[1:] if len(ways) > 1 else error
+
+    def _derive(self, piece: Diagram, way: Timed) -> Derivation | None:
+        if not way.streams and not way.groups:
+            return None
+        made = Derivation.start(piece, self.ask)
+        for axis, passes in way.streams:
+            made = stream(made, axis, passes=passes)
+        if way.split:
+            made = split(made, way.streams[0][0])
+        return group(made, way.groups) if way.groups else made
+
+    def _planned(self, way: tuple[Span, ...], kernels: list[Made]) -> Plans:
+        from catdiag.planner.fitted_configuration import together
+
+        row = self.row
+        source = self.source or row.diagram
+        whole = row.composed((*span, made.diagram) for span, made in zip(way, kernels, strict=True))
+        single = kernels[0].derivation if len(way) == 1 else None
+        names = [row.names[w] for w in dict.fromkeys(w for _, end in way[:-1] for w in row.crossing(end))]
+        if single is not None and any(isinstance(box.op, Group) for box in single.diagram.boxes):
+            derivation = single if self.source is None else self._about(source, single)
+        else:
+            said = f"cut({', '.join(names)!r})" if names else "cut()"
+            whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
+            theorem = proved(self.ask, source, whole, True)
+            if theorem is None:
+                raise NotFusable(f"the {len(way)} kernels were not proved to mean {row.diagram.title or 'it'} together")
+            derivation = self._started(source, (Step(Cut(tuple(names)), whole, theorem),))
+        names_of = dict(zip(row.graph.outputs, output_names(row.diagram), strict=True))
+        found: list[PlannedKernel] = []
+        saved: list[tuple[str, int]] = []
+        for span, made in zip(way, kernels, strict=True):
+            segment, target = row.segment(*span), self.target_of(span)
+            results = [w in row.graph.outputs for w in segment.makes]
+            held = bytes_of(segment.diagram, target.dtype, target.sizes, results)
+            makes = tuple((names_of.get(w, row.names[w]), n) for w, n in zip(segment.makes, held, strict=True))
+            found.append(
+                PlannedKernel(
+                    segment.diagram,
+                    str(made.schedule),
+                    made.derivation,
+                    made.plan,
+                    tuple(row.names[w] for w in segment.reads),
+                    makes,
+                )
+            )
+            crossing = {row.root[w] for w in row.crossing(span[1])} if span[1] < self.whole[1] else set()
+            saved += [made_here for w, made_here in zip(segment.makes, makes, strict=True) if row.root[w] in crossing]
+        module, reason = together(derivation.diagram, [made.plan for made in kernels], self.target.dtype)
+        return Plans(source, derivation, tuple(found), tuple(saved), tuple(self.rivals(way)), 0.0,
+                     spelled(self.target.dtype), module, reason)  # fmt: skip
+
+    def _started(self, source: Diagram, steps: tuple[Step, ...]) -> Derivation:
+        return replace(Derivation.start(source, self.ask), diagram=steps[-1].diagram, ungrouped=None, steps=steps)
+
+    def _about(self, source: Diagram, made: Derivation) -> Derivation:
+        """One kernel of another form of a diagram, as one of the diagram itself. Raises NotFusable."""
+        steps = []
+        paired: tuple[Action, Diagram] = Contract(), self.row.diagram
+        for action, diagram in (paired, *((step.action, step.diagram) for step in made.steps)):
+            theorem = proved(self.ask, source, diagram, True)
+            if theorem is None:
+                raise NotFusable(f"{source.title or 'it'} was not proved to be what came of it by {str(action)!r}")
+            steps.append(Step(action, diagram, theorem))
+        return self._started(source, tuple(steps))
+
+    def rivals(self, way: tuple[Span, ...]) -> Iterator[Rival]:
+        """One kernel of everything, where it was not taken; else the best of several."""
+        if len(way) > 1:
+            found = self.ways(self.whole)
+            if isinstance(found, CatdiagError):
+                yield Rival(1, (), None, found.message)
+            else:
+                yield self._rival((self.whole,))
+        other = self.least(several=True)[1]
+        if other and other != way:
+            yield self._rival(other)
+
+    def _rival(self, way: tuple[Span, ...]) -> Rival:
+        seconds, flops, moved, again = LAUNCH_S * (len(way) - 1), 0, 0, list[str]()
+        names = dict.fromkeys(w for _, end in way[:-1] for w in self.row.crossing(end))
+        saved = tuple(self.row.names[w] for w in names)
+        for span in way:
+            ways = self.ways(span)
+            assert not isinstance(ways, CatdiagError)
+            chosen = ways[0]
+            piece = self.row.piece(*span)
+            try:
+                made = fit(
+                    chosen.draft, self.target.chip, self.target.sizes_of(piece), **self.target_of(span).options()
+                )
+            except DoesNotFit as error:
+                return Rival(len(way), saved, None, error.message)
+            seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
+            again += chosen.again
+        return Rival(len(way), saved, seconds, "", flops, moved, tuple(dict.fromkeys(again)))
+
+
+def _fresh(diagram: Diagram, taken: set[str], number: int) -> dict[str, str]:
+    """New symbols for the tiles and blocks of a kernel that are taken: with its number, `g_t_2`."""
+    found: dict[str, str] = {}
+    used = taken | sizes_in(diagram)
+    todo = [diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            op = box.op
+            own = [op.block] if isinstance(op, Fold) else [s for _, s in op.tiles] if isinstance(op, Group) else []
+            for symbol in own:
+                if symbol in taken and symbol not in found:
+                    new = f"{symbol}_{number}"
+                    while new in used:
+                        new += "_"
+                    found[symbol] = new
+                    used.add(new)
+            todo.extend(bodies(op))
+    return found

@@ -1,0 +1,264 @@
+"""Which pipelines run at once: warpgroups that take turns on them, simulated step by step.
+
+>>> found = schedule([Step("scores", "tensor", 4.0), Step("weights", "exp", 3.0)], actors=2)
+>>> found.period, found.slack["tensor"], found.slack["exp"], found.needed
+(8.0, 0.0, 0.25, 2)
+>>> print(found.chart(8))
+clocks             0       1       2       3       4       5       6       7
+actor 1       tensor  tensor  tensor  tensor     exp     exp     exp       .
+actor 2          exp     exp     exp       .  tensor  tensor  tensor  tensor
+
+An actor runs the steps of a turn in order, turn after turn; a pipeline serves one step at a time, first come first
+served, of two that come at once the one of the earlier turn, then of the first actor. Times are in clocks of one core.
+Derived here: a job shop run until all stand to each other as they stood before, so that `period` is exact for these
+rules; it is at least what the busiest pipeline needs, and at least one actor's steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.diagram import inline
+from catdiag.category.integer_polynomial import Amount
+from catdiag.category.ops import Box, Einsum, Fold, Group, Map, Reduce
+from catdiag.category.types import union
+from catdiag.chip.hardware import Hardware
+from catdiag.schedule.liveness import SPECIAL, Kernel, contracts, is_view, lives, multiplies, spots
+from catdiag.util.errors import CatdiagError, require
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+
+_EXACT = 1 << 20  # clocks are counted in parts of so many
+_TURNS = 200  # after so many turns without a repetition the mean of the later half is taken
+_MOST = 8
+_MOST_ACTORS = 1_024
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an actor does next: on which pipeline ("": none, it waits by itself), for how many clocks."""
+
+    what: str
+    pipeline: str
+    clocks: float
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A step of an actor's turn: from when to when, in clocks."""
+
+    actor: int
+    turn: int
+    what: str
+    pipeline: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Actors that run the same steps, turn after turn.
+
+    `period` is the clocks in which each ends a turn, `slack` the part of it that each pipeline idles, `busiest` the
+    one that idles least. `buffers` are the blocks of a streamed axis that are in use at once (one more is being
+    loaded), where actors of one group run the same turns. `needed` is the fewest actors for which the busiest
+    pipeline never idles (None: no number up to 8). `window` is what happens in one period.
+    """
+
+    actors: int
+    period: float
+    slack: Mapping[str, float]
+    busiest: str
+    buffers: int
+    needed: int | None
+    window: tuple[Busy, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**vars(self), "slack": dict(self.slack), "window": [dict(vars(busy)) for busy in self.window]}
+
+    def chart(self, columns: int = 12) -> str:
+        """One period: a row for each actor, with the pipeline that it is on at that time."""
+        first = min((busy.start for busy in self.window), default=0.0)
+        times = [k * self.period / columns for k in range(columns)]
+        rows = [f"{'clocks':12}" + "".join(f"{t:>8.4g}" for t in times)]
+        for actor in range(self.actors):
+            cells = []
+            for t in times:
+                moment = first + t + self.period * 1e-6
+                at = [
+                    b.pipeline or "wait"
+                    for b in self.window
+                    if b.actor == actor and any(b.start <= moment + k * self.period < b.end for k in (0, 1))
+                ]
+                cells.append(f"{at[0] if at else '.':>8}")
+            rows.append(f"{f'actor {actor + 1}':12}" + "".join(cells))
+        return "\n".join(rows)
+
+    def __str__(self) -> str:
+        idle = ", ".join(f"{name} {100 * part:.0f}%" for name, part in self.slack.items())
+        enough = (
+            f"{self.needed} keep{'s' if self.needed == 1 else ''}" if self.needed else f"no number to {_MOST} keeps"
+        )
+        return (
+            f"{self.actors} at once, a turn each in {self.period:.0f} clocks; idle: {idle}; blocks in use at once: "
+            f"{self.buffers}; {enough} {self.busiest} busy"
+        )
+
+
+def schedule(steps: Sequence[Step], actors: int) -> Schedule:
+    """How so many actors share the pipelines. Raises CatdiagError for no steps, no actors, or clocks below 0.
+
+    >>> three = [Step("QK", "tensor", 2), Step("exp", "exp", 4.0625), Step("PV", "tensor", 4)]
+    >>> [schedule(three, n).period / n for n in (1, 2, 3)]     # 6 clocks of matrix units are all that counts
+    [10.0625, 6.0, 6.0]
+    """
+    listed = isinstance(steps, Sequence) and all(isinstance(step, Step) for step in steps)
+    require(listed, "steps", steps, "a list of Step, such as [Step('load', 'HBM', 100)]")
+    if isinstance(actors, bool) or not isinstance(actors, int) or actors < 1:
+        raise CatdiagError(f"actors is {actors!r}: expected a positive integer")
+    require(actors <= _MOST_ACTORS, "actors", actors, f"at most {_MOST_ACTORS}")
+    if not steps or any(not step.clocks >= 0 for step in steps) or not any(step.clocks for step in steps):
+        raise CatdiagError("a turn needs steps, of 0 clocks or more, and not all of 0")
+    period, start, done = _run(steps, actors)
+    slack, busiest = _slack(steps, actors, period)
+    needed = None
+    for number in range(1, _MOST + 1):
+        idle, name = _slack(steps, number, period if number == actors else _run(steps, number)[0])
+        if name and idle[name] < 1e-4:
+            needed = number
+            break
+    window = tuple(busy for busy in done if start - 1e-9 <= busy.start < start + period - 1e-9)
+    return Schedule(actors, period, slack, busiest, _in_use(done, start, period), needed, window)
+
+
+def _slack(steps: Sequence[Step], actors: int, period: float) -> tuple[dict[str, float], str]:
+    spent: dict[str, float] = {}
+    for step in steps:
+        if step.pipeline:
+            spent[step.pipeline] = spent.get(step.pipeline, 0.0) + step.clocks
+    # A turn so short that its clocks are rounded to none leaves nothing idle.
+    slack = {name: max(0.0, 1.0 - actors * clocks / period) if period else 0.0 for name, clocks in spent.items()}
+    return slack, min(slack, key=lambda name: slack[name], default="")
+
+
+def _run(steps: Sequence[Step], actors: int) -> tuple[float, float, list[Busy]]:
+    """The period, when one begins, and all that happens until four more have passed."""
+    lengths = [round(step.clocks * _EXACT) for step in steps]
+    ready, place, turns = [0] * actors, [0] * actors, [0] * actors
+    free: dict[str, int] = {step.pipeline: 0 for step in steps}
+    done: list[Busy] = []
+    seen: dict[tuple[Any, ...], tuple[int, int]] = {}
+    found: tuple[float, float] | None = None
+    last = _TURNS
+    while turns[0] < last:
+        if place[0] == 0 and found is None:
+            now = ready[0]
+            state = (
+                tuple(place),
+                tuple(t - turns[0] for t in turns),
+                tuple(r - now for r in ready),
+                tuple(max(f - now, 0) for name, f in free.items() if name),
+            )
+            before, at = seen.setdefault(state, (now, turns[0]))
+            if at < turns[0]:
+                found, last = ((now - before) / (turns[0] - at) / _EXACT, now / _EXACT), turns[0] + 4
+            elif turns[0] == _TURNS // 2:
+                middle = now
+        starts = [_start(ready[n], steps[place[n]].pipeline, free) for n in range(actors)]
+        a = min(range(actors), key=lambda n: (starts[n], ready[n], turns[n], n))
+        step, start = steps[place[a]], starts[a]
+        end = start + lengths[place[a]]
+        if step.pipeline:
+            free[step.pipeline] = end
+        if end > start:
+            done.append(Busy(a, turns[a], step.what, step.pipeline, start / _EXACT, end / _EXACT))
+        ready[a], place[a] = end, (place[a] + 1) % len(steps)
+        turns[a] += place[a] == 0
+    if found is None:
+        whole = (ready[0] - middle) / (_TURNS - _TURNS // 2) / _EXACT
+        found = (whole, ready[0] / _EXACT - 4 * whole)
+    return (*found, done)
+
+
+def _start(ready: int, pipeline: str, free: Mapping[str, int]) -> int:
+    return max(ready, free[pipeline]) if pipeline else ready
+
+
+def _in_use(window: Sequence[Busy], start: float, period: float) -> int:
+    """The most turns that are under way at once: from the first actor's first step of one to the last's last."""
+    spans: dict[int, tuple[float, float]] = {}
+    for busy in window:
+        begin, end = spans.get(busy.turn, (busy.start, busy.end))
+        spans[busy.turn] = min(begin, busy.start), max(end, busy.end)
+    moments = [begin for begin, _ in spans.values() if start <= begin < start + period]
+    return max((sum(b <= t < e for b, e in spans.values()) for t in moments), default=1)
+
+
+def turn_steps(
+    diagram: Diagram, kernel: Kernel, chip: Hardware, values: Mapping[str, int], dtype: str, actors: int
+) -> list[Step]:
+    """The steps of one actor in one turn of a kernel's only loop, of which each of so many does its share.
+
+    Contractions one by one, at the sustained rate of the matrix units; what lies between two of them as one step on the
+    ALUs and one on the special functions. Empty where the kernel has no loop, or several.
+    """
+    loops = list(_folds(diagram))
+    if len(loops) != 1 or len(kernel.loops) != 1:
+        return []
+    box, op = loops[0]
+    graph = inline(op.step).graph
+    free = spots(graph, [False] * len(graph.dom))
+    combining = set(lives(graph, free, len(box.cod), True).into.values())  # done where the sum is made
+    rate = chip.tensor.get(dtype)
+    found: list[Step] = []
+    between: dict[str, float] = {}
+    count = len(graph.dom)
+
+    def flush() -> None:
+        found.extend(Step(name, name, clocks) for name, clocks in between.items() if clocks)
+        between.clear()
+
+    for place, node in enumerate(graph.nodes):
+        made = range(count, count + len(node.box.cod))
+        count += len(node.box.cod)
+        if place in combining or is_view(node.box) or (made and all(free[w] for w in made)):
+            continue
+        pipeline, operations = _operations(node.box)
+        clocks = float(operations.value(values)) / actors
+        if pipeline == "tensor" and rate is not None:
+            flush()
+            each = rate * chip.sustained["tensor"] / chip.sms / chip.clock_hz
+            found.append(Step(node.box.name, "tensor", clocks / each))
+            continue
+        name = "alu" if pipeline == "tensor" else pipeline
+        per_clock = chip.special_per_clock if name == "exp" else chip.alu_per_clock
+        between[name] = between.get(name, 0.0) + clocks / per_clock
+    flush()
+    return found
+
+
+def _folds(diagram: Diagram) -> Iterator[tuple[Box, Fold]]:
+    todo = [diagram]
+    while todo:
+        for box in inline(todo.pop()).boxes:
+            if isinstance(box.op, Fold):
+                yield box, box.op
+                todo.append(box.op.step)
+            elif isinstance(box.op, Group):
+                todo.append(box.op.body)
+
+
+def _operations(box: Box) -> tuple[str, Amount]:
+    """The pipeline of a box, and its scalar operations, as `catdiag.cost.traffic` counts them."""
+    space = Amount.elements(union((*box.dom, *box.cod)))
+    if isinstance(box.op, Einsum):
+        if multiplies(box):
+            return "tensor", space.times(len(box.dom))
+        return "alu", space.times(len(box.dom) - 1 + contracts(box))
+    if isinstance(box.op, Map):
+        return ("exp" if box.op.fn in SPECIAL else "alu"), space
+    return "alu", space if isinstance(box.op, Reduce) else Amount()

@@ -1,0 +1,377 @@
+"""What `fit` finds: tiles for a chip, level by level, what they are predicted to do, and what the next best would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from catdiag.planner.fits_proof import Proof
+from catdiag.util.display import AsHTML
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+    from catdiag.chip.hardware import Hardware
+    from catdiag.codegen.triton.triton_module import Module
+    from catdiag.planner.pipeline_simulation import Schedule
+    from catdiag.runtime.compile import Compiled
+
+WORDS = {
+    "tensor": "matrix units",
+    "exp": "special functions",
+    "alu": "ALUs",
+    "registers": "passing factors of products through registers",
+    "SMEM": "reading shared memory",
+    "L2": "L2 bandwidth",
+    "LLC": "last-level cache bandwidth",
+    "HBM": "HBM bandwidth",
+}
+
+
+WHOLE = "it is the whole axis"
+IDEAL, TRITON = "ideal", "triton"
+"""Of what a plan is: a kernel each of whose warps does what suits it best, or the one that is written for Triton."""
+
+
+@dataclass(frozen=True)
+class LevelUse:
+    """A level: how many bytes one holds at most (None: anything), what a group holds of it at its fullest (of a cache:
+    what a wave touches; of the slow memory: all arrays, each once), and which arrays: (name, role, bytes)."""
+
+    name: str
+    called: str
+    kind: str
+    capacity: int | None
+    held: int
+    residents: tuple[tuple[str, str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class EdgeUse:
+    """An edge: bytes that cross it in the whole run, its bandwidth in bytes a second, and how long that takes alone."""
+
+    upper: str
+    lower: str
+    bytes_moved: int
+    bytes_per_s: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Other tiles that fit, the best of them by the objective: with how many buffers and threads, the predicted time
+    and what it is against the chosen one's, bytes that cross the edge to shared memory, and why they were not taken."""
+
+    tiles: Mapping[str, int]
+    stages: int
+    threads: int
+    time_s: float
+    time_ratio: float
+    bytes_moved: int
+    why: str
+
+
+@dataclass(frozen=True)
+class LeastTraffic:
+    """The tile that moves fewest bytes among those that fit; `bytes_ratio` is what the chosen one moves against it,
+    `time_ratio` what it would have taken against the chosen one, `why` the reason in words."""
+
+    tiles: Mapping[str, int]
+    bytes_moved: int
+    bytes_ratio: float
+    time_ratio: float
+    why: str
+
+
+class Written(Protocol):
+    """A plan of one kernel, or of several, with the module that is written for it, or why there is none."""
+
+    @property
+    def module(self) -> Module | None:
+        """The module, where it is a plan for Triton."""
+
+    @property
+    def reason(self) -> str:
+        """Why there is none."""
+
+    @property
+    def diagram(self) -> Diagram | None:
+        """What was planned."""
+
+    @property
+    def source(self) -> Diagram | None:
+        """What that was derived from."""
+
+
+def module_of(plan: Written) -> Module:
+    """The Triton module of a plan, of which it says what it takes.
+
+    Raises CatdiagError where there is none, with the reason.
+    """
+    if plan.module is None:
+        raise CatdiagError(
+            f"the plan is of the ideal model, and no module of Triton is like it: {plan.reason}; "
+            "fit(…, backend='triton') plans one, where there is one"
+        )
+    return plan.module
+
+
+def kernel_of(plan: Written) -> Compiled:
+    """The kernel of a plan, or its kernels. Raises what `module_of` and `catdiag.runtime.compile.compiled` raise."""
+    from catdiag.runtime.compile import compiled
+
+    return compiled(module_of(plan), plan.diagram, plan.source)
+
+
+UNEVEN = "groups differ in length: these are of the average one, and at the end the longest adds"
+
+
+@dataclass(frozen=True)
+class Plan(AsHTML):
+    """Tiles for a chip, and what they are predicted to do.
+
+    `backend` says of what kernel. With "triton" it is the `module` that `triton()` gives and `compile()` compiles: it
+    has these tiles, `stages` and `warps`, is `warp_specialized` where warps of their own load, and
+    `shared_memory_bytes` are what its text takes. With "ideal" it is of no module: each warp does what suits it best,
+    and `reason` says why it is not Triton's.
+
+    A group runs as a thread block: `shared_memory_bytes`, `register_bytes` (of arrays) and `matrix_bytes` (of tensor
+    memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are
+    specialized, and estimated elsewhere: the compiler decides. `load_bytes` and `save_bytes` cross the edge to SMEM
+    in the whole run and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what
+    takes the time. `utilisation` is of the chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix
+    units. `parts_s` are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels`
+    and `edges` are the tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces
+    it should come in, by reason, `next_best` what the next best choices would do. `objective` and `overlap` are as
+    given to `fit`, `producers` the warps that only load, `stream_blocks` the bytes of a block of each streamed array;
+    `threads` are without those, and a `warp` has so many; `core` is the vendor's word for an SM. Where loops leave
+    blocks out, `parts_s` are of the average group, and `uneven_s` is what the longest takes more, which `time_s` has
+    once. `schedule` is how the warpgroups on a core share its pipelines in a turn of the loop. `diagram` is what was
+    planned, and `source` what that was derived from, where `fit` was given a derivation; `chip` is what it was
+    planned for, and `asked` are the options that `fit` was given.
+    """
+
+    hardware: str
+    dtype: str
+    sizes: Mapping[str, int]
+    tiles: Mapping[str, int]
+    stages: int
+    threads: int
+    registers_per_thread: int
+    shared_memory_bytes: int
+    register_bytes: int
+    matrix_bytes: int
+    blocks_per_sm: int
+    groups: int
+    waves: int
+    load_bytes: int
+    save_bytes: int
+    hbm_bytes: int
+    flops: int
+    intensity: float
+    time_s: float
+    bound: str
+    utilisation: float
+    parts_s: Mapping[str, float]
+    busy: Mapping[str, float]
+    levels: tuple[LevelUse, ...]
+    edges: tuple[EdgeUse, ...]
+    limits: Mapping[str, str]
+    divisors: Mapping[str, Mapping[str, int]]
+    next_best: tuple[Alternative, ...]
+    least_traffic: LeastTraffic
+    proof: Proof
+    objective: str
+    overlap: str | tuple[str, ...]
+    core: str
+    warp: int
+    producers: int
+    schedule: Schedule | None
+    candidates: int = field(compare=False)
+    uneven_s: float = 0.0
+    diagram: Diagram | None = field(default=None, repr=False, compare=False)
+    source: Diagram | None = field(default=None, repr=False, compare=False)
+    chip: Hardware | None = field(default=None, repr=False, compare=False)
+    asked: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    backend: str = IDEAL
+    reason: str = ""
+    warp_specialized: bool = False
+    stream_blocks: Mapping[str, int] = field(default_factory=dict)
+    module: Module | None = field(default=None, repr=False, compare=False)
+    types: str | Mapping[str, str] = field(default="", repr=False, compare=False)
+    """The element types as they were given."""
+
+    @property
+    def warps(self) -> int:
+        """Warps of a group, without those that only load."""
+        return self.threads // self.warp
+
+    @property
+    def bytes_moved(self) -> int:
+        """All bytes that cross the edge to SMEM."""
+        return self.load_bytes + self.save_bytes
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        inner = ("least_traffic", "proof", "levels", "edges", "next_best", "schedule", "divisors", "diagram", "source",
+                 "chip", "asked", "module", "types")  # fmt: skip
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in inner}
+        plain.update(
+            {name: dict(plain[name]) for name in ("sizes", "tiles", "parts_s", "busy", "limits", "stream_blocks")}
+        )
+        least = {**vars(self.least_traffic), "tiles": dict(self.least_traffic.tiles)}
+        return {
+            **plain,
+            "warps": self.warps,
+            "bytes_moved": self.bytes_moved,
+            "divisors": {name: dict(pieces) for name, pieces in self.divisors.items()},
+            "levels": [dict(vars(level)) for level in self.levels],
+            "edges": [dict(vars(edge)) for edge in self.edges],
+            "next_best": [{**vars(other), "tiles": dict(other.tiles)} for other in self.next_best],
+            "schedule": None if self.schedule is None else self.schedule.as_dict(),
+            "least_traffic": least,
+            "proof": dict(vars(self.proof)),
+        }
+
+    def triton(self) -> str:
+        """The kernel of the plan as a Triton module, self-contained: its text (see `catdiag.codegen.triton`).
+
+        It has the plan's tiles, stages and warps. Neither torch nor triton is needed. Raises CatdiagError where the
+        plan is of the ideal model, with the reason.
+
+        >>> import catdiag as cd
+        >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")
+        >>> plan = total.plan("H100", {"q": 4096, "x": 4096})
+        >>> print(plan.triton().splitlines()[0])
+        \"""total.stream('x').group('q'): a[q x] -> [q].
+        >>> plan.backend, f"def total(a, *, g_q={plan.tiles['g_q']}, s_x={plan.tiles['s_x']}, " in plan.triton()
+        ('triton', True)
+        """
+        return module_of(self).text
+
+    def compile(self) -> Compiled:
+        """The kernel of the plan as a function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
+
+        It is that of `triton`; `catdiag.measure.tune.tuned_plan` gives the plan of the quickest of a few. The same plan
+        gives the same function. Raises CatdiagError where torch or triton is not installed, and as `triton` does.
+        """
+        if "kernel" not in self._made:
+            self._made["kernel"] = kernel_of(self)
+        return self._made["kernel"]
+
+    def made_of(self, kernel: Compiled) -> Plan:
+        """This plan, with what `compile` gives."""
+        self._made["kernel"] = kernel
+        return self
+
+    @cached_property
+    def _made(self) -> dict[str, Compiled]:
+        """The kernel, once it was asked for."""
+        return {}
+
+    @property
+    def kernel(self) -> str:
+        """What kernel it is of, in words."""
+        if self.backend == TRITON:
+            apart = ", warp-specialized" if self.warp_specialized else ""
+            return f"Triton, {several(self.stages, 'stage')}, {several(self.warps, 'warp')}{apart}: what is written"
+        return "the ideal model's, not Triton's" + (f": {self.reason}" if self.reason else "")
+
+    def table(self) -> str:
+        """Level by level: what one holds and what of it is taken, by which arrays; what crosses each edge."""
+        lines = []
+        for level in self.levels:
+            name = level.name + (f" ({level.called})" if level.called else "")
+            room = "holds anything" if level.capacity is None else f"of {level.capacity:,}"
+            note = "" if level.kind != "cache" else "  (a cache: what a wave touches)"
+            lines.append(f"  {name:22} {level.held:>15,} bytes {room}{note}")
+            lines += [f"    {held:>31,}  {array} ({role})" for array, role, held in level.residents]
+        for edge in self.edges:
+            lines.append(
+                f"  {edge.upper + ' to ' + edge.lower:22} {edge.bytes_moved:>15,} bytes at "
+                f"{edge.bytes_per_s / 1e12:.2f} TB/s: {1e6 * edge.seconds:.1f} µs"
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        parts = ", ".join(
+            f"{WORDS[name]} {1e6 * s:.1f} ({100 * self.busy[name]:.0f}% of the run)"
+            for name, s in self.parts_s.items()
+            if s
+        )
+        least, split = self.least_traffic, any(name.startswith("p_") for name in self.tiles)
+        given = "nothing: no tile that fits moves fewer bytes"
+        if least.bytes_moved < self.bytes_moved:
+            given = (
+                f"{least.bytes_ratio:.2f} times the least traffic, which is {least.bytes_moved:,} bytes at "
+                f"{shown(least.tiles)}: {least.why}"
+            )
+        full = "the peak FLOP/s" if self.flops else "the peak HBM bandwidth"
+        rate = f"{self.flops / self.time_s / 1e12:.1f} TFLOP/s, " if self.flops else ""
+        shared = next((level.called or level.name for level in self.levels if level.name == "SMEM"), "SMEM")
+        asked = "" if self.objective == "time" else f" (asked for: {self.objective})"
+        model = {"queue": "", "add": "; transfers and work added", "max": "; everything overlapped"}.get(
+            str(self.overlap), f"; at once: {', '.join(self.overlap)}"
+        )
+        lines = [
+            f"{self.hardware}, {self.dtype}, {sizes}",
+            f"tiles      {shown(self.tiles)} (g_: group tile, s_: stream block{', p_: parts' if split else ''}); "
+            f"{several(self.stages, 'buffer')} of each stream block; "
+            f"{several(self.threads, 'thread')} ({several(self.threads // self.warp, 'warp')}"
+            + (f", and {self.producers} that load" if self.producers else "")
+            + f"){asked}",
+            f"kernel     {self.kernel}",
+            f"on chip    a group takes {self.shared_memory_bytes:,} bytes of {shared}"
+            + (f" and {self.registers_per_thread} registers a thread" if self.threads > 1 else "")
+            + (f", of which arrays fill {self.register_bytes:,} bytes in all" if self.register_bytes else "")
+            + (f", and {self.matrix_bytes:,} bytes of TMEM" if self.matrix_bytes else ""),
+            f"grid       {several(self.groups, 'group')}, each a thread block, up to {self.blocks_per_sm} at once on "
+            f"a {self.core}; waves: {self.waves:,}",
+            f"traffic    to {shared} {self.load_bytes:,} bytes, results {self.save_bytes:,} bytes; "
+            f"HBM {self.hbm_bytes:,} bytes",
+            "levels",
+            self.table(),
+            f"work       {self.flops:,} FLOPs of products, {self.intensity:.1f} a byte at the edge to {shared}",
+            f"time       {1e6 * self.time_s:.1f} µs predicted{model}, {rate}{100 * self.utilisation:.0f}% of {full}",
+            f"bound by   {self.bound}",
+            f"           one group needs, in µs: {parts}",
+            *([f"uneven     {UNEVEN} {1e6 * self.uneven_s:.1f} µs"] if self.uneven_s else []),
+            *([f"schedule   {self.schedule}"] if self.schedule else []),
+            *(f"larger     {why}" for why in self.limits.values() if why != WHOLE),
+            *(
+                f"pieces     {name} in {math.lcm(*pieces.values())}: {', '.join(f'{w} {n}' for w, n in pieces.items())}"
+                for name, pieces in self.divisors.items()
+            ),
+            f"given up   {given}",
+        ]
+        for rank, other in enumerate(self.next_best, 2):
+            how = f"{shown(other.tiles)}; {several(other.stages, 'buffer')}, {other.threads} threads"
+            lines.append(
+                f"{'next best' if rank == 2 else '':10} {rank}. {how}: {1e6 * other.time_s:.1f} µs "
+                f"({other.time_ratio:.2f} times), {other.bytes_moved:,} bytes: {other.why}"
+            )
+        lines.append(f"proved     {self.proof.statement} (bytes; z3, {1e3 * self.proof.seconds:.0f} ms)")
+        return "\n".join(lines)
+
+
+def several(number: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown(tiles: Mapping[str, int]) -> str:
+    """Tiles in a row."""
+    return ", ".join(f"{name}={value}" for name, value in tiles.items()) or "none"
+
+
+def spelled(dtype: str | Mapping[str, str]) -> str:
+    """Element types as a plan has them in words.
+
+    >>> spelled("bf16"), spelled({"Q": "fp8", "out": "bf16"})
+    ('bf16', 'Q fp8, out bf16')
+    """
+    return dtype if isinstance(dtype, str) else ", ".join(f"{name} {kind}" for name, kind in dtype.items())

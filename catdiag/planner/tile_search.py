@@ -1,0 +1,375 @@
+"""All candidates of one call of `fit`: which fit, which is taken, and why the others are not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.integer_polynomial import Amount
+from catdiag.chip.hardware import Hardware
+from catdiag.planner.instruction_shapes import by_symbol, pieces, step
+from catdiag.planner.plan import WHOLE, several, shown
+from catdiag.planner.plan_request import Request
+from catdiag.planner.time_model import OVERHEAD, Timing, fits, loading, peak, predict, registers_per_thread
+from catdiag.schedule.kernel_analysis import Account
+from catdiag.schedule.liveness import LEVEL, REGISTERS, Kernel
+from catdiag.schedule.placement import MATRIX
+from catdiag.util.errors import CatdiagError, DoesNotFit
+
+if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
+
+_NEAR, _ODD = 1.05, 1.5
+_USED, _ALIKE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
+_GRID, _LONGEST = 300_000, 8192
+
+
+def group_candidates(size: int) -> list[int]:
+    """Powers of two, multiples of 16 (of 64 above 256) up to 1,024, and the whole axis."""
+    found = {1 << k for k in range(size.bit_length()) if 1 << k <= size} | {size}
+    found |= set(range(16, min(size, 256) + 1, 16)) | set(range(320, min(size, 1024) + 1, 64))
+    return sorted(found)
+
+
+def block_candidates(size: int) -> list[int]:
+    """The same from 16 to 8,192 (beyond which fewer turns save nothing); the whole axis where it is shorter."""
+    return [c for c in group_candidates(size) if 16 <= c <= _LONGEST or c == size < 16]
+
+
+@dataclass
+class Choice:
+    """One candidate: its stages, warps, tiles, and where it stands in a timing; `refused` says why it is not taken
+    whatever its time, if so."""
+
+    stages: int
+    warps: int
+    tiles: dict[str, int]
+    timing: Timing
+    place: int
+    refused: str = ""
+
+    def get(self, name: str) -> float:
+        """A prediction."""
+        return at(getattr(self.timing, name), self.place)
+
+    def part(self, name: str) -> float:
+        """A group's seconds on a pipeline."""
+        return at(self.timing.parts[name], self.place)
+
+    @property
+    def moved(self) -> float:
+        """Bytes at the edge to shared memory."""
+        return self.get("load") + self.get("save")
+
+    @property
+    def odd(self) -> bool:
+        """Whether a tile is no power of two."""
+        return any(t & (t - 1) for t in self.tiles.values())
+
+
+def at(numbers: Any, place: int) -> float:
+    """One entry of an array, or the number that stands for all."""
+    import numpy as np
+
+    array = np.asarray(numbers)
+    return float(array if array.ndim == 0 else array[place])
+
+
+Found = list[tuple[int, int, dict[str, Any], Timing]]
+
+
+class Search:
+    """All candidates of one call of `fit`."""
+
+    def __init__(
+        self,
+        chip: Hardware,
+        dtype: str,
+        sizes: dict[str, int],
+        accounts: Mapping[int, Account],
+        whole: Kernel,
+        diagram: Diagram,
+        request: Request,
+    ) -> None:
+        self.chip, self.dtype, self.sizes, self.whole, self.diagram = chip, dtype, sizes, whole, diagram
+        self.request = request
+        self.parted = next(iter(accounts.values())).parted
+        # Of a split loop: the kernel that merges the states of the parts.
+        self.merging = {stages: a.kernels[1] for stages, a in accounts.items()} if self.parted else {}
+        self.kernels: dict[int, Kernel] = {stages: a.kernels[0] for stages, a in accounts.items()}
+        for stages, merging in self.merging.items():
+            if more := [tile for tile in merging.tiles if tile not in self.kernels[stages].tiles]:
+                raise CatdiagError(
+                    f"the kernel that merges parts runs in tiles of {', '.join(more)}, which the parts lack: fit plans "
+                    "loops in parts that have all axes of the groups"
+                )
+        self.kernel = next(iter(self.kernels.values()))
+        self.least = min(self.kernels)
+        self.pieces = () if self.parted else pieces(diagram, self.kernel, chip, dtype)
+        self.divisors = by_symbol(self.pieces)
+
+    def options(self) -> dict[str, list[int]]:
+        """For each tile and block what it may be."""
+        shared = {t for moved in self.kernel.transfers if moved.direction == "load" for t in moved.again}
+        tiles = list(self.kernel.tiles)
+        found: dict[str, list[int]] = {}
+        if self.parted is not None:
+            longest = Amount.of(self.parted.whole).value(self.sizes)
+            found[self.parted.parts] = [1 << k for k in range(longest.bit_length()) if 1 << k <= max(1, longest // 16)]
+        for tile, whole in self.kernel.tiles.items():
+            if self.parted is not None and tile in self.parted.single:
+                continue
+            alone = tile not in shared and (bool(shared) or tile != tiles[-1]) and not self.divisors.get(tile)
+            size = int(whole.value(self.sizes))
+            found[tile] = self._asked(tile, size, [1] if alone else group_candidates(size))
+        for block, whole in self.kernel.loops:
+            size = math.ceil(whole.value(self.full(self.sizes)))
+            found[block] = self._asked(block, size, block_candidates(size))
+        return found
+
+    def _asked(self, name: str, size: int, usual: list[int]) -> list[int]:
+        """The candidates of a tile of an axis of that size, as the request wants them."""
+        asked = self.request
+        if name in asked.tiles:
+            return [min(asked.tiles[name], size)]
+        every = asked.multiples.get(name, 0)
+        if not every and asked.objective != "time" and usual != [1]:
+            every = step(name, self.divisors)
+            every = every if every > 1 else 16
+        found = usual
+        if every:
+            found = list(range(every, min(size, _LONGEST) + 1, every))
+            if name not in asked.multiples:
+                found = sorted({*found, *usual})
+            elif size <= every:
+                found = [size]
+        least = min(asked.at_least.get(name, 1), size)
+        return [n for n in found if n >= least] or [size]
+
+    def full(self, values: Mapping[str, Any]) -> dict[Any, Any]:
+        """The values of all symbols, those of a split loop too: a part's length on average, and what is always 1."""
+        if self.parted is None:
+            return {**self.request.shares, **values}
+        parts = values.get(self.parted.parts, 1)
+        length = Amount.of(self.parted.whole).value(values) / parts
+        known = {self.parted.parts: parts, self.parted.length: length, **dict.fromkeys(self.parted.single, 1)}
+        return {**self.request.shares, **known, **values}
+
+    def fitting(self, stages: int, values: Mapping[str, Any], warps: int) -> Any:
+        """Whether the kernel, and the one that merges its parts, fit."""
+        beside = self.request.producers
+        ok = fits(self.kernels[stages], self.chip, self.full(values), warps, beside)
+        return ok & fits(self.merging[stages], self.chip, self.full(values), warps, beside) if self.merging else ok
+
+    def predicted(self, stages: int, values: Mapping[str, Any], warps: int) -> Timing:
+        """What a run takes; of a split loop, both kernels after one another, on chip the larger one."""
+        whole, overlap, beside = self.full(values), self.request.overlap, self.request.producers
+        first = predict(self.kernels[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
+        if not self.merging:
+            return first
+        then = predict(self.merging[stages], self.chip, whole, self.dtype, stages, warps, overlap, beside)
+        return first.then(then)
+
+    def grid(self) -> tuple[dict[str, Any], dict[str, int]]:
+        """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out."""
+        import numpy as np
+
+        options = self.options()
+        smallest = {name: values[0] for name, values in options.items()}
+        for name, values in options.items():
+            tried = {**self.sizes, **smallest, name: np.array(values, dtype=np.int64)}
+            fit_at_all = np.zeros(len(values), dtype=bool)
+            for warps in self.request.warps:
+                fit_at_all |= np.broadcast_to(self.fitting(self.least, tried, warps), fit_at_all.shape)
+            options[name] = [v for v, ok in zip(values, fit_at_all, strict=True) if ok]
+            if not options[name]:
+                raise self.refusal(smallest)
+        total = 1
+        for values in options.values():
+            total *= len(values)
+        if total > _GRID:
+            for name, values in options.items():
+                last = values[-1]
+                options[name] = [v for v in values if v & (v - 1) == 0 or v == last]
+        axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in options.values()), indexing="ij") if options else []
+        return {name: axis.ravel() for name, axis in zip(options, axes, strict=True)}, smallest
+
+    def aligned(self, grid: Mapping[str, Any], warps: int) -> Any:
+        """Which candidates are in the pieces that the chip wants, or have whole axes, or are as asked."""
+        import numpy as np
+
+        workers = max(1, warps // self.chip.matrix_warps)
+        values = {**self.sizes, **grid}
+        ranges = {**self.kernel.tiles, **dict(self.kernel.loops)}
+        ok: Any = True
+        for wanted in self.pieces:
+            whole: Any = True
+            for name in wanted.amount.symbols() & set(ranges):
+                given = name in self.request.tiles or name in self.request.multiples
+                whole = whole & (np.asarray(values[name] >= ranges[name].value(self.sizes)) | given)
+            piece = wanted.piece * (workers if wanted.each else 1)
+            ok = ok & (np.asarray(wanted.amount.value(values) % piece == 0) | whole)
+        return ok
+
+    def refusal(self, smallest: Mapping[str, int]) -> DoesNotFit:
+        """Why nothing fits: what each array of the smallest tile takes, where it is too much."""
+        kernel, values = self.kernels[self.least], self.full({**self.sizes, **smallest})
+        chip = self.chip
+        limits = {
+            LEVEL: (f"{chip.smem_per_block:,} bytes of {chip.word('SMEM')} a thread block", chip.smem_per_block),
+            REGISTERS: (f"{4 * chip.registers_per_sm:,} bytes of registers", 4 * chip.registers_per_sm),
+            MATRIX: (f"{chip.tmem_per_sm:,} bytes of {chip.word('TMEM')}", chip.tmem_per_sm),
+        }
+        excess = 0.0
+        tile = f"smallest tile, {shown(smallest)}," if smallest else "diagram, which has no groups and no stream,"
+        lines = [f"nothing fits {chip.name}: the {tile} needs"]
+        for place, (words, limit) in limits.items():
+            moments = kernel.moments.get(place, [])
+            if not moments:
+                continue
+            worst = max(moments, key=lambda m: int(m.total.value(values)))
+            total = int(worst.total.value(values))
+            excess = max(excess, total / limit) if limit else excess
+            verdict = "too much for" if total > limit else "of"
+            lines.append(f"  {total:,} bytes, {verdict} {words}:")
+            lines += [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in worst.residents]
+        lines.append(
+            f"beside arrays a thread takes {OVERHEAD} of its at most {chip.registers_per_thread} registers; "
+            "stream an axis, or group more axes, for smaller tiles"
+        )
+        error = DoesNotFit("\n".join(lines))
+        error.excess = excess
+        return error
+
+    def choices(self) -> tuple[Found, int]:
+        """Timings of all candidates that fit, by stages and warps; those in whole pieces only, if there are any."""
+        import numpy as np
+
+        grid, smallest = self.grid()
+        shape = next((axis.shape for axis in grid.values()), (1,))
+        ways: list[Callable[[int], Any]] = [  # pieces for each of the warps, or for one, or none
+            lambda warps: self.aligned(grid, warps),
+            lambda _: self.aligned(grid, 1),
+            lambda _: True,
+        ]
+        for only in ways:
+            found: Found = []
+            for stages in self.kernels:
+                for warps in self.request.warps:
+                    values = {**self.sizes, **grid}
+                    # What fits may depend on no tile at all.
+                    ok = np.broadcast_to(self.fitting(stages, values, warps) & only(warps), shape)
+                    if not ok.any():
+                        continue
+                    kept = {name: axis[ok] for name, axis in grid.items()}
+                    timing = self.predicted(stages, {**self.sizes, **kept}, warps)
+                    found.append((stages, warps, kept, timing))
+            if found:
+                return found, sum(int(np.size(np.atleast_1d(t.seconds))) for _, _, _, t in found)
+        raise self.refusal(smallest)
+
+    def quickest(self) -> Choice:
+        """The candidate that `plan` takes where time is the objective, without its proof. Raises DoesNotFit."""
+        return self.quickest_of(self.choices()[0])
+
+    def keys(self, kept: Mapping[str, Any], timing: Timing, stages: int) -> list[Any]:
+        """What candidates are sorted by: the least first."""
+        import numpy as np
+
+        moved = timing.load + timing.save
+        if self.request.objective == "time":
+            return [timing.seconds, moved]
+        if self.request.objective == "traffic":
+            return [moved, timing.seconds]
+        if self.request.objective == "stages":
+            return [-stages, timing.seconds, moved]
+        points: Any = 1
+        for tile in kept.values():
+            points = points * tile
+        return [-np.asarray(points), moved, timing.seconds]
+
+    def rank(self, choice: Choice) -> tuple[Any, ...]:
+        """What a candidate is sorted by: the least first."""
+        keys = self.keys(dict(choice.tiles), choice.timing, choice.stages)
+        return (*(at(key, choice.place) for key in keys), choice.warps, choice.stages, sorted(choice.tiles.items()))
+
+    def quickest_of(self, found: Found) -> Choice:
+        """By time, with the preferences that `catdiag.planner.fit` states."""
+        import numpy as np
+
+        best = min(float(np.min(timing.seconds)) for *_, timing in found)
+        close: list[Choice] = []
+        for stages, warps, kept, timing in found:
+            seconds = np.atleast_1d(timing.seconds)
+            for place in np.flatnonzero(seconds <= best * _ODD * _NEAR):
+                close.append(choice_at(stages, warps, kept, timing, int(place)))
+        even = [c for c in close if not c.odd and c.get("seconds") <= best * _ODD]
+        pool = even or close
+        quickest = min(c.get("seconds") for c in pool)
+        return min(
+            (c for c in pool if c.get("seconds") <= quickest * _NEAR),
+            key=lambda c: (
+                c.warps,
+                round(math.log(c.moved + 1) / _ALIKE),
+                c.get("groups") < _USED * self.chip.sms,
+                c.get("turns"),
+                c.stages,
+                c.get("seconds"),
+                sorted(c.tiles.items()),
+            ),
+        )
+
+    def stops(self, choice: Choice) -> dict[str, str]:
+        """For each tile what stops a larger one: the level that it would overflow, or the end of the axis."""
+        found: dict[str, str] = {}
+        ranges = {**self.kernel.tiles, **dict(self.kernel.loops)}
+        for name, tile in choice.tiles.items():
+            if name not in ranges:
+                continue
+            size = math.ceil(ranges[name].value(self.full({**self.sizes, **choice.tiles})))
+            if tile >= size:
+                found[name] = WHOLE
+                continue
+            every = self.request.multiples.get(name) or step(name, self.divisors)
+            larger = min(size, tile + (every if every > 1 else tile))
+            values = self.full({**self.sizes, **choice.tiles, name: larger})
+            over = self._over(choice, values)
+            found[name] = f"{name}={larger} " + (f"overflows {'; '.join(over)}" if over else "fits too")
+        more, held = self._one_more_buffer(choice), self.chip.smem_per_block
+        if more is not None:
+            said = f"overflows {self.chip.word('SMEM')} ({more:,} of {held:,} bytes)" if more > held else "fits too"
+            found["stages"] = f"stages={choice.stages + 1} {said}"
+        return found
+
+    def _one_more_buffer(self, choice: Choice) -> int | None:
+        """Bytes of shared memory with one more buffer of each streamed block; None where nothing is streamed."""
+        values = self.full({**self.sizes, **choice.tiles})
+        most, streams = 0, False
+        for moment in self.kernels[choice.stages].moments[LEVEL]:
+            staged = sum(int(a.value(values)) for _, role, a in moment.residents if role == "streamed")
+            streams = streams or bool(staged)
+            most = max(most, int(moment.total.value(values)) + staged // choice.stages)
+        return most if streams else None
+
+    def _over(self, choice: Choice, values: Mapping[str, Any]) -> list[str]:
+        chip, threads = self.chip, self.chip.warp * choice.warps
+        found: list[str] = []
+        for kernel in (self.kernels[choice.stages], *([self.merging[choice.stages]] if self.merging else [])):
+            smem, matrix = int(peak(kernel, LEVEL, values)), int(peak(kernel, MATRIX, values))
+            each = int(registers_per_thread(kernel, chip, values, choice.warps, self.request.producers))
+            left = (chip.registers_per_sm - loading(chip, self.request.producers)) // threads
+            room = min(chip.registers_per_thread, left // chip.register_step * chip.register_step)
+            if smem > chip.smem_per_block:
+                found.append(f"{chip.word('SMEM')} ({smem:,} of {chip.smem_per_block:,} bytes)")
+            if each > room:
+                found.append(f"{chip.word('registers')} ({each} of {room} for each of {several(threads, 'thread')})")
+            if matrix > chip.tmem_per_sm:
+                found.append(f"{chip.word('TMEM')} ({matrix:,} of {chip.tmem_per_sm:,} bytes)")
+        return found
+
+
+def choice_at(stages: int, warps: int, kept: Mapping[str, Any], timing: Timing, place: int) -> Choice:
+    """The candidate at a place of a grid of tiles."""
+    return Choice(stages, warps, {name: int(axis[place]) for name, axis in kept.items()}, timing, place)

@@ -1,0 +1,411 @@
+"""Equations cut into pieces: how diagrams with uninterpreted boxes are proved, and large ones.
+
+A box that is known by its name only has no term. What is known of it is that it is a function: on equal arrays it
+gives equal arrays. So both sides are cut at such boxes. The arrays that a box makes become inputs of both sides, one
+for all boxes of its name that are given equal arrays, and the arrays that it reads become further outputs, which have
+to agree. That the cut equation says as much as the whole: put the boxes' own results for the new inputs; then the
+outputs that the boxes read agree, from the first box on, so that the boxes of the right side make the very arrays
+that were put in, and the other outputs agree. A box takes defined arrays only: what it reads is an output, so that
+the left side is defined where that is.
+
+Any other array that both sides compute can be cut through in the same way, which keeps the terms of a large diagram
+small. The theorem then says a little less: that all arrays cut through are defined is among its hypotheses.
+Of a very large one, the pieces that are the same on both sides, box by box, are not even written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Generic,
+    Map,
+    bodies,
+    index_box,
+    map_box,
+    reduce_box,
+    rename_box,
+)
+from catdiag.category.types import ArrayType, Ty
+from catdiag.util.errors import TypeMismatch
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CutEquation:
+    """Two diagrams to be proved equal in the place of two others, and what was cut, in words."""
+
+    left: Diagram
+    right: Diagram
+    taken: tuple[str, ...]
+
+
+class Apart(Exception):
+    """An uninterpreted box of the right side that is given what none of the left side is given."""
+
+
+def has_generators(diagram: Diagram) -> bool:
+    """Whether a diagram has uninterpreted boxes, outside of the bodies of loops and groups.
+
+    >>> from catdiag.category.diagram import box, call
+    >>> from catdiag.category.types import Axis
+    >>> X = ArrayType((Axis("x"),))
+    >>> has_generators(call("named", box("f", X, X)))
+    True
+    """
+    seen: set[int] = set()
+    stack = [diagram]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        for b in item.boxes:
+            if isinstance(b.op, Generic):
+                return True
+            if type(b.op).__name__ == "Call":
+                stack += bodies(b.op)
+    return False
+
+
+@dataclass(eq=False)
+class _Class:
+    """Arrays that stand on their own: what boxes of one name make of equal arrays, or one that is cut through.
+
+    `first` are the wires that stand for it on the left side: what the box reads, or the array itself; `others` those
+    that must agree with them.
+    """
+
+    box: Box
+    inputs: list[int]  # the numbers of the new inputs
+    first: tuple[int, ...]
+    others: list[tuple[bool, tuple[int, ...]]] = field(default_factory=list)  # whether on the right, and the wires
+    generator: bool = True
+    made: Any = None  # how an array that is cut through is computed on the left side
+    alike: bool = False  # it is left out, since it is computed in the same way on the right side
+
+
+LARGE = 2000
+"""With more boxes than this on a side, what both sides compute by the same boxes from the same arrays is left out."""
+
+
+class Cutter:
+    """The cut of one equation. `equal` says whether it is proved that one diagram equals another."""
+
+    def __init__(self, f: Diagram, g: Diagram, equal: Callable[[Diagram, Diagram], bool]) -> None:
+        if f.dom != g.dom or f.cod != g.cod:
+            raise TypeMismatch(f"only diagrams of one type can be equal: {f.dom} → {f.cod} and {g.dom} → {g.cod}")
+        self.f, self.g, self.equal = f, g, equal
+        left, right = inline(f).graph, inline(g).graph
+        self.dom = list(f.dom)
+        # One graph holds both sides: the nodes of the left one, then those of the right one.
+        self.nodes: list[Node] = list(left.nodes)
+        shift = sum(len(node.box.cod) for node in left.nodes)
+        self.shift = shift
+        inputs = len(self.dom)
+        self.nodes += [Node(n.box, tuple(self.on_right(w) for w in n.inputs)) for n in right.nodes]
+        self.outputs = (left.outputs, tuple(self.on_right(w) for w in right.outputs))
+        self.types = [*left.wire_types(), *right.wire_types()[inputs:]]
+        self.seam = len(left.nodes)
+        self.first: list[int] = []
+        count = inputs
+        for node in self.nodes:
+            self.first.append(count)
+            count += len(node.box.cod)
+        self.fresh: list[tuple[str, ArrayType]] = []
+        self.names = set(f.input_names)
+        self.tried: dict[str, int] = {}
+        self.cut: dict[int, int] = {}  # wires that are read from a new input, and its number among these
+        self.classes: list[_Class] = []
+
+    def on_right(self, wire: int) -> int:
+        """The number that a wire of the right side has here."""
+        return wire if wire < len(self.dom) else wire + self.shift
+
+    # -- classes ---------------------------------------------------------------------------------
+
+    def find(self, through: Sequence[Pair] = ()) -> CutEquation:
+        """The cut equation. `through` pairs wires of the two sides, in their inlined forms, to be cut through as well.
+
+        Raises Apart where a box of the right side has no partner.
+        """
+        twins = {self.on_right(b): a for a, b in through}
+        needed = self._reaching()
+        number: dict[Any, int] = {}
+        value = [number.setdefault(("input", k), len(number)) for k in range(len(self.dom))]
+        of_wire: dict[int, _Class] = {}
+        cut_left = {a: self.on_right(b) for a, b in through}
+        large = len(self.nodes) > 2 * LARGE
+        for place, node in enumerate(self.nodes):
+            outs = range(self.first[place], self.first[place] + len(node.box.cod))
+            read = tuple([value[w] for w in node.inputs])
+            if place not in needed:
+                value.extend(number.setdefault(("dead", w), len(number)) for w in outs)
+                continue
+            if isinstance(node.box.op, Generic):
+                found = self._class_of(node, read, value, of_wire.get(twins.get(outs[0], -1)) if outs else None, place)
+                for port, w in enumerate(outs):
+                    self.cut[w] = found.inputs[port]
+                    of_wire[w] = found
+                    value.append(number.setdefault(("new", found.inputs[port]), len(number)))
+                continue
+            for port, w in enumerate(outs):
+                met = of_wire.get(twins.get(w, -1))
+                made = (node.box, read, port)
+                if place < self.seam and w in cut_left:
+                    ty = _either(self.types[w], self.types[cut_left[w]])
+                    met = self._new(node.box, (w,), [ty], generator=False)
+                    of_wire[w], met.made = met, made
+                elif met is not None and large and met.made == made:
+                    met.alike = True
+                elif met is not None:
+                    met.others.append((True, (w,)))
+                if met is not None:
+                    self.cut[w] = met.inputs[0]
+                    value.append(number.setdefault(("new", met.inputs[0]), len(number)))
+                else:
+                    value.append(number.setdefault(made, len(number)))
+        return self._equation()
+
+    def _reaching(self) -> set[int]:
+        """The places of the nodes that reach an output of their side."""
+        maker = {w: p for p, n in enumerate(self.nodes) for w in range(self.first[p], self.first[p] + len(n.box.cod))}
+        stack = [w for side in self.outputs for w in side]
+        found: set[int] = set()
+        while stack:
+            place = maker.get(stack.pop())
+            if place is not None and place not in found:
+                found.add(place)
+                stack.extend(self.nodes[place].inputs)
+        return found
+
+    def _new(self, box: Box, first: tuple[int, ...], types: Sequence[ArrayType], generator: bool) -> _Class:
+        # The kernel's own names have these marks.
+        base = box.name.replace("%", "_").replace("$", "_") if generator else "array"
+        k = self.tried.get(base, 1)
+        name = base if k == 1 else f"{base}_{k}"
+        while name in self.names or any(f"{name}.{port}" in self.names for port in range(len(types))):
+            k += 1
+            name = f"{base}_{k}"
+        self.tried[base] = k
+        inputs = []
+        for port, ty in enumerate(types):
+            own = name if len(types) == 1 else f"{name}.{port}"
+            self.names.add(own)
+            inputs.append(len(self.fresh))
+            self.fresh.append((own, ty))
+        self.names.add(name)
+        made = _Class(box, inputs, first, generator=generator)
+        self.classes.append(made)
+        return made
+
+    def _class_of(self, node: Node, read: tuple[int, ...], value: list[int], twin: _Class | None, place: int) -> _Class:
+        right = place >= self.seam
+        alike = [c for c in self.classes if c.generator and c.box == node.box]
+        found = twin if twin in alike else None
+        found = found or next((c for c in alike if tuple([value[w] for w in c.first]) == read), None)
+        if found is None:
+            found = next((c for c in alike if self._same(c.first, node.inputs)), None)
+        if found is None:
+            if right:
+                raise Apart(f"{node.box.name} of the right side is given what none of the left side is given")
+            return self._new(node.box, node.inputs, list(node.box.cod), generator=True)
+        found.others.append((right, node.inputs))
+        return found
+
+    def _same(self, a: Sequence[int], b: Sequence[int]) -> bool:
+        """Whether it is proved that two rows of arrays are equal, with the boxes cut so far."""
+        return self.equal(self._side(self.f, a), self._side(self.g, b))
+
+    # -- the equation ------------------------------------------------------------------------------
+
+    def _side(self, like: Diagram, outputs: Sequence[int], raw: Sequence[bool] = ()) -> Diagram:
+        """The diagram of some wires over the inputs and the new inputs; a raw one is computed though it is cut."""
+        inputs = len(self.dom)
+        dom = Ty(*self.dom, *(ty for _, ty in self.fresh))
+        names = [*range(inputs)] + [0] * (len(self.types) - inputs)
+        nodes: list[Node] = []
+        count = len(dom)
+
+        def at(w: int) -> int:
+            return inputs + self.cut[w] if w in self.cut else names[w]
+
+        for place, node in enumerate(self.nodes):
+            if isinstance(node.box.op, Generic):
+                continue
+            nodes.append(Node(node.box, tuple([at(w) for w in node.inputs])))
+            for w in range(self.first[place], self.first[place] + len(node.box.cod)):
+                names[w] = count
+                count += 1
+        own = [names[w] if k < len(raw) and raw[k] else at(w) for k, w in enumerate(outputs)]
+        graph = live(Graph(dom, tuple(nodes), tuple(own)))
+        return of_graph(graph, None, (*self.f.input_names, *(name for name, _ in self.fresh)), like.title)
+
+    def _equation(self) -> CutEquation:
+        lefts, rights = list(self.outputs[0]), list(self.outputs[1])
+        raw = [False] * len(lefts)
+        taken = []
+        for c in self.classes:
+            if c.alike and not c.others:
+                continue
+            if not any(right for right, _ in c.others):
+                c.others.append((True, c.first))
+            for right, wires in c.others:
+                # What the left side's boxes read stands on the left, so that it is defined by hypothesis.
+                lefts += c.first if right else wires
+                rights += wires if right else c.first
+                raw += [not c.generator] * len(c.first)
+            taken.append(self._say(c))
+        alike = len(self.classes) - len(taken)
+        if alike:
+            text = (
+                "arrays that both sides compute by the same boxes from the same arrays are defined, and left out here"
+            )
+            taken.append(f"{alike} {text}")
+        one, two = _needed(len(self.dom), self._side(self.f, lefts, raw), self._side(self.g, rights, raw))
+        return CutEquation(one, two, tuple(taken))
+
+    def _say(self, c: _Class) -> str:
+        made = ", ".join(f"{name}{ty}" for name, ty in (self.fresh[k] for k in c.inputs))
+        at = f" ({c.box.line})" if c.box.line else ""
+        if c.generator:
+            return (
+                f"{c.box.name}{at} is any function from arrays to arrays: {made or 'nothing'} is what it makes, of "
+                "arrays that are shown to be equal wherever it is used"
+            )
+        return f"{made}, the result of {c.box.name}{at}, is defined, and is shown to be equal on both sides"
+
+
+def _needed(inputs: int, *sides: Diagram) -> list[Diagram]:
+    """Diagrams of one domain, without those inputs after the first few that none of them reads."""
+    read = set(range(inputs))
+    for side in sides:
+        read.update(side.graph.outputs, *(node.inputs for node in side.graph.nodes))
+    total = len(sides[0].dom)
+    kept = sorted(w for w in read if w < total)
+    found = []
+    for side in sides:
+        count = total - len(kept)
+        names = {w: k for k, w in enumerate(kept)}
+        nodes = tuple(
+            Node(node.box, tuple([names[w] if w < total else w - count for w in node.inputs]))
+            for node in side.graph.nodes
+        )
+        outputs = tuple([names[w] if w < total else w - count for w in side.graph.outputs])
+        graph = Graph(Ty(*(side.dom[w] for w in kept)), nodes, outputs)
+        found.append(of_graph(graph, side.cod, tuple(side.input_names[w] for w in kept), side.title))
+    return found
+
+
+def _either(left: ArrayType, right: ArrayType) -> ArrayType:
+    """The type of an array that is cut through: what its elements are called on either side, and no more."""
+    if left.element == right.element == "bool":
+        return left
+    return ArrayType(left.axes, "extended" if "extended" in (left.element, right.element) else "real")
+
+
+# -- refuting ------------------------------------------------------------------------------------------
+
+
+def interpreted(diagram: Diagram) -> Diagram | None:
+    """The diagram with one function for each uninterpreted box, the same for each name; None where there is none.
+
+    A diagram without such boxes is given back.
+
+    Such a box becomes an uninterpreted scalar function of what it reads at an index, and of sums of what it reads,
+    weighted by position. An axis that all results have, and an input too, may be one that the box is mapped over: along
+    it nothing is summed, so that the function is one of the box itself, the same wherever that is mapped over it. A
+    counterexample to an equation of these refutes it for boxes that can be anything.
+
+    >>> from catdiag.category.diagram import box
+    >>> from catdiag.category.types import Axis
+    >>> X = ArrayType((Axis("x"),))
+    >>> [b.name for b in interpreted(box("f", X, X)).boxes][-1]
+    'f'
+    """
+    if not has_generators(diagram):
+        return diagram
+    graph = inline(diagram).graph
+    nodes: list[Node] = []
+    types = list(graph.dom)
+    names = list(range(len(types)))
+
+    def put(box: Box, *wires: int) -> int:
+        nodes.append(Node(box, wires))
+        types.extend(box.cod)
+        return len(types) - 1
+
+    for node in graph.nodes:
+        wires = [names[w] for w in node.inputs]
+        if not isinstance(node.box.op, Generic):
+            put(node.box, *wires)
+            names.extend(range(len(types) - len(node.box.cod), len(types)))
+            continue
+        if any(ty.element == "extended" for ty in (*node.box.dom, *node.box.cod)):
+            return None
+        read = {n for ty in node.box.dom for n in ty.names}
+        mapped = read.intersection(*(ty.names for ty in node.box.cod))
+        for port, ty in enumerate(node.box.cod):
+            name = node.box.name if len(node.box.cod) == 1 else f"{node.box.name}.{port}"
+            names.append(_stand_in(name, ty, wires, mapped, types, put))
+    return of_graph(
+        Graph(graph.dom, tuple(nodes), tuple(names[w] for w in graph.outputs)), None, diagram.names, diagram.title
+    )
+
+
+def _stand_in(
+    name: str, ty: ArrayType, wires: Sequence[int], mapped: set[str], types: list[ArrayType], put: Callable[..., int]
+) -> int:
+    args: list[int] = []
+
+    def constant(k: int) -> int:
+        return put(Box(Const(Fraction(k)), Ty(), Ty(ArrayType())))
+
+    def summed(w: int, keep: Collection[str]) -> int:
+        for axis in types[w].axes:
+            if axis.name in keep:
+                continue
+            place = put(index_box(axis))
+            weight = put(map_box("add", [types[place], types[one]]), place, one)
+            w = put(map_box("mul", [types[w], types[weight]]), w, weight)
+            w = put(reduce_box("sum", axis.name, types[w]), w)
+        return w
+
+    one, summing = constant(1), False
+    for w in wires:
+        if types[w].element == "bool":
+            none = constant(0)
+            w = put(map_box("where", [types[w], types[one], types[none]]), w, one, none)
+        summing = summing or not set(types[w].names) <= set(ty.names)
+        args.append(summed(w, ty.names))
+        if set(types[w].names) & set(ty.names) - mapped:
+            args.append(summed(w, mapped))
+    known = {n for w in args for n in types[w].names}
+    places = [put(index_box(a)) for a in ty.axes if a.name not in known]
+    # A function of nothing is one of a constant.
+    args = [*args, *places] or [one]
+    made = put(map_box(f"apply:{name}{_said(ty.element, summing, places)}", [types[w] for w in args]), *args)
+    if ty.element == "bool":
+        none = constant(0)
+        made = put(map_box("lt", [types[none], types[made]]), none, made)
+    elif ty.element == "int":
+        # ⌊t/1⌋: what stands for a function into the integers is one.
+        given = Ty(types[made], types[one])
+        made = put(Box(Map("floordiv"), given, Ty(ArrayType(types[made].axes, "int"))), made, one)
+    if types[made].names != ty.names:
+        made = put(rename_box(types[made], {}, ty.axes), made)
+    return made
+
+
+def _said(element: str, summing: bool, places: Sequence[int]) -> str:
+    """How a box is made of the function that stands for it, in words after its name; nothing where it is that one."""
+    of = ["sums of what it reads with weights 1, 2, …"] * summing + ["positions"] * bool(places)
+    made = {"bool": " true where positive,", "int": " rounded down,"}.get(element, "")
+    return (f" of {' and '.join(of)}," if of else "") + made

@@ -1,0 +1,212 @@
+"""Diagrams as core programs: the plain data that the kernel reads.
+
+Named boxes are opened, and kernels without tiles; everything else is written node by node, in stored order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from catdiag.category.diagram import Diagram, inline
+from catdiag.category.index_maps import Cond, Expr
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+)
+from catdiag.category.types import Axis, Size
+from catdiag.prover.identifiers import identifier, title
+from catdiag.util.errors import CatdiagError
+
+Names = tuple[str, ...]
+
+
+class NotExportable(CatdiagError):
+    """A diagram with a box that has no meaning as a term."""
+
+
+_EXPRESSIONS = frozenset(("+", "*", "//", "i", "w", "lt", "le", "eq"))
+
+
+def size_data(size: Size | Expr | Cond) -> Any:
+    """A size, an index expression or a condition as plain data."""
+    if isinstance(size, tuple):
+        return [size[0], *map(size_data, size[1:])]
+    return identifier(size) if isinstance(size, str) else size
+
+
+def _axis(axis: Axis) -> list[Any]:
+    return [identifier(axis.name), size_data(axis.size)]
+
+
+def program(diagram: Diagram) -> dict[str, Any]:
+    """The core program of a diagram. Raises NotExportable for uninterpreted generators.
+
+    >>> from catdiag.category.ops import reduce_box
+    >>> from catdiag.category.diagram import of_box
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> program(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))))["nodes"]
+    [{'op': 'reduce', 'monoid': 'sum', 'axis': 'x', 'args': [0]}]
+    """
+    graph = inline(diagram, kernels=True).graph
+    types = graph.wire_types()
+    inputs = [
+        {"name": identifier(name), "axes": [_axis(a) for a in ty.axes], "element": ty.element}
+        for name, ty in zip(diagram.input_names, diagram.dom, strict=True)
+    ]
+    nodes: list[dict[str, Any]] = []
+    wires = list(range(len(inputs)))
+    layouts = [ty.names for ty in graph.dom]
+    count = len(inputs)
+    for node in graph.nodes:
+        given = [layouts[w] for w in node.inputs]
+        made = _nodes(node.box, [wires[w] for w in node.inputs], count, given)
+        nodes += made
+        # Of the nodes that stand for one box, the last gives its results; those before it give one each.
+        count += len(made) - 1 + len(node.box.cod)
+        wires += range(count - len(node.box.cod), count)
+        layouts += _layouts(node.box, given)
+    outputs: list[list[Any]] = []
+    for w in graph.outputs:
+        wire = wires[w]
+        if layouts[w] != types[w].names:
+            nodes.append(_view([wire], types[w].axes, [({}, [])]))
+            wire, count = count, count + 1
+        outputs.append([wire, types[w].element])
+    return {"title": title(diagram.title or ""), "inputs": inputs, "nodes": nodes, "outputs": outputs}
+
+
+def _layouts(box: Box, given: Sequence[Names]) -> list[Names]:
+    """The order of the axes of a box's results in the core, which tells it by the inputs where the axes are theirs."""
+    if isinstance(box.op, Reduce) or (isinstance(box.op, Map) and not box.op.fn.startswith("cast:")):
+        names = box.cod[0].names
+        return [tuple(n for n in _together(given) if n in names)]
+    return [ty.names for ty in box.cod]
+
+
+def _together(given: Sequence[Names]) -> Names:
+    return tuple(dict.fromkeys(n for names in given for n in names))
+
+
+def _nodes(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
+    """The nodes for a box, the wires that they make being numbered from `first`, given the inputs' layouts."""
+    if isinstance(box.op, Einsum):
+        return _einsum(box, args, first, given)
+    return [_node(box, args)]
+
+
+def _einsum(box: Box, args: list[int], first: int, given: Sequence[Names]) -> list[dict[str, Any]]:
+    """A product, summed over one axis after another, then put into its layout."""
+    kept = box.cod[0].names
+    names = _together(given)
+    nodes: list[dict[str, Any]] = [{"op": "map", "fn": "mul", "args": args}]
+    for name in reversed(names):
+        if name not in kept:
+            nodes.append({"op": "reduce", "monoid": "sum", "axis": identifier(name), "args": [first + len(nodes) - 1]})
+    if [name for name in names if name in kept] != list(kept):
+        nodes.append(_view([first + len(nodes) - 1], box.cod[0].axes, [({}, [])]))
+    return nodes
+
+
+def _view(args: list[int], axes: Sequence[Axis], reads: Sequence[tuple[dict[str, Any], list[Any]]]) -> dict[str, Any]:
+    """Arrays read at index expressions by axis, each where its conditions hold."""
+    return {"op": "view", "args": args, "axes": [_axis(a) for a in axes],
+            "reads": [{"at": {identifier(axis): e for axis, e in at.items()}, "where": where}
+                      for at, where in reads]}  # fmt: skip
+
+
+def _index(axis: str) -> list[Any]:
+    return ["i", identifier(axis)]
+
+
+def _reads(kind: str, whole: Axis, place: int) -> list[tuple[dict[str, Any], list[Any]]]:
+    """A map between an axis and its parts as reads.
+
+    split: at i = (i₁·n₂ + i₂)·n₃ + …; merge: at iₖ = a mod nₖ with a = ⌊i/nₖ₊₁/…⌋, written as a − nₖ·⌊a/nₖ⌋;
+    slice: at n₁ + … + i; concat: of the arrays the one in whose part i lies.
+    """
+    sizes = [size_data(p.size) for p in whole.parts]
+    i: Any = _index(whole.name)
+    before: list[Any] = [0]
+    for s in sizes:
+        before.append(["+", before[-1], s] if len(before) > 1 else s)
+    match kind:
+        case "split":
+            i = _index(whole.parts[0].name)
+            for part, s in zip(whole.parts[1:], sizes[1:], strict=True):
+                i = ["+", ["*", i, s], _index(part.name)]
+            return [({whole.name: i}, [])]
+        case "slice":
+            i = _index(whole.parts[place].name)
+            return [({whole.name: ["+", before[place], i] if place else i}, [])]
+        case "merge":
+            digits: dict[str, Any] = {}
+            for part, s in reversed(list(zip(whole.parts, sizes, strict=True))[1:]):
+                above = ["//", i, s]
+                digits[part.name], i = ["+", i, ["*", -1, ["*", s, above]]], above
+            digits[whole.parts[0].name] = i
+            return [(digits, [])]
+        case _:
+            last = len(sizes) - 1
+            return [
+                (
+                    {part.name: ["+", i, ["*", -1, before[k]]] if k else i},
+                    [["lt", i, before[k + 1]]] if k < last else [],
+                )
+                for k, part in enumerate(whole.parts)
+            ]
+
+
+def _node(box: Box, args: list[int]) -> dict[str, Any]:
+    op = box.op
+    match op:
+        case Map(fn) if fn.startswith("cast:"):
+            return _view(args, box.cod[0].axes, [({}, [])])
+        case Map(fn):
+            if fn.startswith("apply:"):
+                fn = "apply:" + identifier(fn[6:])
+            return {"op": "map", "fn": fn, "args": args}
+        case Reduce(monoid, axis):
+            return {"op": "reduce", "monoid": monoid, "axis": identifier(axis), "args": args}
+        case Rename(pairs):
+            return _view(args, box.cod[0].axes, [({old: _index(new) for old, new in pairs}, [])])
+        case Reindex(kind, whole, place):
+            return _view(args, box.cod[0].axes, _reads(kind, whole, place))
+        case View(_, reads):
+            data = [({n: size_data(e) for n, e in r.at}, [size_data(c) for c in r.where]) for r in reads]
+            return _view(args, box.cod[0].axes, data)
+        case Index():
+            return {"op": "index", "axis": _axis(box.cod[0].axes[0])}
+        case SizeOf(size):
+            return {"op": "size", "size": size_data(size)}
+        case Const(value):
+            return {"op": "const", "value": "-inf" if value is None else str(value)}
+        case Fold(axis, block, unit, step, merge, state):
+            bodies = {"unit": unit, "step": step, "merge": merge, "state": state, "extent": op.extent, "live": op.live}
+            return {"op": "fold", "axis": identifier(axis), "block": identifier(block), "args": args} | {
+                name: program(body) for name, body in bodies.items() if body is not None
+            }
+        case Group(tiles, body):
+            return {
+                "op": "group",
+                "tiles": [[identifier(name) for name in t] for t in tiles],
+                "args": args,
+                "body": program(body),
+            }
+        case _:
+            name = op.name if isinstance(op, Generic) else box.name
+            raise NotExportable(
+                f"box {name!r} has no meaning as a term: use cd.apply for an uninterpreted scalar function",
+                box.line,
+            )

@@ -1,0 +1,205 @@
+"""Which known comparisons add up to a wanted one: Farkas' lemma, by an exact simplex method.
+
+What is found is checked by the kernel's rule `decide`; integers are handled without a solver this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from math import gcd, lcm
+
+from catdiag.kernel.context import Context, Fact, arithmetic, natural
+from catdiag.kernel.polynomial import Poly, to_poly
+from catdiag.kernel.scalar_rules import whole
+from catdiag.kernel.terms import ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, size, sub, substitute, term_data
+
+_INSTANCES = 20
+_MOST = 24
+"""The most comparisons that are tried together."""
+
+
+def combination(ctx: Context, goal: Term) -> list[list[object]] | None:
+    """Coefficients of comparisons known here that add up to the goal, for `decide`; None if there are none."""
+    p = gap(ctx, goal)
+    if p is None or goal.op == "eq":
+        return None
+    known = _related(p, [(c, q) for c in _known(ctx, goal) if (q := gap(ctx, c)) is not None])
+    columns: list[tuple[int, Poly]] = []
+    for k, (c, q) in enumerate(known):
+        columns.append((k, q))
+        if c.op == "eq":
+            columns.append((k, {m: -a for m, a in q.items()}))
+    rows = sorted({m for _, q in columns for m in q if m} | {m for m in p if m}, key=str)
+    matrix = [[q.get(m, Fraction(0)) for _, q in columns] + [Fraction(0)] for m in rows]
+    # The constants: what is left over is a column of its own.
+    matrix.append([q.get((), Fraction(0)) for _, q in columns] + [Fraction(1)])
+    wanted = [p.get(m, Fraction(0)) for m in rows] + [p.get((), Fraction(0))]
+    strict = goal.op == "lt" and not whole(ctx, goal)
+    gain = [Fraction(int(known[k][0].op == "lt" and not whole(ctx, known[k][0]))) for k, _ in columns] + [Fraction(1)]
+    solution = simplex(matrix, wanted, gain if strict else [Fraction(0)] * len(gain))
+    if solution is None or (strict and not sum(x * g for x, g in zip(solution, gain, strict=True))):
+        return None
+    total: dict[int, Fraction] = {}
+    for x, (k, q) in zip(solution, columns, strict=False):
+        total[k] = total.get(k, Fraction(0)) + (x if q is known[k][1] else -x)
+    return [[term_data(known[k][0]), str(x)] for k, x in total.items() if x]
+
+
+def gap(ctx: Context, c: Term) -> Poly | None:
+    """b − a for a comparison of a with b; 1 less for a < b of integers. None where it is none of reals."""
+    if c.op not in ("lt", "le", "eq"):
+        return None
+    try:
+        p = to_poly(sub(c.args[1], c.args[0]), ctx)
+    except KernelError:
+        return None
+    if c.op == "lt" and whole(ctx, c):
+        p = {**p, (): p.get((), Fraction(0)) - 1}
+    return p
+
+
+def linear(ctx: Context, goal: Term) -> bool:
+    """Whether a goal and what is known of it are linear, so that without a combination it is not decided either way."""
+    conditions = [goal, *_known(ctx, goal)]
+    gaps = [q for c in conditions if (q := gap(ctx, c)) is not None]
+    plain = [f.condition for f in ctx.facts if not f.variables and not f.guards and arithmetic(f.condition)]
+    return all(c.op in ("lt", "le", "eq") for c in plain) and all(
+        len(m) <= 1 and all(e == 1 and a.op in ("idx", "size") for a, e in m) for q in gaps for m in q
+    )
+
+
+def _known(ctx: Context, goal: Term) -> list[Term]:
+    found = [f.condition for f in ctx.facts if not f.variables and not f.guards]
+    found += [c for f in ctx.facts if f.variables for c in _instances(ctx, f)]
+    found = [c for c in found if c.op in ("lt", "le", "eq") and whole(ctx, c) == whole(ctx, goal)]
+    if whole(ctx, goal):
+        for i, n in ctx.ranges.items():
+            if arithmetic(n):
+                found += [fn("le", ZERO, idx(i)), fn("lt", idx(i), n)]
+        names = {name for t in (goal, *ctx.ranges.values(), *found) for name in leaves(t, "size")}
+        found += [fn("le", ONE if ctx.positive_size(size(n)) else ZERO, size(n)) for n in sorted(names)]
+        found = [c for c in found if not (c.op == "le" and c.args[0] == ZERO and c.args[1].op == "num")]
+        found += [fn("le", ZERO, a) for a in _floors(goal) if natural(a)]
+    return list(dict.fromkeys(found))
+
+
+def _instances(ctx: Context, fact: Fact) -> list[Term]:
+    """What a fact about all indices says of those that are here, and of the first and the last ones."""
+    if fact.condition.op not in ("lt", "le", "eq"):
+        return []
+    spoken = set().union(*(leaves(c, "idx") for c in (fact.condition, *fact.guards)))
+    names, values = [], []
+    for name, n in fact.variables:
+        if n is not None and name in spoken:
+            here = sorted((idx(i) for i, m in ctx.ranges.items() if m == n), key=lambda i: (i.data != name, i.key))
+            names.append(name)
+            ends = [ZERO, sub(n, ONE)] if ctx.positive_size(n) else []
+            values.append([*here, *(sub(sub(n, ONE), i) for i in here), *ends])
+    # The indices that are here come first, and then what differs from them in fewer places.
+    ranked = sorted(product(*map(range, map(len, values))), key=lambda chosen: (sum(chosen), chosen))[:_INSTANCES]
+    choices: list[dict[tuple[str, Data], Term]] = [
+        {("idx", name): vs[k] for name, vs, k in zip(names, values, chosen, strict=True)} for chosen in ranked
+    ]
+    plain = {f.condition for f in ctx.facts if not f.variables and not f.guards}
+    found = []
+    for put in choices:
+        condition = substitute(fact.condition, put)
+        guards = [substitute(g, put) for g in fact.guards]
+        spoken = set().union(*(leaves(c, "idx") for c in (condition, *guards)))
+        # A solver is not worth asking for each of many instances.
+        if spoken <= set(ctx.ranges) and plain.issuperset(guards):
+            found.append(condition)
+    return found
+
+
+def _floors(t: Term) -> list[Term]:
+    return ([t] if t.op == "div" else []) + [f for a in t.args for f in _floors(a)]
+
+
+def _related(p: Poly, known: list[tuple[Term, Poly]]) -> list[tuple[Term, Poly]]:
+    """Those comparisons that hang together with p through the monomials they share, the nearest first."""
+    reached, chosen, rest = {m for m in p if m}, list[tuple[Term, Poly]](), known
+    while rest and len(chosen) < _MOST:
+        near = [(c, q) for c, q in rest if reached & set(q)]
+        if not near:
+            break
+        chosen += near
+        rest = [item for item in rest if item not in near]
+        reached |= {m for _, q in near for m in q if m}
+    return chosen[:_MOST]
+
+
+def simplex(
+    matrix: Sequence[Sequence[Fraction]], wanted: Sequence[Fraction], gain: Sequence[Fraction]
+) -> list[Fraction] | None:
+    """Some x ≥ 0 with matrix·x = wanted that makes gain·x greatest, or just large where it is unbounded; or None.
+
+    >>> simplex([[Fraction(1), Fraction(2)]], [Fraction(4)], [Fraction(1), Fraction(0)])
+    [Fraction(4, 1), Fraction(0, 1)]
+    """
+    count, width = len(matrix), len(gain)
+    # Rows are equations of whole numbers, each as good as a positive multiple of it.
+    table = []
+    for k, (row, b) in enumerate(zip(matrix, wanted, strict=True)):
+        numbers = _whole([-a for a in (*row, b)] if b < 0 else [*row, b])
+        table.append([*numbers[:-1], *(int(j == k) for j in range(count)), numbers[-1]])
+    basis = [width + k for k in range(count)]
+
+    def pivot(r: int, c: int, rows: list[list[int]]) -> None:
+        if table[r][c] < 0:
+            table[r] = [-a for a in table[r]]
+        chosen = table[r]
+        lead = chosen[c]
+        for k, row in enumerate(rows):
+            if row is not chosen and row[c]:
+                factor = row[c]
+                rows[k] = _coprime([lead * a - factor * b for a, b in zip(row, chosen, strict=True)])
+
+    def improve(value: Sequence[Fraction], columns: int) -> int | None:
+        # The column along which the value grows without end, if there is one.
+        shares = [Fraction(value[basis[k]], table[k][basis[k]]) for k in range(count)]
+        ends = [*value, Fraction(0)]
+        reduced = _whole([ends[c] - sum(s * row[c] for s, row in zip(shares, table, strict=True) if s) for c in
+                          range(len(ends))])  # fmt: skip
+        for _ in range(50 * (count + columns)):
+            enter = next((c for c in range(columns) if reduced[c] > 0), None)
+            if enter is None:
+                return None
+            leave = [(Fraction(row[-1], row[enter]), basis[k], k) for k, row in enumerate(table) if row[enter] > 0]
+            if not leave:
+                return enter
+            r = min(leave)[2]
+            rows = [*table, reduced]
+            pivot(r, enter, rows)
+            table[:], reduced = rows[:-1], rows[-1]
+            basis[r] = enter
+        return None
+
+    nothing = [Fraction(0)]
+    improve(nothing * width + [Fraction(-1)] * count, width)
+    if any(basis[k] >= width and table[k][-1] for k in range(count)):
+        return None
+    for k in range(count):
+        column = next((c for c in range(width) if table[k][c]), None) if basis[k] >= width else None
+        if column is not None:
+            pivot(k, column, table)
+            basis[k] = column
+    endless = improve([*gain, *nothing * count], width)
+    x = [Fraction(int(c == endless)) for c in range(width)]
+    for k, held in enumerate(basis):
+        if held < width:
+            x[held] = Fraction(table[k][-1] - (0 if endless is None else table[k][endless]), table[k][held])
+    return x
+
+
+def _whole(row: Sequence[Fraction]) -> list[int]:
+    """A positive multiple of a row of rationals, of whole numbers."""
+    n = lcm(*(a.denominator for a in row))
+    return _coprime([int(a * n) for a in row])
+
+
+def _coprime(row: list[int]) -> list[int]:
+    n = gcd(*row)
+    return [a // n for a in row] if n > 1 else row

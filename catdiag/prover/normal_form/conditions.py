@@ -1,0 +1,245 @@
+"""Conditions in canonical form, and which of them are known.
+
+Comparisons of integers are `a < b`, `a ≤ b + c` or `a = b` with coprime natural coefficients on both sides; those of
+reals compare 0 with a polynomial up to a positive factor; connectives are flat and sorted, with `not` inside. That
+something holds of some index of an axis is `0 < max_i [c(i)]`.
+"""
+
+from __future__ import annotations
+
+from catdiag.kernel.context import Context, arithmetic, natural, negate
+from catdiag.kernel.polynomial import leading, to_poly, to_term
+from catdiag.kernel.terms import (
+    FALSE,
+    ONE,
+    TRUE,
+    ZERO,
+    KernelError,
+    Term,
+    fn,
+    idx,
+    leaves,
+    open_body,
+    sub,
+    term_data,
+)
+from catdiag.prover.lemmas.linear_arithmetic import combination, linear
+from catdiag.prover.lemmas.max_bounds import Largest
+from catdiag.prover.proof_trace import Path, Work
+
+COMPARISONS = ("lt", "le", "eq")
+
+
+SUM = 40
+"""The work of looking for a sum of known comparisons."""
+
+
+class Conditions(Largest):
+    """How conditions are rewritten; `normal` is that of the whole normal form."""
+
+    def __init__(self, work: Work | None = None) -> None:
+        super().__init__(work)
+        # What was found not to be decided.
+        self._open: set[tuple[Context, Term]] = set()
+
+    def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
+        """The normal form of a closed term in a context."""
+        raise NotImplementedError
+
+    def lifted(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """The normal form of a term that has case distinctions in its arguments; None for others."""
+        raise NotImplementedError
+
+    def decided(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A comparison as `true` or `false` if it is known here, by adding up what is known or by the kernel."""
+        if t.op not in COMPARISONS or (ctx, t) in self._open:
+            return t
+        result = self._decided(ctx, t, path)
+        if result is t:
+            self._open.add((ctx, t))
+        return result
+
+    def _decided(self, ctx: Context, t: Term, path: Path) -> Term:
+        for goal in (t, negate(t)) if t.op != "eq" else ():
+            self.work.spend(SUM)
+            found = combination(ctx, goal)
+            if found is not None:
+                return self.attempt(ctx, t, path, "decide", found)
+        if arithmetic(t):
+            if t.op == "eq":
+                return self._unequal(ctx, t, path)
+            return t if linear(ctx, t) else self.attempt(ctx, t, path, "decide")
+        done = t if self.undecided(ctx, t) else self.attempt(ctx, t, path, "decide")
+        return self.beside_maxima(ctx, t, path) if done is t else done
+
+    @staticmethod
+    def known(ctx: Context, c: Term) -> bool:
+        """Whether a condition is known, without a solver where that is enough."""
+        if c.op in ("lt", "le") and combination(ctx, c) is not None:
+            return True
+        return not (arithmetic(c) and linear(ctx, c)) and ctx.entails(c)
+
+    def _unequal(self, ctx: Context, t: Term, path: Path) -> Term:
+        """An equation of integers, where one side may be known to be below the other."""
+        below = any(combination(ctx, fn("lt", a, b)) is not None for a, b in (t.args, reversed(t.args)))
+        equal = all(combination(ctx, fn("le", a, b)) is not None for a, b in (t.args, reversed(t.args)))
+        known = fn("eq", *reversed(t.args)) in {f.condition for f in ctx.facts}
+        if below or equal or known or not linear(ctx, t):
+            return self.attempt(ctx, t, path, "decide")
+        return t
+
+    def comparison(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A comparison in canonical form, its sides normal."""
+        lifted = self.lifted(ctx, t, path)
+        if lifted is not None:
+            return lifted
+        t = self.by_equations(ctx, t, path)
+        done = self.attempt(ctx, t, path, "compare")
+        if done is not t:
+            return done
+        done = self.decided(ctx, t, path)
+        if done is not t:
+            return done
+        if t.op in ("lt", "le"):
+            t = self._isolated(ctx, t, path)
+            if self.says_some(t):
+                return self._exists(ctx, t, path)
+            own = self.own_maximum(ctx, t, path)
+            if own is not t:
+                return self.normal(ctx, own, path)
+            done = self.attempt(ctx, t, path, "order")
+            if done is not t:
+                return self.normal(ctx, done, path)
+        return self.attempt(ctx, t, path, "difference")
+
+    def _isolated(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A comparison with one maximum in it as that maximum against the rest."""
+        if arithmetic(t) or any(a.op == "max" or (a.op == "big" and a.data == "max") for a in t.args):
+            return t
+        try:
+            p = to_poly(sub(t.args[1], t.args[0]), ctx)
+        except KernelError:
+            return t
+        found = [m for m in p if len(m) == 1 and m[0][1] == 1 and _is_maximum(m[0][0])]
+        inside = [m for m in p if any(_is_maximum(a) for a, _ in m)]
+        if len(found) != 1 or len(inside) != 1:
+            return t
+        c = abs(p[found[0]])
+        rest = {m: -a / c for m, a in p.items() if m != found[0]}
+        top = found[0][0][0]
+        if p[found[0]] > 0:
+            target = fn(t.op, to_term(rest), top)
+        else:
+            target = fn(t.op, top, to_term({m: -a for m, a in rest.items()}))
+        return self.attempt(ctx, t, path, "same", term_data(target))
+
+    # -- that an index exists -------------------------------------------------------------------------
+
+    @staticmethod
+    def says_some(t: Term) -> bool:
+        """Whether a condition is 0 < max_i [c(i)]."""
+        if t.op != "lt" or t.args[0] != ZERO or not _is_maximum(t.args[1]) or t.args[1].op != "big":
+            return False
+        body = t.args[1]
+        while body.op == "big" and body.data == "max":
+            body = body.args[1]
+        return body.op == "ite" and body.args[1:] == (ONE, ZERO)
+
+    def _exists(self, ctx: Context, t: Term, path: Path) -> Term:
+        """0 < max_i [c(i)] with c normal; over `or` and what does not depend on i taken apart; nested, if c says so."""
+        t = self.part(ctx, t, path, 1, self._exists_body)
+        if t.args[1].op == "max":
+            return self.normal(ctx, self.step(ctx, t, path, "order"), path)
+        if not self.says_some(t):
+            return self.normal(ctx, t, path)
+        body = t.args[1].args[1]
+        if body.op != "ite":
+            return self.part(ctx, t, path, 1, self.binders_in_order)
+        c = body.args[0]
+        at = open_body(c, idx("%some"))
+        if c.op == "or":
+            t = self.part(ctx, t, path, 1, self._taken_apart)
+            return self.normal(ctx, self.step(ctx, t, path, "order"), path)
+        if self.says_some(at):
+            t = self.step(ctx, t, path, "order", "back")
+            return self.part(ctx, t, path, 1, self.binders_in_order)
+        free = [a for a in (at.args if at.op == "and" else (at,)) if "%some" not in leaves(a, "idx")]
+        if free:
+            t = self.step(ctx, t, path, "distinguish", term_data(free[0]))
+            for k in (0, 1):
+                # The condition comes out before it could be found again in what says that an index exists.
+                t = self.part(ctx, t, path, k, lambda c, u, p: self.part(c, u, p, 1, self.normal))
+                t = self.part(ctx, t, path, k, lambda c, u, p: self.step(c, u, p, "logic"))
+            return self.logic(ctx, t, path)
+        return t
+
+    def _exists_body(self, ctx: Context, t: Term, path: Path) -> Term:
+        if t.op == "big" and t.data == "max":
+            n = t.args[0]
+            rule = {ZERO: "empty", ONE: "single"}.get(n, {"add": "split", "mul": "nest"}.get(n.op))
+            if rule is not None and natural(n):
+                t = self.step(ctx, t, path, rule)
+                return self.parts(ctx, t, path, self._exists_body) if t.op == "max" else self._exists_body(ctx, t, path)
+            t = self.under(ctx, t, path, self._exists_body)
+            return self.step(ctx, t, path, "part") if t.args[1].op == "max" else t
+        if t.op != "ite" or t.args[1:] != (ONE, ZERO):
+            return t
+        t = self.part(ctx, t, path, 0, self.normal)
+        return self.step(ctx, t, path, "decide") if t.args[0] in (TRUE, FALSE) else t
+
+    def _taken_apart(self, ctx: Context, t: Term, path: Path) -> Term:
+        t = self.under(ctx, t, path, lambda c, u, p: self.step(c, u, p, "turn", "max"))
+        return self.step(ctx, t, path, "part")
+
+    def binders_in_order(self, ctx: Context, t: Term, path: Path) -> Term:
+        """Nested reductions of one monoid with their binders in canonical order."""
+        raise NotImplementedError
+
+    def _again_known(self, ctx: Context, t: Term, path: Path) -> Term:
+        if t.op not in COMPARISONS:
+            return t
+        return self.decided(ctx, t, path) if self.says_some(t) else self.comparison(ctx, t, path)
+
+    # -- connectives ----------------------------------------------------------------------------------
+
+    def logic(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A connective of normal conditions, each simplified where the others are known."""
+        if t.op == "not" and self.says_some(t.args[0]):
+            return t
+        t = self.step(ctx, t, path, "logic")
+        if t.op in COMPARISONS:
+            return self.comparison(ctx, t, path)
+        if t.op == "not":
+            return t
+        for _ in range(4):
+            before = t
+            if t.op in ("and", "or"):
+                t = self.parts(ctx, t, path, self._again_known)
+                t = self.step(ctx, t, path, "logic")
+            if t == before:
+                break
+        return t
+
+
+def _is_maximum(t: Term) -> bool:
+    return t.op == "max" or (t.op == "big" and t.data == "max")
+
+
+def compares_maxima(t: Term) -> bool:
+    """Whether a polynomial has a maximum over an axis for an atom, which no condition decides."""
+    return (t.op == "big" and t.data == "max") or (t.op in ("add", "mul") and any(map(compares_maxima, t.args)))
+
+
+def upright(ctx: Context, c: Term) -> bool:
+    """Whether of a comparison in canonical form and its opposite it is this one that is written in guards.
+
+    Of integers, the one without a constant on the smaller side, which does not depend on the names of indices.
+    """
+    if arithmetic(c):
+        left = c.args[0].args if c.args[0].op == "add" else (c.args[0],)
+        return c.op == "le" and not any(a.op == "num" and a != ZERO for a in left)
+    try:
+        p = to_poly(sub(c.args[1], c.args[0]), ctx)
+    except KernelError:
+        return True
+    return not p or p[leading(p)] > 0

@@ -1,0 +1,131 @@
+"""The normal form for indexed sums, as a trace of kernel steps.
+
+What it aims at: a polynomial over atoms, which are reads, functions of polynomials, guards (see `guards`), reductions
+(see `reduction_terms`) and maxima. Every change is a kernel rule applied here and recorded, so nothing in this file
+needs to be believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from itertools import permutations
+
+from catdiag.kernel.context import Context, arithmetic, negate
+from catdiag.kernel.terms import BOT, ZERO, Term, fn
+from catdiag.prover.lemmas.linear_arithmetic import combination
+from catdiag.prover.normal_form.conditions import COMPARISONS, SUM, compares_maxima
+from catdiag.prover.normal_form.guards import RING, is_guard
+from catdiag.prover.normal_form.reduction_terms import Reductions
+from catdiag.prover.proof_trace import Path, Work
+
+_SMALL = 6
+"""The weight below which a normal form is found anew each time."""
+
+
+class Normaliser(Reductions):
+    """Rewrites terms to normal form; `.steps` is the trace. `work` bounds what it and others that share it do.
+
+    With `cases`, maxima of reals are case distinctions, and so are roots and logarithms of products of unknown signs.
+    """
+
+    def __init__(self, work: Work | None = None, cases: bool = False) -> None:
+        super().__init__(work)
+        self.cases = cases
+        # What normal forms that are found once are found for.
+        self.mode: Hashable = "cases" if cases else ""
+
+    def normal(self, ctx: Context, t: Term, path: Path = ()) -> Term:
+        """The normal form of a closed term in a context."""
+        if t.weight < _SMALL:
+            return self._normal(ctx, t, path)
+        key = (self.mode, ctx, t)
+        found = self.work.known.get(key)
+        if found is None:
+            start = len(self.steps)
+            result = self._normal(ctx, t, path)
+            steps = [[rule, at[len(path) :], *args] for rule, at, *args in self.steps[start:]]
+            self.work.known[key] = result, steps
+            return result
+        self.steps += [[rule, [*path, *at], *args] for rule, at, *args in found[1]]
+        return found[0]
+
+    def _normal(self, ctx: Context, t: Term, path: Path) -> Term:
+        if t.op in RING:
+            return self.region(ctx, t, path)
+        if t.op == "big":
+            return self.reduction(ctx, t, path)
+        if t.op == "ite":
+            return self.case(ctx, t, path)
+        if not t.args:
+            return self.position(ctx, t, path)
+        if t.op in ("lt", "le") and self.says_some(t):
+            return self._exists(ctx, t, path)
+        t = self.parts(ctx, t, path, self.normal)
+        if t.op == "max":
+            return self.maximum(ctx, t, path)
+        if t.op in ("and", "or", "not"):
+            return self.logic(ctx, t, path)
+        if t.op == "div":
+            return self.divided(ctx, t, path)
+        if t.op in COMPARISONS:
+            return self.comparison(ctx, t, path)
+        return self._of_cases(ctx, t, path)
+
+    def _of_cases(self, ctx: Context, t: Term, path: Path) -> Term:
+        lifted = self.lifted(ctx, t, path)
+        return t if lifted is None else lifted
+
+    def region(self, ctx: Context, t: Term, path: Path) -> Term:
+        """The normal form of a term that begins with an operation of polynomials."""
+        t = self._atoms(ctx, t, path)
+        return self.ring(ctx, t, path) if t.op in RING else t
+
+    def _atoms(self, ctx: Context, t: Term, path: Path) -> Term:
+        if t.op not in RING:
+            return self.normal(ctx, t, path)
+        t = self.parts(ctx, t, path, self._atoms)
+        if BOT in t.args or (t.op == "mul" and ZERO in t.args):
+            return self.step(ctx, t, path, "bottom")
+        if t.op not in ("add", "mul") or any(a.op == "ite" and not is_guard(a) for a in t.args):
+            t = self._of_cases(ctx, t, path)
+        return t
+
+    def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum of several terms, each in normal form."""
+        t = self.step(ctx, t, path, "lattice")
+        if t.op != "max":
+            return t
+        # Known comparisons come first: they take no solver.
+        t = self._without_smaller(ctx, t, path)
+        if t.op == "max" and not self.incomparable(ctx, t):
+            t = self.attempt(ctx, t, path, "larger")
+        if t.op != "max":
+            return t
+        out = self.attempt(ctx, t, path, "through")
+        if out is not t:
+            return self.region(ctx, out, path)
+        if self.cases and all(map(ctx.real, t.args)):
+            plain = [a for a in t.args if not compares_maxima(a)]
+            if len(plain) > 1:
+                # Cases inside come first, so that conditions compare no cases.
+                lifted = self.lifted(ctx, t, path)
+                condition = fn("lt", plain[0], plain[1])
+                if lifted is None and not self.known(ctx, condition) and not self.known(ctx, negate(condition)):
+                    return self.distinguished(ctx, t, path, condition)
+                return lifted or t
+        return t
+
+    def _without_smaller(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum without arguments that comparisons which are known add up to be smaller than others."""
+        if not any(f.condition.op in ("lt", "le", "eq") and not arithmetic(f.condition) for f in ctx.facts):
+            return t
+        for low, high in permutations(range(len(t.args)), 2):
+            self.work.spend(SUM)
+            found = combination(ctx, fn("le", t.args[low], t.args[high]))
+            if found is not None:
+                t = self.step(ctx, t, path, "larger", [low, high], found)
+                return self._without_smaller(ctx, t, path) if t.op == "max" else t
+        return t
+
+
+__all__ = ["Normaliser", "Work"]

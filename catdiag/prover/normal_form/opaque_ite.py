@@ -1,0 +1,182 @@
+"""The normal form in which case distinctions are kept: an `ite` is an atom.
+
+What a program does to single elements, masks above all, stands in its loop as it stands in its definition. So terms
+mostly meet without anyone looking into a condition, however large it is: no comparison is decided, no case is
+distinguished and nothing is asked of a solver. Where that is not enough, the full normal form (`normal`) is found.
+
+Distinctions that stand on both sides of an equation, but for the positions at which they read, stay as they are
+written, so that what is known of the program as it is written is known of them. Others are made of normal parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catdiag.kernel.context import Context, negate
+from catdiag.kernel.terms import BOT, FALSE, TRUE, Term, idx, rebuild
+from catdiag.prover.normal_form.guards import is_guard
+from catdiag.prover.normal_form.normalize import Normaliser
+from catdiag.prover.proof_trace import Path, Work
+
+
+class Kept(Normaliser):
+    """A normaliser that keeps case distinctions, those that have one of some shapes (see `shapes`) as they are."""
+
+    def __init__(self, work: Work | None = None, untouched: frozenset[Term] = frozenset()) -> None:
+        super().__init__(work)
+        self.untouched, self._shapes = untouched, dict[Term, Term]()
+        self.mode = ("kept", untouched)
+
+    def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
+        """A case distinction between normal numbers, on a normal condition."""
+        if shape(t, self._shapes) in self.untouched:
+            return t
+        t = self.parts(ctx, t, path, self.normal)
+        c, yes, no = t.args
+        if yes == no or c in (TRUE, FALSE) or _known(ctx, c) or _known(ctx, negate(c)):
+            return self.attempt(ctx, t, path, "decide")
+        if is_guard(t) or not (ctx.real(yes) and ctx.real(no)):
+            return t
+        return self.ring(ctx, self.attempt(ctx, t, path, "guard"), path)
+
+    def lifted(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """None: no distinction comes out of what it stands in."""
+        return None
+
+    def comparison(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A comparison of normal numbers: one with a maximum of several is several, one of reductions is of 0."""
+        done = self.attempt(ctx, t, path, "compare")
+        if done is not t:
+            return done
+        if t.op in ("lt", "le") and any(a.op == "max" for a in t.args):
+            done = self.attempt(ctx, t, path, "order")
+            if done is not t:
+                return self.normal(ctx, done, path)
+        return self.attempt(ctx, t, path, "difference") if reduces(t) else t
+
+    def logic(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A connective of normal conditions."""
+        return self.attempt(ctx, t, path, "logic")
+
+    def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum of normal terms; which of them is the larger is not asked."""
+        t = self.step(ctx, t, path, "lattice")
+        out = self.attempt(ctx, t, path, "through") if t.op == "max" else t
+        return t if out is t else self.region(ctx, out, path)
+
+    def turned(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """None: an index is what it is."""
+        return None
+
+    def collapsed(self, ctx: Context, t: Term, path: Path) -> Term | None:
+        """None: a guard says nothing of an index."""
+        return None
+
+    def monomial(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A product, whose guards say nothing of the other factors."""
+        return self.cancelled(ctx, t, path)
+
+    def divided(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A floor as it is."""
+        return t
+
+    @staticmethod
+    def says_some(t: Term) -> bool:
+        """Never: that an index exists is a comparison."""
+        return False
+
+
+class Decided(Kept):
+    """A normaliser that keeps case distinctions but those whose conditions are known to hold, or not to, here.
+
+    In the reductions of `there`, which stand on the other side too, none is decided.
+    """
+
+    def __init__(
+        self, work: Work | None = None, untouched: frozenset[Term] = frozenset(), there: frozenset[Term] = frozenset()
+    ) -> None:
+        super().__init__(work, untouched)
+        self.there, self._inside = there, 0
+        self.mode = ("decided", untouched, there)
+
+    def reduction(self, ctx: Context, t: Term, path: Path) -> Term:
+        """The normal form of a reduction."""
+        if t not in self.there:
+            return super().reduction(ctx, t, path)
+        self._inside += 1
+        mode, self.mode = self.mode, ("kept", self.untouched)
+        try:
+            return super().reduction(ctx, t, path)
+        finally:
+            self._inside -= 1
+            self.mode = mode
+
+    def case(self, ctx: Context, t: Term, path: Path, alike: bool = False) -> Term:
+        """A case distinction, where its condition is known the branch that is taken."""
+        if self._inside:
+            return super().case(ctx, t, path, alike)
+        t = self.part(ctx, t, path, 0, self._decided_parts)
+        c = negate(t.args[0])
+        known = t.args[0] in (TRUE, FALSE) or any(f.condition.op == c.op and f.variables for f in ctx.facts)
+        done = self.attempt(ctx, t, path, "decide") if known else t
+        return super().case(ctx, t, path, alike) if done is t else self.normal(ctx, done, path)
+
+    def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A maximum of normal terms, without those that are −∞ at every index."""
+        t = super().maximum(ctx, t, path)
+        fallen = t.op == "max" and any(a.op == "big" and a.args[1] == BOT for a in t.args)
+        return self.attempt(ctx, t, path, "larger") if fallen else t
+
+    def _decided_parts(self, ctx: Context, c: Term, path: Path) -> Term:
+        """A condition without the comparisons in it that are known."""
+        if c.op in ("and", "or", "not"):
+            c = self.parts(ctx, c, path, self._decided_parts)
+            return self.step(ctx, c, path, "logic") if TRUE in c.args or FALSE in c.args else c
+        return c if reduces(c) else self.decided(ctx, c, path)
+
+
+def _known(ctx: Context, c: Term) -> bool:
+    """Whether a condition says of a number that it is not −∞, and that is known."""
+    if c.op != "not" or c.args[0].op != "eq" or BOT not in c.args[0].args:
+        return False
+    return all(a == BOT or ctx.real(a) for a in c.args[0].args)
+
+
+def parts_of(t: Term) -> Iterator[Term]:
+    """All parts of a term, itself among them, each once."""
+    stack, seen = [t], set[Term]()
+    while stack:
+        t = stack.pop()
+        if t not in seen:
+            seen.add(t)
+            yield t
+            stack.extend(t.args)
+
+
+def reduces(t: Term) -> bool:
+    """Whether there is a reduction in a term."""
+    return any(u.op == "big" for u in parts_of(t))
+
+
+def shape(t: Term, known: dict[Term, Term]) -> Term:
+    """A term without the positions at which it reads arrays; `known` are those found before."""
+    stack = [t]
+    while stack:
+        u = stack[-1]
+        missing = [] if u in known or u.op in ("read", "holds") else [a for a in u.args if a not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if u.op in ("read", "holds"):
+            known[u] = Term(u.op, u.data)
+        elif u.op in ("idx", "b"):
+            known[u] = idx("?")
+        elif u not in known:
+            known[u] = rebuild(u, (known[a] for a in u.args))
+    return known[t]
+
+
+def shapes(t: Term, known: dict[Term, Term]) -> set[Term]:
+    """The shapes of the case distinctions in a term."""
+    return {shape(u, known) for u in parts_of(t) if u.op == "ite"}

@@ -1,0 +1,514 @@
+"""Finding a certificate: the checker's own walk through a statement, with a search where it reads a proof.
+
+`Finder` is a `Checker` whose proofs are empty records; where the checker would replay steps, the finder looks for
+them (normal forms, then `field`, then distinguishing whether a size is 0) and writes them into the record. The
+record is then checked by a plain `Checker`, so that nothing here is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from catdiag.kernel.checker import FORMAT, VERSION, Checker
+from catdiag.kernel.context import Ask, Context, Fact, arithmetic, negate
+from catdiag.kernel.definedness import Obligation
+from catdiag.kernel.judgments import Json, Judge, closes
+from catdiag.kernel.polynomial import TooLarge
+from catdiag.kernel.terms import (
+    BOT,
+    TRUE,
+    ZERO,
+    KernelError,
+    Term,
+    add,
+    fn,
+    idx,
+    leaves,
+    mul,
+    num,
+    open_body,
+    rebuild,
+    show,
+    size,
+    substitute,
+    term_data,
+)
+from catdiag.prover import proof_cache
+from catdiag.prover.lemmas.linear_arithmetic import combination
+from catdiag.prover.lemmas.max_attained import attained
+from catdiag.prover.normal_form.normalize import Normaliser, Work
+from catdiag.prover.normal_form.opaque_ite import Decided, Kept, parts_of, shapes
+from catdiag.prover.term_equality import Meeting
+
+
+class Open(Exception):
+    """A goal that the search could not close. `.goal` is it as text; `.condition` is it in normal form.
+
+    `.large` where it was not searched to the end, for being too large.
+    """
+
+    def __init__(self, goal: str, condition: Term = TRUE, large: bool = False) -> None:
+        super().__init__(goal)
+        self.goal, self.condition, self.large = goal, condition, large
+
+    @property
+    def left(self) -> Term | None:
+        """The left side of an equation."""
+        return self.condition.args[0] if self.condition.op == "eq" else None
+
+    @property
+    def right(self) -> Term | None:
+        """The right side of an equation."""
+        return self.condition.args[1] if self.condition.op == "eq" else None
+
+
+class Finder(Checker):
+    """A checker that finds the proofs it is asked to check."""
+
+    def __init__(
+        self, ask: Ask, further: bool = False, brief: bool = False, earlier: Mapping[str, Json] | None = None
+    ) -> None:
+        super().__init__(ask)
+        self.folds: list[dict[str, Any]] = []
+        # Proofs of loops, by what determines these; and of parts of records, by the records that they may fill.
+        self._earlier, self._loop = dict(earlier or {}), ""
+        self._hints: dict[int, Json] = {}
+        self._splits = 0
+        # Whether normal forms that keep cases are all that is tried where there are any; whether there were.
+        self.brief, self.met_cases = brief, False
+        self.work = Work()
+        self.further = Work(_FURTHER) if further else None
+
+    def fold_proof(self) -> Json:
+        """A new record for the next fold."""
+        self.folds.append({})
+        self._hints[id(self.folds[-1])] = self._earlier.get(self._loop, {})
+        self._earlier.setdefault(self._loop, self.folds[-1])
+        return self.folds[-1]
+
+    def _fold(self, node: Json, assume: tuple[Fact, ...], scope: frozenset[str], places: frozenset[int]) -> None:
+        self._loop = proof_cache.key(node)
+        super()._fold(node, assume, scope, places)
+
+    def item(self, proof: Json, name: str, key: int | str) -> Json:
+        """A new record for a part of a proof."""
+        record: dict[str, Any] = _record(proof).setdefault(name, {}).setdefault(str(key), {})
+        hint = self._hints.get(id(proof), {}).get(name, {}).get(str(key), {})
+        self._hints.pop(id(record), None)
+        if hint:
+            self._hints[id(record)] = hint
+        return record
+
+    def proof_of(self, certificate: Json) -> dict[str, Any]:
+        """The record itself."""
+        proof: dict[str, Any] = certificate["proof"]
+        return proof
+
+    def consumed(self, proof: Json) -> None:
+        """A record is never used up."""
+
+    def holds(self, ctx: Context, condition: Term, proof: Json) -> None:
+        """Finds a proof that a condition holds and records it. Raises Open if none was found."""
+        if _plain(ctx, condition):
+            return
+        record = _record(proof)
+        if self._as_before(ctx, condition, record) or self._turns(ctx, condition, record):
+            return
+        goal = Open(show(condition), condition)
+        known: dict[Term, Term] = {}
+        distinctions = [shapes(a, known) for a in condition.args]
+        if any(distinctions):
+            self.met_cases = True
+            kept = self._by_kept_cases(ctx, condition, record, frozenset(set.intersection(*distinctions)))
+            if kept == TRUE:
+                return
+            if self.brief:
+                self._by_size(ctx, condition, record, goal, kept)
+                return
+        search = Normaliser(self.work)
+        try:
+            found = self._condition(ctx, condition, search)
+            if found.op == "eq" and not _plain(ctx, found):
+                sides = [search.with_equations(ctx, side, (k,)) for k, side in enumerate(found.args)]
+                found = fn("eq", *sides)
+            if _plain(ctx, found):
+                record["steps"] = search.steps
+                return
+            goal = Open(show(found), found)
+            sum_ = combination(ctx, found) if found.op in ("lt", "le") else None
+            if sum_ is not None:
+                record["steps"] = [*search.steps, ["decide", [], sum_]]
+                return
+            if self._closes(ctx, found):
+                record.update(steps=search.steps, close="field")
+                return
+            # The solver comes last: it knows most, and costs most.
+            if found.op == "eq" and ctx.entails(found):
+                record["steps"] = search.steps
+                return
+        except TooLarge as error:
+            raise Open(f"the goal is too large: {error}", large=True) from error
+        except RecursionError as error:
+            raise Open("the goal is too deep", large=True) from error
+        except KernelError:
+            pass
+        if self._undecided_size(ctx, condition, condition) is not None:
+            self._by_size(ctx, condition, record, goal, condition)
+        elif ctx.entails(_FALSE):
+            record["absurd"] = True
+        elif condition.op != "eq":
+            raise goal
+        elif not self._attains(ctx, condition, record, goal) and not self._meets(ctx, condition, record):
+            self._by_condition(ctx, condition, record, goal)
+
+    def _as_before(self, ctx: Context, condition: Term, record: dict[str, Any]) -> bool:
+        """Whether a proof that was found before, of a part of a loop like this one, is one here too."""
+        hint = self._hints.pop(id(record), {})
+        if record or not hint:
+            return False
+        copy = json.loads(json.dumps(hint))
+        try:
+            Judge(self._ask).holds(ctx, condition, copy)
+        except (KernelError, RecursionError, LookupError, TypeError, ValueError, ArithmeticError):
+            return False  # what fits another loop may be of any form here
+        record.update(json.loads(json.dumps(hint)))
+        return True
+
+    def _by_kept_cases(self, ctx: Context, condition: Term, record: dict[str, Any], untouched: frozenset[Term]) -> Term:
+        """A condition in normal forms that keep cases, and its proof if it is found to hold by them."""
+        found = condition
+        there = frozenset(t for t in parts_of(condition.args[-1]) if t.op == "big" and not t.loose)
+        for search in (Kept(self.work, untouched), Decided(self.work, untouched, there)):
+            try:
+                found = self._condition(ctx, condition, search)
+                done = _plain(ctx, found)
+                if done or self._closes(ctx, found):
+                    record.update({"steps": search.steps} if done else {"steps": search.steps, "close": "field"})
+                    return TRUE
+            except (KernelError, RecursionError):
+                continue
+        return found
+
+    def _turns(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
+        """Distinguishes which of two maxima is larger, where cases turn on it.
+
+        What depends on that is smaller in each case than in all together, so that it comes before all else.
+        """
+        pair = _turning(equation) if self._splits < _SPLITS else None
+        if pair is None:
+            return False
+        if self._undecided_size(ctx, equation, equation) is not None:
+            self._by_size(ctx, equation, record, Open(show(equation), equation), equation)
+            return True
+        known = [f.condition for f in ctx.facts]
+        first, second = (Normaliser(self.work).normal(ctx, t) for t in pair)
+        for c in (fn("eq", first, second), fn("lt", first, second)):
+            if c in known or first.op != "big" or second.op != "big" or first == second:
+                return False
+            if negate(c) not in known:
+                self._split(ctx, equation, record, c)
+                return True
+        return False
+
+    def _attains(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open) -> bool:
+        """Whether one side of an equation is a maximum, of which a term is found to reach the other side."""
+
+        def normal(inner: Context) -> tuple[Term, list[list[Any]]]:
+            search = Normaliser(self.work)
+            return self._condition(inner, condition, search), search.steps
+
+        found = attained(ctx, goal.condition, normal)
+        record.update(found or {})
+        return found is not None
+
+    def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
+        """Whether the two sides of an equation are led to one term, by more than normal forms."""
+        if self.further is None:
+            return False
+        try:
+            found = Meeting(self.further).meet(ctx, equation.args[0], equation.args[1])
+        except (KernelError, RecursionError):
+            return False
+        if found is None:
+            return False
+        record["steps"] = [[rule, [k, *path], *args] for k in (0, 1) for rule, path, *args in found[k]]
+        return True
+
+    @staticmethod
+    def _closes(ctx: Context, equation: Term) -> bool:
+        try:
+            return closes(ctx, equation)
+        except TooLarge:
+            raise
+        except KernelError:
+            return False
+
+    def _by_condition(self, ctx: Context, equation: Term, record: dict[str, Any], goal: Open) -> None:
+        """Distinguishes whether a condition of the goal holds. Raises the goal where there is none, or too many."""
+        found = list(_conditions(ctx, goal.condition)) if self._splits < _SPLITS else []
+        # What is larger tells more than whether both are equal.
+        condition = next((c for c in found if c.op != "eq"), found[0] if found else None)
+        if condition is None:
+            raise goal
+        self._split(ctx, equation, record, condition)
+
+    def _split(self, ctx: Context, equation: Term, record: dict[str, Any], condition: Term) -> None:
+        self._splits += 1
+        try:
+            record["when"] = term_data(condition)
+            self.holds(ctx.with_condition(condition), equation, self._child(record, "yes"))
+            self.holds(ctx.with_condition(negate(condition)), equation, self._child(record, "no"))
+        finally:
+            self._splits -= 1
+
+    def _by_size(self, ctx: Context, condition: Term, record: dict[str, Any], goal: Open, found: Term) -> None:
+        """Distinguishes whether a size is 0. Raises the goal where that is known of all of them.
+
+        The size is that of a maximum over nothing but −∞ in what the condition was found to be, if there is one.
+        """
+        split = self._undecided_size(ctx, condition, found)
+        if split is None:
+            if not ctx.entails(_FALSE):
+                raise goal
+            record["absurd"] = True
+            return
+        none, put, more = self.sized(ctx, split)
+        record["cases"] = split
+        self.holds(none, substitute(condition, put), self._child(record, "zero"))
+        self.holds(more, condition, self._child(record, "more"))
+
+    @staticmethod
+    def _undecided_size(ctx: Context, condition: Term, found: Term) -> str | None:
+        fallen = {str(t.args[0].data) for t in parts_of(found) if t.op == "big" and t.args[1] == BOT}
+        names = sorted(leaves(condition, "size"), key=lambda n: (n not in fallen, n))
+        return next((n for n in names if not ctx.positive_size(size(n))), None)
+
+    @staticmethod
+    def _child(record: dict[str, Any], name: str) -> dict[str, Any]:
+        child: dict[str, Any] = {}
+        record[name] = child
+        return child
+
+    def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
+        """Tries the obligation itself, then whether it is one of the demands in other words."""
+        record = _record(proof)
+        inner = owed.context(ctx)
+        # What is likely and cheap comes first: that a program owes what the other one does, whatever its cases are.
+        brief = self.brief
+        try:
+            for self.brief in (True,) if brief else (True, False):
+                if self._discharged(inner, owed.condition, record, demands):
+                    return True
+        finally:
+            self.brief = brief
+        if brief and self.met_cases:
+            # What is not met would be a condition of the theorem, so that all is tried first.
+            raise Open(str(owed))
+        return False
+
+    def _discharged(self, ctx: Context, condition: Term, record: dict[str, Any], demands: Sequence[Obligation]) -> bool:
+        try:
+            self.holds(ctx, condition, record)
+            return True
+        except (Open, KernelError):
+            record.clear()
+        for k, demand in enumerate(demands):
+            trial: dict[str, Any] = {"as": str(k)}
+            try:
+                self.same_as(ctx, condition, demand, trial)
+            except (Open, KernelError):
+                continue
+            record.update(trial)
+            return True
+        return any(self._by_factor(ctx, condition, demand, record) for demand in demands)
+
+    def _by_factor(self, ctx: Context, condition: Term, demand: Obligation, record: dict[str, Any]) -> bool:
+        """Whether a sum of exponentials is not 0 since another one is not, which is it times an exponential."""
+        sought, known = _nonzero_sum(condition), _nonzero_sum(demand.condition)
+        if sought is None or known is None:
+            return False
+        free, other = _free_exponents(sought[1]), _free_exponents(known[1])
+        if free is None or other is None:
+            return False
+        factor = fn("exp", add(*free, *(mul(num(-1), a) for a in other)))
+        product = mul(factor, known[1])
+        put = rebuild(condition, (rebuild(a, (product if b == sought[1] else b for b in a.args))
+                                  if condition.op == "not" else product if a == sought[1] else a
+                                  for a in condition.args))  # fmt: skip
+        if not ctx.entails(put):
+            return False
+        inner: dict[str, Any] = {}
+        try:
+            self.holds(ctx, fn("eq", sought[1], product), inner)
+        except (Open, KernelError):
+            return False
+        record["steps"] = [["equal", sought[0], term_data(product), inner]]
+        return True
+
+    @staticmethod
+    def _whole(ctx: Context, condition: Term, search: Normaliser) -> Term:
+        """A condition in normal form, what it denies as a whole."""
+        if condition.op == "not":
+            return fn("not", search.normal(ctx, condition.args[0], (0,)))
+        return search.normal(ctx, condition)
+
+    @staticmethod
+    def _condition(ctx: Context, condition: Term, search: Normaliser) -> Term:
+        """A condition with the terms it compares in normal form."""
+        if condition.op not in ("real", "lt", "le", "eq", "not"):
+            return condition
+        if condition.op == "not":
+            inner = condition.args[0]
+            if inner.op not in ("real", "lt", "le", "eq"):
+                return search.normal(ctx, condition)
+            parts = [search.normal(ctx, a, (0, k)) for k, a in enumerate(inner.args)]
+            return fn("not", fn(inner.op, *parts))
+        parts = [search.normal(ctx, a, (k,)) for k, a in enumerate(condition.args)]
+        return fn(condition.op, *parts)
+
+    def derived_facts(
+        self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: Mapping[str, str], proof: Json
+    ) -> tuple[Fact, ...]:
+        """What the left side's definedness says, with its terms in normal form."""
+        found = []
+        for k, owed in enumerate(defined):
+            if self.brief and any(t.op == "ite" for t in parts_of(owed.condition)):
+                self.met_cases = True
+                continue
+            search = Normaliser(self.work)
+            try:
+                # The fact may not be used on itself: it would turn into `1 ≠ 0` and be lost.
+                bare = owed.context(Context(self.ask, {}, facts[: len(facts) - len(defined)], names))
+                condition = (self._condition if _of_signs(owed.condition) else self._whole)(
+                    bare, owed.condition, search
+                )
+            except (KernelError, RecursionError):
+                continue
+            if search.steps:
+                _record(proof).setdefault("facts", {})[str(k)] = search.steps
+                found += owed.saying(condition)
+        return tuple(found)
+
+
+def _of_signs(condition: Term) -> bool:
+    """Whether a condition says of a term that it is real, or compares it with 0."""
+    inner = condition.args[0] if condition.op == "not" else condition
+    return inner.op == "real" or (inner.op in ("lt", "le", "eq") and bool({ZERO, BOT} & set(inner.args)))
+
+
+def _nonzero_sum(condition: Term) -> tuple[list[int], Term] | None:
+    """Of a condition that a sum is not 0, or above 0, the sum and where it is."""
+    inside, path = (condition.args[0], [0]) if condition.op == "not" else (condition, [])
+    if inside.op != ("eq" if path else "lt") or ZERO not in inside.args:
+        return None
+    place = int(inside.args[0] == ZERO)
+    found = inside.args[place]
+    return ([*path, place], found) if found.op == "big" and found.data == "sum" and (path or place) else None
+
+
+def _free_exponents(t: Term) -> list[Term] | None:
+    """What is added in the exponent of a sum of exponentials and does not depend on its index."""
+    body = open_body(t.args[1], idx("%free"))
+    if body.op != "exp" or body.args[0].op != "add":
+        return None
+    return [a for a in body.args[0].args if "%free" not in leaves(a, "idx")]
+
+
+def _plain(ctx: Context, condition: Term) -> bool:
+    """Whether a condition holds without more: equations only by their form."""
+    return condition.args[0] == condition.args[1] if condition.op == "eq" else ctx.entails(condition)
+
+
+_FALSE = fn("lt", ZERO, ZERO)
+
+_FURTHER = 150_000
+"""The work that is spent where normal forms are not enough."""
+
+_SPLITS = 4
+"""How deep case distinctions on conditions may be nested."""
+
+
+def _turning(equation: Term) -> tuple[Term, Term] | None:
+    """Two reductions, where a case of an equation asks whether one of them is their maximum."""
+    stack = list(equation.args) if equation.op == "eq" else []
+    while stack:
+        t = stack.pop()
+        if t.op == "eq":
+            for top, other in (t.args, t.args[::-1]):
+                if top.op == "max" and other in top.args and all(a.op == "big" and not a.loose for a in top.args):
+                    return top.args[0], top.args[1]
+        elif t.op != "big":
+            stack.extend(_equations(t.args[0]) if t.op == "ite" else ())
+            stack.extend(t.args[t.op == "ite" :])
+    return None
+
+
+def _equations(c: Term) -> list[Term]:
+    """The equations that a condition is made of."""
+    if c.op in ("and", "or", "not"):
+        return [e for a in c.args for e in _equations(a)]
+    return [c] if c.op == "eq" else []
+
+
+def _conditions(ctx: Context, goal: Term) -> Iterator[Term]:
+    """The conditions on which closed parts of terms turn, and that are not decided: of cases, maxima and roots."""
+    stack = list(goal.args)
+    seen: set[Term] = set()
+    while stack:
+        t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        found: list[Term] = []
+        if t.op == "ite":
+            found.append(t.args[0])
+        elif t.op == "max":
+            found.append(fn("lt", t.args[0], t.args[1]))
+        elif t.op in ("and", "or"):
+            found.extend(a for a in t.args if a.op in ("lt", "le") and arithmetic(a))
+        elif t.op == "sqrt" and t.args[0].op == "mul":
+            found.extend(fn("le", ZERO, a) for a in t.args[0].args)
+        for c in found:
+            if not c.loose and c.op in ("lt", "le", "eq", "holds") and not (ctx.entails(c) or ctx.entails(negate(c))):
+                yield c
+        stack.extend(t.args)
+
+
+def _record(proof: Json) -> dict[str, Any]:
+    if not isinstance(proof, dict):
+        raise TypeError("a proof record is a dict")
+    return proof
+
+
+def find(ask: Ask, statement: Mapping[str, Any], further: bool = False, earlier: Json | None = None) -> dict[str, Any]:
+    """A certificate for a statement. Raises Open with the goal at which the search stopped.
+
+    With `further`, more is tried than normal forms, which takes long where the statement is false. With a certificate
+    of `earlier`, what proves its loops is tried on those that are here.
+    Every part of the certificate is plain data. It proves nothing until a `Checker` accepts it.
+    """
+    # What is cheap comes first; it fails at the first goal that needs more.
+    for brief in (True, False):
+        finder = Finder(ask, further, brief, proof_cache.of_earlier(statement, earlier))
+        proof: dict[str, Any] = {}
+        certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": proof}
+        try:
+            finder.check(certificate)
+        except (Open, KernelError):
+            if brief and finder.met_cases:
+                continue
+            raise
+        proof["folds"] = finder.folds
+        return {**certificate, "proof": _pruned(proof)}
+    raise AssertionError("a search ends in a certificate or an error")
+
+
+def _pruned(record: Any) -> Any:
+    if isinstance(record, dict):
+        kept = {k: _pruned(v) for k, v in record.items()}
+        return {k: v for k, v in kept.items() if v not in ({}, []) or k in ("zero", "more", "yes", "no", "equal")}
+    if isinstance(record, list):
+        return [_pruned(v) for v in record]
+    return record

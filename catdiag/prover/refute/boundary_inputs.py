@@ -1,0 +1,133 @@
+"""Inputs at which a program turns: numbers solved for so that what is compared is equal, or a divisor is 0.
+
+For each input of a batch, one of the conditions that both programs watch is chosen, and one number in the input; the
+condition's value is found for three values of that number, and where it is linear or quadratic in it, solved for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from catdiag.prover.refute import float_screening
+from catdiag.prover.refute.candidate_inputs import Batch, Indices
+from catdiag.prover.refute.float_screening import Floats
+from catdiag.prover.refute.program_comparison import Comparison
+
+_ROUNDS = 2
+_COLUMNS = 400
+
+
+def solved(pair: Comparison, batch: Batch) -> Batch:
+    """A batch with some numbers of each input put to where a condition turns, or near it. Raises Exhausted."""
+    cells = [k for k, d in enumerate(pair.declared) if d["element"] != "bool" and batch.arrays[k][0].size]
+    if not cells:
+        return batch
+    count = len(batch.arrays[0])
+    lengths = [batch.arrays[k][0].size for k in cells]
+    starts = np.cumsum([0, *lengths])
+    rng = pair.drawer.rng
+    rows = np.arange(count)
+    for _ in range(_ROUNDS):
+        here = _watched(pair, batch, None)
+        if here is None:
+            return batch
+        columns = rng.choice(here.shape[1], size=count, p=_weights(here))
+        spots = rng.integers(0, starts[-1], size=count)
+        zero, one, two = (_at(pair, batch, cells, starts, spots, shift, columns) for shift in (0, 1, 2))
+        origin = _flat(pair, batch, cells)[rows, spots]
+        places = [
+            _place(pair, float(x), float(a), float(b), float(c), int(turn))
+            for x, a, b, c, turn in zip(origin, zero, one, two, rng.integers(0, 6, size=count), strict=True)
+        ]
+        arrays = list(batch.arrays)
+        for j, k in enumerate(cells):
+            mine = (spots >= starts[j]) & (spots < starts[j + 1])
+            integral = pair.declared[k]["element"] == "int"
+            flat = arrays[k].reshape(count, -1).copy()
+            for row in np.flatnonzero(mine):
+                place = places[row]
+                if place is not None and not (integral and pair.pool.values[place] not in _WHOLE):
+                    flat[row, spots[row] - starts[j]] = place
+            arrays[k] = flat.reshape(arrays[k].shape)
+        batch = replace(batch, arrays=tuple(arrays))
+    return batch
+
+
+_WHOLE = frozenset(Fraction(n) for n in range(-1000, 1001))
+
+
+def _weights(watched: Floats) -> Floats:
+    """Conditions that are never met, or always decided in one way, are looked at more often."""
+    with np.errstate(all="ignore"):
+        never = ~(np.abs(watched) < 1e-9).any(0)
+        one_way = (watched > 0).all(0) | (watched < 0).all(0)
+    weights = 1.0 + 3 * never + 2 * one_way
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def _flat(pair: Comparison, batch: Batch, cells: list[int]) -> Floats:
+    floats = pair.pool.floats
+    return np.concatenate([floats[batch.arrays[k]].reshape(len(batch.arrays[k]), -1) for k in cells], axis=1)
+
+
+def _watched(pair: Comparison, batch: Batch, wires: list[float_screening.Wire] | None) -> Floats | None:
+    """What both programs turn on, for each input: [input, condition]."""
+    meter = float_screening.Meter(pair.meter.budget.left, watch=True)
+    wires = wires if wires is not None else batch.wires(pair.declared, pair.pool)
+    functions = batch.polynomials(pair.pool)
+    for program in (pair.left, pair.right):
+        float_screening.outputs(program, wires, batch.sizes, batch.blocks, functions, meter)
+    pair.meter.budget.left = meter.budget.left
+    count = max((len(x) for x, _ in wires), default=1)
+    found = [
+        np.broadcast_to(v.reshape(len(v), -1), (count, v[0].size)) for v in meter.watched or () if v.size and v.ndim
+    ]
+    varying = [v for v in found if v.shape[1]]
+    if not varying:
+        return None
+    together = np.concatenate(varying, axis=1)
+    return together[:, :: 1 + together.shape[1] // _COLUMNS]
+
+
+def _at(
+    pair: Comparison, batch: Batch, cells: list[int], starts: Indices, spots: Indices, shift: int, columns: Indices
+) -> Floats:
+    """The chosen condition of each input, its chosen number moved by `shift`."""
+    wires = batch.wires(pair.declared, pair.pool)
+    rows = np.arange(len(spots))
+    for j, k in enumerate(cells):
+        mine = (spots >= starts[j]) & (spots < starts[j + 1])
+        x, axes = wires[k]
+        flat = x.reshape(len(x), -1).copy()
+        flat[rows[mine], spots[mine] - starts[j]] += shift
+        wires[k] = flat.reshape(x.shape), axes
+    found = _watched(pair, batch, wires)
+    return np.full(len(rows), np.nan) if found is None else found[rows, columns]
+
+
+def _place(pair: Comparison, x: float, zero: float, one: float, two: float, turn: int) -> int | None:
+    """The place of the number at which a condition turns, or of one near it; None where it is not found."""
+    if not np.isfinite([x, zero, one, two]).all():
+        return None
+    second, first = (two - 2 * one + zero) / 2, one - zero
+    slope = first - second
+    if abs(second) < 1e-9 * (1 + abs(first)):
+        if abs(first) < 1e-9:
+            return None
+        move = -zero / first
+    else:
+        inside = slope * slope - 4 * second * zero
+        if inside < 0:
+            return None
+        move = (-slope + (1 if turn % 2 else -1) * inside**0.5) / (2 * second)
+    wanted = x + move
+    if not abs(wanted) <= 1e6:  # NaN included
+        return None
+    found = Fraction(wanted).limit_denominator(60)
+    if abs(float(found) - wanted) > 1e-6 * (1 + abs(wanted)):
+        return None
+    near = (Fraction(0), Fraction(0), Fraction(0), Fraction(0), Fraction(1, 2), Fraction(-1, 2))[turn]
+    return int(pair.pool.of([found + near])[0])

@@ -1,0 +1,186 @@
+"""Counterexamples, and the same as plain data; `prove.validate` says whether what was read is one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from catdiag.prover.refute import exact_execution
+from catdiag.prover.refute.function_interpretations import Function
+from catdiag.util.errors import CatdiagError
+
+
+class NotACounterexample(CatdiagError):
+    """Numbers that do not show two programs to differ."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Sizes and exact arrays on which two diagrams differ.
+
+    `.arrays` are nested lists of rationals by input name, `.lhs` and `.rhs` the two values (a rational, a quotient of
+    powers of e, or an enclosure; `float` gives each as a number) at `.index` of output `.output`; `.blocks` are the
+    sizes of blocks and tiles used, and `.functions` says what stood for uninterpreted functions: call them, or give
+    them to `Diagram.run`. `.undefined` is "rhs" where the right program has no value though the left one has, with
+    `.reason` saying what has none and where; `.rhs` is then None. `.floats` are the two values as NumPy gives them.
+    """
+
+    sizes: dict[str, int]
+    arrays: dict[str, Any]
+    lhs: Any
+    rhs: Any
+    index: dict[str, int]
+    output: int = 0
+    blocks: dict[str, int] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    undefined: str | None = None
+    reason: str = ""
+    floats: tuple[float, float] | None = field(default=None, compare=False)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    elements: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def numpy(self) -> dict[str, Any]:
+        """The arrays for NumPy: of floats, of truth values or of integers, as the inputs are declared."""
+
+        def convert(x: Any) -> Any:
+            if isinstance(x, list):
+                return [convert(v) for v in x]
+            return x if isinstance(x, bool) else float(x)
+
+        found = {}
+        for name, value in self.arrays.items():
+            array = np.array(convert(value))
+            if self.elements.get(name) in ("bool", "int"):
+                array = array.astype(np.bool_ if self.elements[name] == "bool" else np.int64)
+            found[name] = array.reshape(self.shapes.get(name, array.shape))
+        return found
+
+    def __str__(self) -> str:
+        lines = ["sizes " + ", ".join(f"{k}={v}" for k, v in self.sizes.items())]
+        if self.blocks:
+            lines.append("blocks " + ", ".join(f"{k}={v}" for k, v in self.blocks.items()))
+        lines += [f"{name} = {_text(value)}" for name, value in self.arrays.items()]
+        lines += [f"{name} is {function}" for name, function in self.functions.items()]
+        return "\n".join([*lines, self.verdict])
+
+    @property
+    def verdict(self) -> str:
+        """What the two programs give, as text."""
+        where = ", ".join(f"{a}={i}" for a, i in self.index.items())
+        at = f" at {where}" if where else ""
+        if self.undefined is not None:
+            text = f"left gives {said(self.lhs)}{at}, right is not defined: {self.reason}"
+        else:
+            text = f"left gives {said(self.lhs)}, right gives {said(self.rhs)}{at}"
+        if self.floats and any(
+            abs(float(v) - w) > 1e-6 * (1 + abs(w)) for v, w in zip((self.lhs, self.rhs), self.floats)
+        ):
+            text += f" (rounded at each step, {self.floats[0]:.9g} and {self.floats[1]:.9g})"
+        return text
+
+
+def _text(value: Any) -> str:
+    return "[" + ", ".join(map(_text, value)) + "]" if isinstance(value, list) else str(value)
+
+
+def said(value: Any) -> str:
+    """A value as text: exact where that is short, and as a decimal where it is not rational."""
+    if isinstance(value, exact_execution.Powers):
+        text = str(value)
+        about = str(exact_execution.Interval(*exact_execution.bounds(value)))
+        return f"{text} ≈ {about}" if len(text) <= 60 else about
+    return str(value)
+
+
+def as_data(found: Counterexample) -> dict[str, Any]:
+    """A counterexample as plain data: rationals are text, `"1/3"`, and so are `"-inf"` and `"e^2"`.
+
+    >>> as_data(Counterexample({"x": 1}, {"A": [Fraction(1, 3)]}, Fraction(2, 3), Fraction(1), {}))["arrays"]
+    {'A': ['1/3']}
+    """
+
+    def plain(x: Any) -> Any:
+        if isinstance(x, list):
+            return [plain(v) for v in x]
+        return x if isinstance(x, bool) else str(x)
+
+    return {
+        "sizes": dict(found.sizes),
+        "blocks": dict(found.blocks),
+        "arrays": {name: plain(value) for name, value in found.arrays.items()},
+        "functions": {name: function.data() for name, function in found.functions.items()},
+        "output": found.output,
+        "index": dict(found.index),
+        "left": plain(found.lhs),
+        "right": plain(found.rhs),
+        "undefined": found.undefined,
+        "shapes": {name: list(shape) for name, shape in found.shapes.items()},
+        "elements": dict(found.elements),
+        "reason": found.reason,
+    }
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    if any(type(n) is not int or n < 0 for n in shape):
+        raise ValueError(f"expected the lengths of axes, found {shape}")
+    return tuple(shape)
+
+
+_LONGEST = 10_000
+"""Characters of a reason, above which it is none of ours."""
+_POWER = re.compile(r"e(?:\^\(?(-?[0-9]{1,4000}(?:/[0-9]{1,4000})?)\)?)?")
+_RATIONAL = re.compile(r"-?[0-9]{1,4000}(?:/[0-9]{1,4000})?")
+
+
+def of_data(data: Any) -> Counterexample:
+    """The counterexample that plain data says; its two values are to be found by running. Raises NotACounterexample."""
+
+    def value(x: Any) -> Any:
+        if isinstance(x, list):
+            return [value(v) for v in x]
+        if isinstance(x, bool) or x in ("-inf", "-∞"):
+            return x if isinstance(x, bool) else exact_execution.BOTTOM
+        # The text of a number of a certain length only: `1e999999999` would fill the memory.
+        text = str(x) if isinstance(x, (str, int)) else ""
+        power = _POWER.fullmatch(text)
+        if power is None and _RATIONAL.fullmatch(text) is None:
+            raise ValueError(f"not a number: {str(x)[:80]}")
+        return exact_execution.exp(Fraction(power.group(1) or 1)) if power else Fraction(text)
+
+    def naturals(numbers: Any) -> dict[str, int]:
+        found = {str(name): n for name, n in dict(numbers).items()}
+        if any(type(n) is not int or n < 0 for n in found.values()):
+            raise ValueError(f"expected natural numbers, found {numbers}")
+        return found
+
+    def printable(text: Any) -> str:
+        if not isinstance(text, str) or len(text) > _LONGEST or not text.replace("\n", "").isprintable():
+            raise ValueError("the reason is no text that prints")
+        return text
+
+    try:
+        return Counterexample(
+            sizes=naturals(data["sizes"]),
+            arrays={str(name): value(x) for name, x in dict(data["arrays"]).items()},
+            lhs=None,
+            rhs=None,
+            index=naturals(data["index"]),
+            output=naturals({"output": data["output"]})["output"],
+            blocks=naturals(data["blocks"]),
+            functions={str(name): Function.of_data(f) for name, f in dict(data["functions"]).items()},
+            undefined="rhs" if data["undefined"] else None,
+            reason=printable(data.get("reason", "")),
+            shapes={
+                str(name): tuple(naturals(dict(enumerate(shape))).values()) for name, shape in data["shapes"].items()
+            },
+            elements={str(name): str(element) for name, element in data["elements"].items()},
+        )
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError, RecursionError) as error:
+        raise NotACounterexample(f"what was given is no counterexample: {type(error).__name__}: {error}") from error
+
+
+__all__ = ["Counterexample", "NotACounterexample", "as_data", "of_data", "said"]

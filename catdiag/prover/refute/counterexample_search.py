@@ -1,0 +1,218 @@
+"""Counterexamples: small sizes and exact arrays on which two programs certainly differ.
+
+Candidates are drawn for many inputs at once, the smallest sizes first, and run in floats (`prove.sieve`); what looks
+different there is run on exact numbers (`prove.exact`), which alone give the verdict. Where nothing differs, inputs
+are solved for at which something turns: what is compared is equal, a divisor is 0, a root or logarithm ends. A
+counterexample is shrunk: sizes first, then numbers towards 0 and 1. The search is deterministic, and bounded by counts
+of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from catdiag.kernel.terms import Term
+from catdiag.prover.assumptions import meeting
+from catdiag.prover.refute import exact_execution, float_screening
+from catdiag.prover.refute.boundary_inputs import solved
+from catdiag.prover.refute.candidate_inputs import Batch, Point
+from catdiag.prover.refute.counterexample_data import Counterexample, NotACounterexample
+from catdiag.prover.refute.counterexample_shrink import shrink
+from catdiag.prover.refute.function_interpretations import Free
+from catdiag.prover.refute.program_comparison import MOST_CELLS, Comparison
+from catdiag.prover.refute.validate import replay
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Flags = NDArray[np.bool_]
+
+BATCH, _FEW = 128, 4
+"""Inputs that are run at once."""
+_SUSPECTS = 4
+_MISSES = 24
+_FAINT = 1e-13
+_FREE, _EXACTLY = 8, 3000
+_COUNTED, _LOOKED_AT = 2, 4
+
+
+def refute(
+    statement: Mapping[str, Any],
+    tries: int = 200,
+    operations: int = 80_000_000,
+    seed: int = 0,
+    goal: Sequence[Term] = (),
+    partial: bool = False,
+) -> Counterexample | None:
+    """A counterexample to a statement (two core programs and assumptions), or None if none was found.
+
+    What the search finds is looked at again by `prove.validate`; what does not stand there is passed over.
+
+    Both programs are defined on it, unless `partial`: then one on which only the left one is will do, where there is
+    no other. `goal` are terms at which a proof stopped; their numbers are tried. The search is bounded by `tries`
+    (batches of inputs) and by a number of scalar `operations`, so that it ends in about a second.
+    """
+    search = Search(statement, tries, operations, seed, goal)
+    found = _standing(statement, search.find())
+    if found is None and partial and search.half is not None:
+        found = _standing(statement, search.shrunk(search.half, half=True))
+    return found
+
+
+def _standing(statement: Mapping[str, Any], candidates: Iterable[Counterexample]) -> Counterexample | None:
+    """The first candidate that is a counterexample."""
+    for found in candidates:
+        try:
+            return replay(statement, found)
+        except NotACounterexample:
+            continue
+    return None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A few inputs on which both programs are defined; that one alone on which they differ, if there is any."""
+
+    counterexample: Counterexample | None
+    points: tuple[Point, ...]
+
+
+class Search(Comparison):
+    """A search for inputs of one statement on which its two programs differ."""
+
+    def __init__(
+        self, statement: Mapping[str, Any], tries: int, operations: int, seed: int, goal: Sequence[Term]
+    ) -> None:
+        super().__init__(statement, operations, seed, goal)
+        self.tries, self.misses = tries, 0
+        self.half: Point | None = None
+        """An input on which the left program is defined and the right one is not."""
+
+    # -- the walk over sizes ---------------------------------------------------------------------------------
+
+    def find(self) -> Iterator[Counterexample]:
+        """What look like counterexamples, shrunk; each that is passed over counts as a miss."""
+        shapes = self.shapes()
+        try:
+            for k, sizes in enumerate(cycle(shapes)):
+                if k >= self.tries or self.misses > _MISSES:
+                    break
+                point = self._tried(sizes, k)
+                if point is not None:
+                    yield from self.shrunk(point)
+                    self.misses += 1
+            # What is less apart than floats are rounded is looked at last, and seldom: it mostly is rounding.
+            self.tolerance, self.misses = _FAINT, _MISSES - _SUSPECTS
+            for sizes in shapes[:_FREE]:
+                point = (
+                    self.suspect(self.drawer.draw(sizes, self._blocks(0), BATCH)) if self.misses <= _MISSES else None
+                )
+                if point is not None:
+                    yield from self.shrunk(point)
+                    self.misses += 1
+        except exact_execution.Exhausted:
+            pass
+        yield from self._free(shapes)
+
+    def shrunk(self, point: Point, half: bool = False) -> Iterator[Counterexample]:
+        """The smallest counterexample that is found from one, and that one as it is."""
+        for found in (shrink(self, point, half), self.check(point, half)):
+            if found is not None:
+                yield found
+
+    def _tried(self, sizes: dict[str, int], k: int) -> Point | None:
+        """An input of given sizes on which the programs differ: the k-th attempt, of many inputs or of a few."""
+        for count in (BATCH, _FEW):
+            batch = self.drawer.draw(sizes, self._blocks(k), count)
+            try:
+                point = self.suspect(batch)
+                return self.suspect(solved(self, batch)) if point is None and k % 3 == 2 else point
+            except float_screening.TooLarge:
+                continue
+        return None
+
+    def examine(self, shapes: Sequence[dict[str, int]], count: int) -> Examined:
+        """What a few inputs of given sizes show; the plainest of those on which both programs are defined."""
+        points: list[Point] = []
+        batch: Batch | None = None
+        try:
+            for k, sizes in enumerate(shapes):
+                if self.cells(sizes) > MOST_CELLS:
+                    continue
+                batch = self.drawer.draw(sizes, self._blocks(k), count)
+                apart, half, whole = self.differing(batch)
+                found = self.suspect(batch, (apart, half, whole))
+                if found is not None:
+                    return Examined(self.check(found), (found,))
+                order = np.flatnonzero(whole & ~apart)
+                # Numbers counted up are looked at first: they are told apart more easily than zeros and ones.
+                chosen = sorted(order.tolist(), key=lambda row: (row != _COUNTED, row))[:_LOOKED_AT]
+                points += [batch.point(row, self.declared, self.pool) for row in chosen]
+                for point in points[:1]:
+                    if self.check(point, operations=_EXACTLY) is not None:
+                        return Examined(self.check(point), (point,))
+        except exact_execution.Exhausted:
+            # Too much work to run the programs: what they take for granted can be looked at all the same.
+            if batch is not None and not points:
+                points = [batch.point(row, self.declared, self.pool) for row in range(min(count, _LOOKED_AT))]
+        return Examined(None, tuple(points))
+
+    def _free(self, shapes: Sequence[dict[str, int]]) -> Iterator[Counterexample]:
+        """Counterexamples with functions that obey no law: what holds of all polynomials need not hold."""
+        if not self.names:
+            return
+        for k, sizes in enumerate(shapes[:_FREE]):
+            batch = self.drawer.draw(sizes, self._blocks(k), 8)
+            for row in range(8):
+                point = batch.point(row, self.declared, self.pool)
+                free = {name: Free(f"{k} {row} {name}") for name in self.names}
+                if self.check(replace(point, functions=free)) is None:
+                    continue
+                found = self.check(replace(point, functions={n: f.function() for n, f in free.items()}))
+                if found is not None:
+                    yield found
+
+    def shapes(self) -> list[dict[str, int]]:
+        """Sizes that meet the assumptions, the smallest first, and some larger ones."""
+        found = meeting(self.symbols, self.assume, count=40)
+        for hints in (self.hints[:3], self.hints[3:6], self.hints[6:9]) if self.hints else ():
+            found += meeting(self.symbols, self.assume, least=2, hints=hints, count=60)[-12:]
+        found += meeting(self.symbols, self.assume, least=2, count=4)
+        found += meeting(self.symbols, self.assume, least=3, count=2)
+        found += [s for s in meeting(self.symbols, self.assume, least=1, count=60) if max(s.values(), default=0) > 3][
+            :6
+        ]
+        unique = {tuple(sizes.values()): sizes for sizes in found if self.cells(sizes) <= 4096}
+        return list(unique.values())
+
+    def _blocks(self, k: int) -> dict[str, int]:
+        return {name: 1 + (k + j) % 2 for j, name in enumerate(self.locals)}
+
+    # -- floats ----------------------------------------------------------------------------------------------
+
+    def suspect(self, batch: Batch, seen: tuple[Flags, Flags, Flags] | None = None) -> Point | None:
+        """An input of a batch on which the programs differ, if exact numbers say so."""
+        apart, half, _ = seen or self.differing(batch)
+        for point in self._plainest(batch, apart):
+            if self.check(point) is not None:
+                return point
+            self.misses += 1
+        if self.half is None:
+            self.half = next((p for p in self._plainest(batch, half) if self.check(p, half=True) is not None), None)
+        return None
+
+    def _plainest(self, batch: Batch, flags: Flags) -> Iterator[Point]:
+        rows = np.flatnonzero(flags)
+        if len(rows):
+            costs = self.pool.costs()
+            price = sum((costs[a[rows]].reshape(len(rows), -1).sum(1) for a in batch.arrays), np.zeros(len(rows)))
+            for row in rows[np.argsort(price, kind="stable")][:_SUSPECTS]:
+                yield batch.point(int(row), self.declared, self.pool)
+
+
+__all__ = ["Examined", "Search", "refute"]

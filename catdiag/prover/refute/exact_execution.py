@@ -1,0 +1,440 @@
+"""Core programs run on exact numbers (`prove.reals`), each element with its value, or with why it has none.
+
+An element is `NoValue` where the program is not defined there (a divisor is 0, a read is out of range, …), or where
+enclosures are too wide to tell. This is strict, as definedness is: only `where`, and reads that are not taken, leave
+out what they do not need. Loops and groups really run in blocks and tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import prod
+from typing import Any, TypeAlias
+
+from catdiag.prover.refute.exact_reals import (
+    BITS,
+    BOTTOM,
+    EMPTY,
+    Interval,
+    MinusInfinity,
+    Powers,
+    Unclear,
+    Undefined,
+    Value,
+    add,
+    bounds,
+    compare,
+    definition,
+    different,
+    exp,
+    inv,
+    log,
+    maximum,
+    mul,
+    neg,
+    sqrt,
+    truth,
+)
+
+_TRANSCENDENTAL = {"exp", "log", "sqrt", "tanh", "sigmoid", "div"}
+_HARD = 20
+
+
+class Exhausted(Exception):
+    """The work allowed is used up."""
+
+
+class IllTyped(Exception):
+    """Arrays whose extents are not those that a program says, or not the same along one axis."""
+
+
+class Budget:
+    """A number of scalar operations that may still be carried out, and how narrow enclosures are."""
+
+    def __init__(self, operations: int, bits: int = BITS) -> None:
+        self.left, self.bits = operations, bits
+
+    def spend(self, operations: int) -> None:
+        """Counts work. Raises Exhausted where none is left."""
+        self.left -= operations
+        if self.left < 0:
+            raise Exhausted
+
+
+@dataclass(frozen=True)
+class NoValue:
+    """Why an element has no value: `undefined` by the program, or too close to tell; and at which index."""
+
+    why: str
+    at: tuple[tuple[str, int], ...] = ()
+    undefined: bool = True
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{axis}={k}" for axis, k in self.at)
+        return self.why + (f" at {where}" if where else "")
+
+
+Element: TypeAlias = Value | NoValue
+Function: TypeAlias = Callable[..., Value]
+Functions: TypeAlias = Mapping[str, Function]
+
+
+def scalar(name: str, args: Sequence[Value], functions: Functions, bits: int = BITS) -> Value:
+    """A scalar function on values; `tanh` and `sigmoid` by their definitions. Raises Undefined and Unclear."""
+    x = args[0]
+    if name.startswith("apply:"):
+        reals = [Fraction(a) if isinstance(a, bool) else a for a in args]
+        if any(isinstance(a, MinusInfinity) for a in reals):
+            raise Unclear("an uninterpreted function of -inf")
+        return functions[name[6:]](*reals)
+    if name == "where":
+        return args[1] if truth(x) else args[2]
+    if name in ("and", "or"):
+        both = [truth(a) for a in args]
+        return all(both) if name == "and" else any(both)
+    if name == "not":
+        return not truth(x)
+    if name in ("lt", "le", "eq", "ne"):
+        return compare(name, x, args[1]) if name != "ne" else not compare("eq", x, args[1])
+    unary = definition(name, bits)
+    if unary is not None:
+        return unary(x)
+    if name in ("add", "mul"):
+        return reduction("sum" if name == "add" else "prod", args)
+    y = args[1]
+    binary: dict[str, Callable[[Value, Value], Value]] = {
+        "max": maximum, "sub": lambda v, w: add(v, neg(w)), "floordiv": _quotient,
+        "div": lambda v, w: mul(v, inv(w)), "min": lambda v, w: neg(maximum(neg(v), neg(w))),
+    }  # fmt: skip
+    return binary[name](x, y)
+
+
+def _quotient(a: Value, b: Value) -> Value:
+    """⌊a/b⌋. Raises Undefined for −∞, and for a divisor that is not positive."""
+    if isinstance(a, MinusInfinity):
+        raise Undefined(f"{a.why} is divided and rounded down")
+    if isinstance(b, MinusInfinity) or not compare("lt", Fraction(0), b):
+        raise Undefined(f"a quotient rounded down by {b}, which is not positive")
+    low, high = (end // 1 for end in bounds(mul(a, inv(b))))
+    if low != high:
+        raise Unclear("a quotient too close to an integer to round down")
+    return Fraction(low)
+
+
+def reduction(monoid: str, values: Sequence[Value]) -> Value:
+    """⊕ of values; `max` of none is −∞."""
+    if monoid in ("any", "all"):
+        truths = [truth(v) for v in values]
+        return any(truths) if monoid == "any" else all(truths)
+    if monoid == "min":
+        return neg(reduction("max", [neg(v) for v in values]))
+    unit: dict[str, Value] = {"sum": Fraction(0), "prod": Fraction(1), "max": EMPTY}
+    combine = {"sum": add, "prod": mul, "max": maximum}[monoid]
+    total = unit[monoid]
+    for v in values:
+        total = combine(total, v)
+    return total
+
+
+def _attempt(place: Callable[[], tuple[tuple[str, int], ...]], work: Callable[[], Value]) -> Element:
+    """A value, or why there is none."""
+    try:
+        return work()
+    except (Undefined, Unclear) as error:
+        return NoValue(str(error), place(), isinstance(error, Undefined))
+
+
+def _first(found: Sequence[Element]) -> NoValue | None:
+    """Why elements that are all needed have no value: what is certainly undefined comes first."""
+    missing = [v for v in found if isinstance(v, NoValue)]
+    return next((v for v in missing if v.undefined), missing[0]) if missing else None
+
+
+@dataclass(frozen=True)
+class Array:
+    """Elements at every index of named axes."""
+
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    values: Mapping[tuple[int, ...], Element]
+
+    def at(self, index: Mapping[str, int]) -> Element:
+        """The element at an index given by axis name."""
+        return self.values[tuple(index[a] for a in self.axes)]
+
+    def slice(self, axis: str, start: int, stop: int) -> Array:
+        """The part of an axis from start to stop; the array itself if it lacks the axis."""
+        if axis not in self.axes:
+            return self
+        k = self.axes.index(axis)
+        shape = (*self.shape[:k], stop - start, *self.shape[k + 1 :])
+        return build(
+            self.axes, shape, lambda i: self.values[tuple(v + (start if p == k else 0) for p, v in enumerate(i))]
+        )
+
+
+def build(axes: Sequence[str], shape: Sequence[int], value: Callable[[tuple[int, ...]], Element]) -> Array:
+    """An array from a function of its index."""
+    return Array(tuple(axes), tuple(shape), {i: value(i) for i in product(*map(range, shape))})
+
+
+def _extents(args: Sequence[Array]) -> dict[str, int]:
+    """The extent of every axis of arrays. Raises IllTyped where two of them disagree."""
+    found: dict[str, int] = {}
+    for array in args:
+        for name, n in zip(array.axes, array.shape, strict=True):
+            if found.setdefault(name, n) != n:
+                raise IllTyped(f"axis {name} has {found[name]} indices and {n}")
+    return found
+
+
+def pointwise(args: Sequence[Array], work: Callable[[Sequence[Value]], Value]) -> Array:
+    """A function of the elements of arrays at every index of all their axes."""
+    extent = _extents(args)
+    names = tuple(extent)
+    places = [(a.values, tuple(names.index(axis) for axis in a.axes)) for a in args]
+
+    def element(i: tuple[int, ...]) -> Element:
+        found = [values[tuple(i[p] for p in spots)] for values, spots in places]
+        known = [v for v in found if not isinstance(v, NoValue)]
+        if len(known) < len(found):
+            return _first(found) or NoValue("")
+        return _attempt(lambda: tuple(zip(names, i, strict=True)), lambda: work(known))
+
+    return build(names, tuple(extent.values()), element)
+
+
+def _where(args: Sequence[Array]) -> Array:
+    """`where`, which needs the branch that it takes and no other."""
+    extent = _extents(args)
+    names = tuple(extent)
+
+    def element(i: tuple[int, ...]) -> Element:
+        here = dict(zip(names, i, strict=True))
+        c = args[0].at(here)
+        if isinstance(c, NoValue):
+            return c
+        chosen = _attempt(lambda: tuple(here.items()), lambda: truth(c))
+        return chosen if isinstance(chosen, NoValue) else args[1 if chosen else 2].at(here)
+
+    return build(names, tuple(extent.values()), element)
+
+
+def index_value(expr: Any, sizes: Mapping[str, int], here: Mapping[str, int], args: Sequence[Array]) -> int:
+    """The number that an index expression of a view is. Raises Undefined and Unclear for a read that has none."""
+    if isinstance(expr, int):
+        return expr
+    if isinstance(expr, str):
+        return sizes[expr]
+    if expr[0] == "i":
+        return here[expr[1]]
+    if expr[0] == "w":
+        found = args[expr[1]].at(here)
+        if isinstance(found, NoValue):
+            raise (Undefined if found.undefined else Unclear)(str(found))
+        if isinstance(found, bool) or not isinstance(found, Fraction) or found.denominator != 1:
+            raise Undefined(f"an array is read at {found}, which is no integer")
+        return int(found)
+    a, b = (index_value(e, sizes, here, args) for e in expr[1:])
+    if expr[0] == "//" and b <= 0:
+        raise Undefined(f"an index is divided by {b}, which is not positive")
+    return a + b if expr[0] == "+" else a * b if expr[0] == "*" else a // b
+
+
+def _view(node: Mapping[str, Any], args: Sequence[Array], sizes: Mapping[str, int]) -> Array:
+    """Reads of arrays at index expressions: at each index the first read whose conditions hold."""
+    extent = {str(name): size_value(s, sizes) for name, s in node["axes"]}
+    for array, read in zip(args, node["reads"], strict=False):
+        for axis, n in zip(array.axes, array.shape, strict=True):
+            if axis not in read["at"] and extent.get(axis) != n:
+                raise IllTyped(f"axis {axis} has {n} indices and {extent.get(axis)} in what is read of it")
+    compared: dict[str, Callable[[int, int], bool]] = {
+        "lt": lambda a, b: a < b,
+        "le": lambda a, b: a <= b,
+        "eq": lambda a, b: a == b,
+    }
+
+    def element(i: tuple[int, ...]) -> Element:
+        here = dict(zip(extent, i, strict=True))
+
+        def number(expr: Any) -> int:
+            return index_value(expr, sizes, here, args)
+
+        def holds(read: Mapping[str, Any]) -> bool:
+            asked = [compared[c[0]](number(c[1]), number(c[2])) for c in read["where"]]
+            return all(asked)
+
+        try:
+            chosen = next(k for k, read in enumerate(node["reads"]) if holds(read))
+            array, at = args[chosen], {**here, **{a: number(e) for a, e in node["reads"][chosen]["at"].items()}}
+        except (Undefined, Unclear) as error:
+            return NoValue(str(error), tuple(here.items()), isinstance(error, Undefined))
+        for axis, n in zip(array.axes, array.shape, strict=True):
+            if not 0 <= at[axis] < n:
+                return NoValue(f"{axis} is read at {at[axis]}, out of {n}", tuple(here.items()))
+        return array.at(at)
+
+    return build(tuple(extent), tuple(extent.values()), element)
+
+
+def locals_of(program: Mapping[str, Any]) -> set[str]:
+    """The names of the sizes of blocks and tiles in a core program."""
+    found: set[str] = set()
+    for node in program["nodes"]:
+        if node["op"] == "fold":
+            found.add(node["block"])
+        elif node["op"] == "group":
+            found |= {local for _, local in node["tiles"]} | locals_of(node["body"])
+    return found
+
+
+def size_value(s: Any, sizes: Mapping[str, int]) -> int:
+    """The number that a size of a core program is."""
+    if isinstance(s, (list, tuple)):
+        left, right = size_value(s[1], sizes), size_value(s[2], sizes)
+        return left + right if s[0] == "+" else left * right
+    return s if isinstance(s, int) else sizes[s]
+
+
+def symbols_of(program: Mapping[str, Any]) -> set[str]:
+    """The symbols of sizes in a core program: those of blocks and tiles are not among them."""
+    found: set[str] = set()
+    stack: list[tuple[Mapping[str, Any], frozenset[str]]] = [(program, frozenset())]
+    while stack:
+        item, local = stack.pop()
+        sizes = [s for d in item["inputs"] for _, s in d["axes"]]
+        for node in item["nodes"]:
+            own = local | {node["block"]} if node["op"] == "fold" else local
+            own = own | {symbol for _, symbol in node["tiles"]} if node["op"] == "group" else own
+            stack += [(node[part], own) for part in ("unit", "step", "merge", "state", "body") if part in node]
+            sizes += [s for _, s in node["axes"]] if node["op"] == "view" else []
+            sizes += [node["axis"][1]] if node["op"] == "index" else []
+            sizes += [node["size"]] if node["op"] == "size" else []
+            for read in node.get("reads", ()):
+                sizes += [*read["at"].values(), *(e for c in read["where"] for e in c[1:])]
+        while sizes:
+            s = sizes.pop()
+            if isinstance(s, (list, tuple)) and s[0] not in ("i", "w"):
+                sizes += s[1:]
+            elif isinstance(s, str) and s not in local:
+                found.add(s)
+    return found
+
+
+def run(
+    program: Mapping[str, Any],
+    inputs: Sequence[Array],
+    sizes: Mapping[str, int],
+    blocks: Mapping[str, int],
+    functions: Functions,
+    budget: Budget | None = None,
+) -> list[Array]:
+    """The outputs of a core program. `blocks` gives the sizes of blocks and tiles by their local names (default 1).
+
+    Elements without a value are `NoValue`: −∞ too, in an output of reals. Raises Exhausted where the budget does not
+    suffice, IllTyped where the arrays are not of the sizes that the program says.
+    """
+    budget = budget or Budget(10**9)
+    for array, declared in zip(inputs, program["inputs"], strict=True):
+        wanted = {str(name): size_value(s, sizes) for name, s in declared["axes"]}
+        if dict(zip(array.axes, array.shape, strict=True)) != wanted:
+            raise IllTyped(f"input {declared['name']} is of {array.axes} with {array.shape} indices, not {wanted}")
+    wires = list(inputs)
+    for node in program["nodes"]:
+        wires.extend(_node(node, [wires[w] for w in node.get("args", ())], sizes, blocks, functions, budget))
+
+    def output(array: Array, element: str) -> Array:
+        if element in ("extended", "bool"):
+            return array
+        return build(array.axes, array.shape, lambda i: _real(array, i))
+
+    return [output(wires[w], element) for w, element in program["outputs"]]
+
+
+def _real(array: Array, i: tuple[int, ...]) -> Element:
+    v = array.values[i]
+    if isinstance(v, MinusInfinity):
+        return NoValue(f"{v.why} where a real is needed", tuple(zip(array.axes, i, strict=True)))
+    return v
+
+
+def _node(
+    node: Mapping[str, Any],
+    args: Sequence[Array],
+    sizes: Mapping[str, int],
+    blocks: Mapping[str, int],
+    functions: Functions,
+    budget: Budget,
+) -> list[Array]:
+    op = node["op"]
+    extent = {} if op == "view" else _extents(args)
+    if op == "map":
+        budget.spend(prod(extent.values()) * (_HARD if node["fn"] in _TRANSCENDENTAL else 1))
+        if node["fn"] == "where":
+            return [_where(args)]
+        return [pointwise(args, lambda values: scalar(node["fn"], values, functions, budget.bits))]
+    if op == "reduce":
+        (array,), axis = args, node["axis"]
+        kept = tuple(n for n in extent if n != axis)
+        budget.spend(prod(extent.values()))
+
+        def total(i: tuple[int, ...]) -> Element:
+            here = dict(zip(kept, i, strict=True))
+            found = [array.at({**here, axis: k}) for k in range(extent[axis])]
+            known = [v for v in found if not isinstance(v, NoValue)]
+            if len(known) < len(found):
+                return _first(found) or NoValue("")
+            return _attempt(lambda: tuple(here.items()), lambda: reduction(node["monoid"], known))
+
+        return [build(kept, [extent[n] for n in kept], total)]
+    if op == "view":
+        budget.spend(2 * prod(size_value(s, sizes) for _, s in node["axes"]))
+        return [_view(node, args, sizes)]
+    if op == "index":
+        return [build([node["axis"][0]], [size_value(node["axis"][1], sizes)], lambda i: Fraction(i[0]))]
+    if op == "size":
+        return [build((), (), lambda _: Fraction(size_value(node["size"], sizes)))]
+    if op == "const":
+        value: Value = BOTTOM if node["value"] == "-inf" else Fraction(node["value"])
+        return [build((), (), lambda _: value)]
+    if op == "fold":
+        axis, local = node["axis"], node["block"]
+        n = extent[axis]
+        state = run(node["unit"], [], sizes, blocks, functions, budget)
+        for start in range(0, n, blocks.get(local, 1)):
+            stop = min(n, start + blocks.get(local, 1))
+            here = [a.slice(axis, start, stop) for a in args]
+            state = run(node["step"], [*state, *here], {**sizes, local: stop - start}, blocks, functions, budget)
+        return state
+    tiles = [(axis, local, extent[axis]) for axis, local in node["tiles"]]
+    starts = [range(0, n, blocks.get(local, 1)) for _, local, n in tiles]
+    parts: list[dict[tuple[int, ...], Element]] = [{} for _ in node["body"]["outputs"]]
+    shapes: list[tuple[tuple[str, ...], dict[str, int]]] = [((), {}) for _ in parts]
+    for corner in product(*starts):
+        here = list(args)
+        local_sizes = dict(sizes)
+        for (axis, local, n), start in zip(tiles, corner, strict=True):
+            stop = min(n, start + blocks.get(local, 1))
+            here = [a.slice(axis, start, stop) for a in here]
+            local_sizes[local] = stop - start
+        offset = {axis: start for (axis, _, _), start in zip(tiles, corner, strict=True)}
+        for k, out in enumerate(run(node["body"], here, local_sizes, blocks, functions, budget)):
+            sizes_of = dict(zip(out.axes, out.shape, strict=True)) | {axis: n for axis, _, n in tiles}
+            shapes[k] = (out.axes, sizes_of)
+            for i, v in out.values.items():
+                parts[k][tuple(p + offset.get(a, 0) for a, p in zip(out.axes, i, strict=True))] = v
+    return [
+        Array(names, tuple(sizes_of[a] for a in names), part)
+        for part, (names, sizes_of) in zip(parts, shapes, strict=True)
+    ]
+
+
+__all__ = [
+    "BITS", "BOTTOM", "EMPTY", "Array", "Budget", "Element", "Exhausted", "Function", "Functions", "IllTyped",
+    "Interval", "MinusInfinity", "NoValue", "Powers", "Unclear", "Undefined", "Value", "add", "bounds", "build",
+    "compare", "different", "exp", "index_value", "inv", "locals_of", "log", "maximum", "mul", "neg", "reduction",
+    "run", "scalar", "size_value", "sqrt",
+]  # fmt: skip

@@ -1,0 +1,267 @@
+"""Two programs of a statement run on the same inputs: in floats for many inputs at once, and on exact numbers for one.
+
+Exact numbers alone say that the two differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from catdiag.kernel.terms import Term
+from catdiag.prover.assumptions import symbols_of
+from catdiag.prover.identifiers import name_of
+from catdiag.prover.refute import exact_execution, float_screening
+from catdiag.prover.refute.candidate_inputs import Batch, Drawer, Point, Pool
+from catdiag.prover.refute.counterexample_data import Counterexample
+from catdiag.prover.refute.function_interpretations import Free
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Flags = NDArray[np.bool_]
+
+MOST_CELLS, _MOST_AXES = 100_000, 31
+"""The most numbers in the arrays of one input, and the most axes of an array, with which programs are tried."""
+_HINT = 24
+
+
+class Comparison:
+    """The two programs of a statement, with numbers that may tell them apart, and a bound on the work."""
+
+    def __init__(self, statement: Mapping[str, Any], operations: int, seed: int, goal: Sequence[Term]) -> None:
+        self.left, self.right = statement["left"], statement["right"]
+        self.declared: list[Mapping[str, Any]] = list(self.left["inputs"])
+        self.assume: list[Any] = list(statement["assume"])
+        mentioned = set().union(
+            *map(symbols_of, self.assume), *map(exact_execution.symbols_of, (self.left, self.right))
+        )
+        self.symbols = sorted(mentioned)
+        self.locals = sorted(exact_execution.locals_of(self.left) | exact_execution.locals_of(self.right))
+        self.names = sorted(set(_functions(self.left)) | set(_functions(self.right)))
+        constants, whole = _numbers((self.left, self.right), goal)
+        self.hints = sorted({n + k for n in whole if 2 <= n <= _HINT for k in (0, 1, 2)})
+        if _mentions(self.left, "log") or _mentions(self.right, "log"):
+            constants += [exact_execution.exp(c) for c in (Fraction(1), Fraction(-1), *constants[:4])]
+        self.pool = Pool(constants)
+        self.drawer = Drawer(self.declared, _positions(self.left, self.right), self.names, self.pool, seed)
+        self.meter = float_screening.Meter(operations)
+        self.tolerance = 1e-7
+
+    def cells(self, sizes: Mapping[str, int]) -> int:
+        """The numbers in the inputs at these sizes."""
+        total = 0
+        for d in self.declared:
+            # NumPy's arrays have no more axes than so, one of them being that of the batch.
+            cells = 1 if len(d["axes"]) <= _MOST_AXES else MOST_CELLS + 1
+            for _, s in d["axes"]:
+                cells *= exact_execution.size_value(s, sizes)
+            total += cells
+        return total
+
+    # -- floats ----------------------------------------------------------------------------------------------
+
+    def outputs(
+        self, batch: Batch, meter: float_screening.Meter | None = None
+    ) -> tuple[list[float_screening.Wire], list[float_screening.Wire]]:
+        """The outputs of both programs in floats."""
+        wires, functions = batch.wires(self.declared, self.pool), batch.polynomials(self.pool)
+        meter = meter or self.meter
+        left = float_screening.outputs(self.left, wires, batch.sizes, batch.blocks, functions, meter)
+        return left, float_screening.outputs(self.right, wires, batch.sizes, batch.blocks, functions, meter)
+
+    def differing(self, batch: Batch) -> tuple[Flags, Flags, Flags]:
+        """For each input, whether the programs look different, whether only the left one looks defined, or both do."""
+        left, right = self.outputs(batch)
+        count = len(batch.arrays[0]) if batch.arrays else 1
+        apart, fine, missing = (np.zeros(count, dtype=bool) for _ in range(3))
+        fine[:] = True
+        with np.errstate(all="ignore"):
+            for x, y in zip(left, right, strict=True):
+                (a, b), _ = float_screening.aligned([x, y])
+                over = tuple(range(1, a.ndim))
+                gap = np.abs(a - b) > self.tolerance * (1 + np.maximum(np.abs(a), np.abs(b)))
+                gap |= np.isinf(a) != np.isinf(b)
+                apart |= gap.any(over)
+                fine &= ~np.isnan(a).any(over)
+                missing |= np.isnan(b).any(over)
+        return apart & fine & ~missing, fine & missing, fine & ~missing
+
+    # -- exact numbers ---------------------------------------------------------------------------------------
+
+    def check(self, point: Point, half: bool = False, operations: int = 200_000) -> Counterexample | None:
+        """The counterexample that a point is, by exact numbers. With `half`, one on which only the left is defined."""
+        for bits in (exact_execution.BITS, 4 * exact_execution.BITS):
+            budget = exact_execution.Budget(operations, bits)
+            try:
+                left = self._run(self.left, point, budget)
+                if any(isinstance(v, exact_execution.NoValue) and v.undefined for a in left for v in a.values.values()):
+                    return None
+                right = self._run(self.right, point, budget)
+            except (exact_execution.Exhausted, exact_execution.IllTyped):
+                return None
+            missing = [v for a in (*left, *right) for v in a.values.values() if isinstance(v, exact_execution.NoValue)]
+            if half and any(v.undefined for v in missing) and len(missing) == sum(v.undefined for v in missing):
+                return self._undefined(point, left, right)
+            if not missing:
+                return None if half else self._difference(point, left, right)
+            if all(v.undefined for v in missing):
+                return None
+        return None
+
+    @staticmethod
+    def _run(program: Mapping[str, Any], point: Point, budget: exact_execution.Budget) -> list[exact_execution.Array]:
+        return exact_execution.run(program, point.arrays, point.sizes, point.blocks, point.functions, budget)
+
+    def _difference(
+        self, point: Point, left: Sequence[exact_execution.Array], right: Sequence[exact_execution.Array]
+    ) -> Counterexample | None:
+        for number, (a, b) in enumerate(zip(left, right, strict=True)):
+            for i, x in a.values.items():
+                index = dict(zip(a.axes, i, strict=True))
+                y = b.at(index)
+                if (
+                    not isinstance(x, exact_execution.NoValue)
+                    and not isinstance(y, exact_execution.NoValue)
+                    and exact_execution.different(x, y)
+                ):
+                    return self._made(point, x, y, index, number)
+        return None
+
+    def _undefined(
+        self, point: Point, left: Sequence[exact_execution.Array], right: Sequence[exact_execution.Array]
+    ) -> Counterexample | None:
+        for number, (a, b) in enumerate(zip(left, right, strict=True)):
+            for i, x in a.values.items():
+                index = dict(zip(a.axes, i, strict=True))
+                y = b.at(index)
+                if isinstance(y, exact_execution.NoValue):
+                    return self._made(point, x, None, index, number, str(y))
+        return None
+
+    def _made(
+        self, point: Point, x: Any, y: Any, index: dict[str, int], number: int, reason: str | None = None
+    ) -> Counterexample:
+        # Statements have identifiers; what is said has the names of the user.
+        names = [name_of(str(d["name"])) for d in self.declared]
+        return Counterexample(
+            by_name(point.sizes),
+            {name: nested(a) for name, a in zip(names, point.arrays, strict=True)},
+            x,
+            y,
+            by_name(index),
+            number,
+            by_name(point.blocks),
+            {name_of(n): f.function() if isinstance(f, Free) else f for n, f in point.functions.items()},
+            None if reason is None else "rhs",
+            reason or "",
+            None,
+            {name: a.shape for name, a in zip(names, point.arrays, strict=True)},
+            {name: str(d["element"]) for name, d in zip(names, self.declared, strict=True)},
+        )
+
+
+def by_name(found: Mapping[str, int]) -> dict[str, int]:
+    """Numbers by the names that identifiers are for."""
+    return {name_of(name): n for name, n in found.items()}
+
+
+def nested(array: exact_execution.Array) -> Any:
+    """The elements of an array as nested lists."""
+
+    def part(prefix: tuple[int, ...]) -> Any:
+        if len(prefix) == len(array.shape):
+            return array.values[prefix]
+        return [part((*prefix, k)) for k in range(array.shape[len(prefix)])]
+
+    return part(())
+
+
+# -- what programs mention ------------------------------------------------------------------------------------
+
+
+def _bodies(program: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    stack = [program]
+    while stack:
+        here = stack.pop()
+        yield here
+        stack.extend(node[body] for node in here["nodes"] for body in _INSIDE if body in node)
+
+
+_INSIDE = ("unit", "step", "merge", "state", "body")
+
+
+def _functions(program: Mapping[str, Any]) -> Iterator[str]:
+    for body in _bodies(program):
+        for node in body["nodes"]:
+            if node["op"] == "map" and str(node["fn"]).startswith("apply:"):
+                yield f"{node['fn'][6:]}"
+
+
+def _mentions(program: Mapping[str, Any], fn: str) -> bool:
+    return any(node.get("fn") == fn for body in _bodies(program) for node in body["nodes"])
+
+
+def _numbers(
+    programs: Sequence[Mapping[str, Any]], goal: Sequence[Term]
+) -> tuple[list[exact_execution.Value], set[int]]:
+    """The constants of programs, and the whole numbers at which their sizes and indices may matter."""
+    constants: dict[Fraction, None] = {}
+    whole: set[int] = set()
+    for program in programs:
+        for body in _bodies(program):
+            for node in body["nodes"]:
+                if node["op"] == "const" and node["value"] != "-inf":
+                    constants[Fraction(node["value"])] = None
+                elif node["op"] == "view":
+                    whole |= {abs(n) for read in node["reads"] for n in _integers([read["at"], read["where"]])}
+    stack = list(goal)
+    seen: set[Term] = set()
+    while stack and len(seen) < 2000:
+        t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        if t.op == "num" and isinstance(t.data, Fraction):
+            constants[t.data] = None
+        stack.extend(t.args)
+    whole |= {abs(int(c)) for c in constants if c.denominator == 1}
+    plain: list[exact_execution.Value] = [c for c in constants if abs(c) < 10**6 and c.denominator < 10**6]
+    return plain[:24], whole
+
+
+def _integers(data: Any) -> set[int]:
+    if isinstance(data, dict):
+        return set().union(*map(_integers, data.values()))
+    if isinstance(data, (list, tuple)):
+        return set().union(*map(_integers, data))
+    return {data} if isinstance(data, int) else set()
+
+
+def _positions(*programs: Mapping[str, Any]) -> dict[int, list[Any]]:
+    """The inputs that are read as indices, with the sizes of the axes that they go into."""
+    found: dict[int, list[Any]] = {}
+    for program in programs:
+        inputs = program["inputs"]
+        for node in program["nodes"]:
+            if node["op"] != "view":
+                continue
+            for source, read in zip(node["args"], node["reads"], strict=False):
+                own = dict(inputs[source]["axes"]) if source < len(inputs) else {}
+                for axis, expr in read["at"].items():
+                    for k in _arrays_in(expr):
+                        if node["args"][k] < len(inputs) and axis in own:
+                            found.setdefault(node["args"][k], []).append(own[axis])
+    return found
+
+
+def _arrays_in(expr: Any) -> Iterator[int]:
+    if isinstance(expr, (list, tuple)):
+        if expr[0] == "w":
+            yield expr[1]
+        elif expr[0] != "i":
+            for e in expr[1:]:
+                yield from _arrays_in(e)

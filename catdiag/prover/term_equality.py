@@ -1,0 +1,301 @@
+"""Two terms rewritten to one: by their normal forms, else part by part, by cases, or as one sum that is zero.
+
+`meet` is tried where the normal forms of two terms differ. Its attempts, each on what the last one left:
+
+1. the normal forms are one, or their difference vanishes as a rational function;
+2. the same operation stands before arguments that meet (congruence, with all of this for the arguments);
+3. maxima are case distinctions;
+4. a condition on which a part turns holds or does not;
+5. sums over one range are one sum, and its body is zero.
+
+The work is bounded by a count, not by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from catdiag.kernel.context import Context, arithmetic, fresh, negate
+from catdiag.kernel.polynomial import Monomial, Poly, TooLarge, term_of_monomial, to_poly, vanishes
+from catdiag.kernel.rewrite_rules import apply
+from catdiag.kernel.terms import LOGICAL, ZERO, KernelError, Term, add, fn, idx, mul, num, open_body, sub, term_data
+from catdiag.prover.normal_form.normalize import Normaliser
+from catdiag.prover.proof_trace import Work
+
+Step = list[Any]
+
+_DEPTH = 4
+_SPLITS = 5
+_PAIRS = 24
+_PARTS = {"inv", "log", "sqrt", "exp", "apply", "big", "max", "ite", "lt", "le", "eq", "not", "and", "or"}
+
+
+class Side:
+    """One of two terms that are to meet: what it is by now, and the steps that led there."""
+
+    def __init__(self, ctx: Context, t: Term) -> None:
+        self.ctx, self.term, self.steps = ctx, t, list[Step]()
+
+    def take(self, steps: Sequence[Step], at: Sequence[int] = ()) -> None:
+        """Goes on by steps at a place."""
+        for rule, path, *args in steps:
+            self.do(rule, [*at, *path], *args)
+
+    def do(self, rule: str, path: Sequence[int], *args: Any) -> None:
+        """One more step."""
+        self.term = apply(self.ctx, self.term, rule, path, args)
+        self.steps.append([rule, list(path), *args])
+
+    def normalise(self, work: Work, cases: bool = False) -> None:
+        """Goes on to the normal form."""
+        search = Normaliser(work, cases)
+        self.term = search.with_equations(self.ctx, search.normal(self.ctx, self.term), ())
+        self.steps += search.steps
+
+
+class Meeting:
+    """A search for steps that lead two terms to one, within a bound on the work."""
+
+    def __init__(self, work: Work | None = None) -> None:
+        self.work = work or Work(100_000)
+
+    def meet(
+        self, ctx: Context, left: Term, right: Term, depth: int = _DEPTH, splits: int = _SPLITS
+    ) -> tuple[list[Step], list[Step]] | None:
+        """Steps that lead left and right to one term, or None. Raises TooLarge where the work is spent."""
+        if left == right:
+            return [], []
+        if arithmetic(left) and arithmetic(right):
+            return self._one_position(ctx, left, right)
+        x, y = Side(ctx, left), Side(ctx, right)
+        if depth > 0 and left.op == right.op == "big" and self._parts_meet(x, y, [], [], depth, splits):
+            return x.steps, y.steps
+        for cases in (False, True):
+            x.normalise(self.work, cases)
+            y.normalise(self.work, cases)
+            if self._one(x, y) or (depth > 0 and self._congruent(x, y, depth, splits)):
+                return x.steps, y.steps
+            if not any(_mentions(s.term, "max") or _mentions(s.term, "sqrt") for s in (x, y)):
+                break
+        if splits > 0:
+            condition = min(_conditions(ctx, (x.term, y.term)), key=lambda c: c.op != "eq", default=None)
+            if condition is not None:
+                return (x.steps, y.steps) if self._split(x, y, condition, depth, splits) else None
+        if depth > 0 and self._summed(x, y, depth, splits):
+            return x.steps, y.steps
+        return None
+
+    @staticmethod
+    def _one_position(ctx: Context, left: Term, right: Term) -> tuple[list[Step], list[Step]] | None:
+        """Integers that are known to be equal."""
+        equal = fn("eq", left, right)
+        known = left.op not in LOGICAL and right.op not in LOGICAL and ctx.entails(equal)
+        return ([["same", [], term_data(right), [[term_data(equal), term_data(num(1))]]]], []) if known else None
+
+    @staticmethod
+    def _one(x: Side, y: Side) -> bool:
+        """Whether both are one, or become one by the step `same`."""
+        if x.term == y.term:
+            return True
+        try:
+            if x.term.op in LOGICAL or not vanishes(to_poly(sub(x.term, y.term), x.ctx), x.ctx):
+                return False
+        except TooLarge:
+            raise
+        except KernelError:
+            return False
+        x.do("same", [], term_data(y.term))
+        return True
+
+    # -- congruence -----------------------------------------------------------------------------------
+
+    def _congruent(self, x: Side, y: Side, depth: int, splits: int) -> bool:
+        """Whether they become one by making parts meet that differ and begin alike."""
+        for _ in range(_PAIRS):
+            if not self._some_pair_meets(x, y, depth, splits):
+                return False
+            x.normalise(self.work)
+            y.normalise(self.work)
+            if self._one(x, y):
+                return True
+        return False
+
+    def _some_pair_meets(self, x: Side, y: Side, depth: int, splits: int) -> bool:
+        floors = any(_mentions(s.term, "div") for s in (x, y))
+        ours, theirs = dict(_atoms(x.term, floors)), dict(_atoms(y.term, floors))
+        mine = [t for t in ours if t not in theirs]
+        others = [t for t in theirs if t not in ours]
+        if len(mine) * len(others) > _PAIRS:
+            return False
+        for s in mine:
+            for t in others:
+                if (s.op, s.data, len(s.args)) == (t.op, t.data, len(t.args)):
+                    u, v = Side(x.ctx, s), Side(y.ctx, t)
+                    if self._parts_meet(u, v, [], [], depth, splits) and u.term == v.term:
+                        for path in _places(x.term, s):
+                            x.take(u.steps, path)
+                        for path in _places(y.term, t):
+                            y.take(v.steps, path)
+                        return True
+        return False
+
+    def _parts_meet(self, x: Side, y: Side, at: Sequence[int], on: Sequence[int], depth: int, splits: int) -> bool:
+        """Whether two terms with one operation become one by making their arguments meet, one by one."""
+        s, t = x.term, y.term
+        if (s.op, s.data, len(s.args)) != (t.op, t.data, len(t.args)):
+            return False
+        found = []
+        for k, (a, b) in enumerate(zip(s.args, t.args, strict=True)):
+            inner = x.ctx
+            if s.op == "big" and k == 1:
+                name = fresh(inner.ranges)
+                inner = inner.with_index(name, s.args[0])
+                a, b = open_body(a, idx(name)), open_body(b, idx(name))
+            elif s.op == "ite" and k:
+                inner = inner.with_condition(s.args[0] if k == 1 else negate(s.args[0]))
+            steps = self.meet(inner, a, b, depth - 1, min(splits, 3)) if not (s.op == "big" and k == 0) else None
+            if s.op == "big" and k == 0:
+                steps = ([], []) if a == b else None
+            if steps is None:
+                return False
+            found.append(steps)
+        for k, (mine, theirs) in enumerate(found):
+            x.take(mine, [*at, k])
+            y.take(theirs, [*on, k])
+        return x.term == y.term
+
+    # -- cases ----------------------------------------------------------------------------------------
+
+    def _split(self, x: Side, y: Side, condition: Term, depth: int, splits: int) -> bool:
+        found = []
+        for c in (condition, negate(condition)):
+            steps = self.meet(x.ctx.with_condition(c), x.term, y.term, depth, splits - 1)
+            if steps is None:
+                return False
+            found.append(steps)
+        for k, side in enumerate((x, y)):
+            if side.term.op in LOGICAL:
+                return False
+            side.do("distinguish", [], term_data(condition))
+            for branch, steps in enumerate(found):
+                side.take(steps[k], [branch + 1])
+        return True
+
+    # -- sums -----------------------------------------------------------------------------------------
+
+    def _summed(self, x: Side, y: Side, depth: int, splits: int) -> bool:
+        """Whether the difference is one sum over a range, of terms that are zero."""
+        try:
+            p = to_poly(sub(x.term, y.term), x.ctx)
+        except TooLarge:
+            raise
+        except KernelError:
+            return False
+        ranges = {a.args[0] for m in p for a, e in m if _is_sum(a) and e == 1}
+        for n in sorted(ranges, key=lambda n: n.key):
+            parts = _with_sum_last(p, n)
+            if parts is None or len(parts) < 2:
+                continue
+            trial = Side(x.ctx, x.term)
+            trial.do("same", [], term_data(add(y.term, add(*parts))))
+            for k, part in enumerate(parts):
+                if part.op == "mul":
+                    trial.do("push", [1, k], len(part.args) - 1)
+            trial.do("join", [1])
+            name = fresh(x.ctx.ranges)
+            inner = x.ctx.with_index(name, n)
+            steps = self.meet(inner, open_body(trial.term.args[1].args[1], idx(name)), ZERO, depth - 1, splits)
+            if steps is None or steps[1]:
+                continue
+            trial.take(steps[0], [1, 1])
+            trial.do("constant", [1])
+            trial.do("same", [], term_data(y.term))
+            x.term, x.steps = trial.term, x.steps + trial.steps
+            return True
+        return False
+
+
+def _is_sum(t: Term) -> bool:
+    return t.op == "big" and t.data == "sum"
+
+
+def _with_sum_last(p: Poly, n: Term) -> list[Term] | None:
+    """The monomials of a polynomial as products that end with a sum over n; None where one has none."""
+    found = []
+    for m, c in p.items():
+        last = next((a for a, e in m if e == 1 and _is_sum(a) and a.args[0] == n), None)
+        if last is None:
+            return None
+        rest: Monomial = tuple((a, e) for a, e in m if a != last)
+        factors = [f for f in (num(c), term_of_monomial(rest)) if f != num(1)]
+        found.append(mul(*factors, last))
+    return found
+
+
+def _atoms(t: Term, reads: bool = False) -> Iterator[tuple[Term, None]]:
+    """The outermost parts of a polynomial, or of a truth value, that are functions of others; with reads or without."""
+    if t.op in ("add", "mul"):
+        for a in t.args:
+            yield from _atoms(a, reads)
+    elif t.op in _PARTS or (reads and t.op in ("read", "holds")):
+        yield t, None
+
+
+def _places(t: Term, part: Term, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """Where a part stands in a polynomial."""
+    if t == part:
+        return [path]
+    if t.op not in ("add", "mul"):
+        return []
+    return [place for k, a in enumerate(t.args) for place in _places(a, part, (*path, k))]
+
+
+def _mentions(t: Term, op: str) -> bool:
+    stack, seen = [t], set[Term]()
+    while stack:
+        t = stack.pop()
+        if t.op == op:
+            return True
+        if t not in seen:
+            seen.add(t)
+            stack.extend(t.args)
+    return False
+
+
+def _signs_in(ctx: Context, c: Term) -> Iterator[Term]:
+    """The conditions on the signs of factors that decide the sign of a product."""
+    if c.op not in ("lt", "le") or arithmetic(c) or c.loose:
+        return
+    try:
+        p = to_poly(sub(c.args[1], c.args[0]), ctx)
+    except KernelError:
+        return
+    for m in p if len(p) == 1 else ():
+        for a, e in m if len(m) > 1 else ():
+            if e % 2:
+                yield fn("lt", ZERO, a)
+                yield fn("eq", ZERO, a)
+
+
+def _conditions(ctx: Context, terms: Sequence[Term]) -> Iterator[Term]:
+    """The conditions on which closed parts of terms turn, and that are not decided: of cases, maxima and roots."""
+    stack, seen = list(terms), set[Term]()
+    while stack:
+        t = stack.pop()
+        if t in seen:
+            continue
+        seen.add(t)
+        found: list[Term] = []
+        if t.op == "ite":
+            found.append(t.args[0])
+        elif t.op == "max":
+            found.append(fn("lt", t.args[0], t.args[1]))
+        elif t.op in ("and", "or"):
+            found.extend(a for a in t.args if a.op in ("lt", "le") and arithmetic(a))
+        elif t.op in ("sqrt", "log") and t.args[0].op == "mul":
+            found.extend(fn(op, ZERO, a) for a in dict.fromkeys(t.args[0].args) for op in ("eq", "le"))
+        for c in [e for d in found for e in (d, *_signs_in(ctx, d))]:
+            if not c.loose and c.op in ("lt", "le", "eq", "holds") and not (ctx.entails(c) or ctx.entails(negate(c))):
+                yield c
+        stack.extend(t.args)

@@ -1,0 +1,119 @@
+"""Witnesses of theorems, and the alarm: a few inputs on which what is proved is run.
+
+A witness is an input that meets all that a theorem takes for granted, so that the theorem is about something. It is
+found by drawing inputs and evaluated by the checker. On the same inputs both programs must agree: if they do not, a
+rule, a solver or a reading of the programs is wrong, and no theorem is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from catdiag.kernel.terms import Term, leaves
+from catdiag.kernel.witness import met, satisfied
+from catdiag.prover.assumptions import holds, meeting
+from catdiag.prover.refute.counterexample_data import NotACounterexample
+from catdiag.prover.refute.counterexample_search import Search
+from catdiag.prover.refute.program_comparison import MOST_CELLS, nested
+from catdiag.prover.refute.validate import replay
+
+if TYPE_CHECKING:
+    from catdiag.kernel.definedness import Obligation
+    from catdiag.prover.refute.candidate_inputs import Point
+    from catdiag.prover.refute.counterexample_data import Counterexample
+
+_COUNT = 16
+_TRIES = 6
+_OPERATIONS = 1_500_000
+_NODES = 400
+_GROWTH = 12
+
+
+class SoundnessError(RuntimeError):
+    """What was proved is false on an input: an error of this library. `.counterexample` is the input."""
+
+    def __init__(self, message: str, counterexample: Counterexample) -> None:
+        super().__init__(f"{message}\n{counterexample}")
+        self.counterexample = counterexample
+
+
+def examined(statement: Mapping[str, Any], hypotheses: Sequence[Obligation]) -> dict[str, Any] | None:
+    """A witness of a proved statement as plain data, or None where none was found.
+
+    Raises SoundnessError where the two programs differ on one of a few inputs.
+    """
+    if sum(len(statement[side]["nodes"]) for side in ("left", "right")) > _NODES:
+        return None
+    search = Search(statement, _TRIES, _OPERATIONS, 1, ())
+    found = search.examine(_shapes(search, hypotheses), _COUNT)
+    meeting_all = (w for w in (as_data(p, search) for p in found.points) if met(hypotheses, search.declared, w))
+    witness = next(meeting_all, None)
+    # What does not certainly meet the hypotheses says nothing of the theorem.
+    if found.counterexample is not None and witness is not None:
+        try:
+            counterexample = replay(statement, found.counterexample)
+        except NotACounterexample:
+            return witness
+        raise SoundnessError(
+            "what was proved is false on these numbers: this is an error of catdiag, please report it", counterexample
+        )
+    return witness
+
+
+def _shapes(search: Search, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
+    """The smallest sizes that are all at least 2; where there are none, those of which the most are.
+
+    Where they do not meet what is taken for granted of sizes and positions, larger ones that do.
+    """
+    large = meeting(search.symbols, search.assume, least=2, count=1)
+    small = [] if large else meeting(search.symbols, search.assume)
+    small.sort(key=lambda sizes: (-sum(n >= 2 for n in sizes.values()), sum(sizes.values())))
+    found = large or small[:1]
+    of_sizes = [o for o in hypotheses if not any(leaves(t, op) for t in _terms(o) for op in ("read", "holds", "apply"))]
+    grown = [_grown(sizes, of_sizes) for sizes in found]
+    chosen = [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
+    # Where an axis may be empty, that is looked at too.
+    least = meeting(search.symbols, search.assume, count=1)
+    # Sizes of two are many numbers where axes are many.
+    if all(search.cells(sizes) > MOST_CELLS for sizes in chosen):
+        chosen = least
+    return chosen + [sizes for sizes in least if 0 in sizes.values()]
+
+
+def _terms(owed: Obligation) -> list[Term]:
+    return [owed.condition, *owed.guards, *(n for _, n in owed.ranges)]
+
+
+def _grown(sizes: dict[str, int], of_sizes: Sequence[Obligation]) -> dict[str, int]:
+    """Sizes after those on the larger side of inequalities that do not hold have grown, for a bounded time."""
+    for _ in range(_GROWTH):
+        failing = [o.condition for o in of_sizes if not satisfied([o], sizes, {}, {})]
+        rising = {s for c in failing if c.op in ("lt", "le") for s in leaves(c.args[1], "size")}
+        if not rising:
+            break
+        sizes = {name: n + (name in rising) for name, n in sizes.items()}
+    return sizes
+
+
+def as_data(point: Point, search: Search) -> dict[str, Any]:
+    """An input as plain data: rationals and −∞ as text."""
+
+    def plain(x: Any) -> Any:
+        if isinstance(x, list):
+            return [plain(v) for v in x]
+        return x if isinstance(x, bool) else str(x)
+
+    functions = {}
+    for name, function in point.functions.items():
+        functions[name] = [str(Fraction(c)) for c in getattr(function, "coefficients", ())]
+    names = [str(d["name"]) for d in search.declared]
+    return {
+        "sizes": dict(point.sizes),
+        "arrays": {name: plain(nested(a)) for name, a in zip(names, point.arrays, strict=True)},
+        "functions": functions,
+    }
+
+
+__all__ = ["SoundnessError", "as_data", "examined"]

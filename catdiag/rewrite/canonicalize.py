@@ -1,0 +1,227 @@
+"""Small rewrites of flat diagrams that make the search for a stream easier."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+
+from catdiag.category.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.category.index_maps import Read
+from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, View, einsum_box, map_box, reduce_box, reindex_box
+from catdiag.category.types import ArrayType, Ty
+from catdiag.rewrite.hash_consed_graph import Terms
+
+
+def last_over(diagram: Diagram, axis: str) -> Diagram:
+    """The diagram with `⊕_y ⊕_x` as `⊕_x ⊕_y`, so that the state of a stream over x does not carry y.
+
+    >>> from catdiag.category.ops import reduce_box
+    >>> from catdiag.category.diagram import of_box
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> x, y = Axis("x"), Axis("y")
+    >>> inner = of_box(reduce_box("max", "x", ArrayType((x, y))))
+    >>> [b.name for b in last_over(inner >> of_box(reduce_box("max", "y", ArrayType((y,)))), "x").boxes]
+    ['max[y]', 'max[x]']
+    """
+    graph = diagram.graph
+    uses = [0] * len(graph.wire_types())
+    for w in (*graph.outputs, *(w for node in graph.nodes for w in node.inputs)):
+        uses[w] += 1
+    nodes: list[Node] = []
+    types = list(graph.dom)
+    number = list(range(len(graph.dom)))
+    makers: dict[int, Node] = {}
+    for node in graph.nodes:
+        box, op = node.box, node.box.op
+        inputs = tuple(number[w] for w in node.inputs)
+        before = makers.get(inputs[0]) if isinstance(op, Reduce) and uses[node.inputs[0]] == 1 else None
+        if isinstance(op, Reduce) and before is not None and before.box.op == Reduce(op.monoid, axis):
+            inner = reduce_box(op.monoid, op.axis, types[before.inputs[0]], box.line)
+            nodes.append(Node(inner, before.inputs))
+            types.extend(inner.cod)
+            outer = reduce_box(op.monoid, axis, inner.cod[0], before.box.line)
+            box, inputs = Box(outer.op, outer.dom, box.cod, outer.line), (len(types) - 1,)
+        made = Node(box, inputs)
+        nodes.append(made)
+        first = len(types)
+        types.extend(box.cod)
+        makers[first] = made
+        number.extend(range(first, len(types)))
+    outputs = tuple(number[w] for w in graph.outputs)
+    made_graph = live(Graph(graph.dom, tuple(nodes), outputs))
+    return of_graph(made_graph, diagram.cod, diagram.names, diagram.title)
+
+
+def reads_first(diagram: Diagram, axis: str) -> Diagram:
+    """The diagram with `f(a, r)` read elsewhere along the axis as `f` of `a` read there, and of r if it lacks the axis.
+
+    What is known only at the end of the axis is then read nowhere along it, and of what scalar functions and products
+    make, no more is made than is read.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x, int[t]")(lambda a, at: cd.gather(a - cd.max(a, "x"), "x", at))
+    >>> [b.name for b in f.boxes], [b.name for b in reads_first(f, "x").boxes]
+    (['max[x]', 'sub', 'view[x →]'], ['max[x]', 'view[x →]', 'sub'])
+    """
+    graph = diagram.graph
+    made = _Reads(list(graph.dom))
+    number = list(range(len(graph.dom)))
+    for node in graph.nodes:
+        inputs = tuple(number[w] for w in node.inputs)
+        first = made.read(node.box, inputs, axis)
+        if first is None:
+            first = made.add(node.box, inputs)
+        number.extend(range(first, first + len(node.box.cod)))
+    outputs = tuple(number[w] for w in graph.outputs)
+    return of_graph(live(Graph(graph.dom, tuple(made.nodes), outputs)), diagram.cod, diagram.names, diagram.title)
+
+
+class _Reads:
+    """A graph under construction, in which views go before what makes the arrays that they read."""
+
+    def __init__(self, types: list[ArrayType]) -> None:
+        self.types = types
+        self.nodes: list[Node] = []
+        self.makers: dict[int, Node] = {}
+
+    def add(self, box: Box, inputs: tuple[int, ...]) -> int:
+        """The first output of a box."""
+        first = len(self.types)
+        self.makers[first] = Node(box, inputs)
+        self.nodes.append(self.makers[first])
+        self.types.extend(box.cod)
+        return first
+
+    def read(self, box: Box, inputs: tuple[int, ...], axis: str) -> int | None:
+        """What a view reads along an axis of an array that is made, made of what is read."""
+        op = box.op
+        if not isinstance(op, View) or len(op.reads) != 1 or op.reads[0].where:
+            return None
+        at, array = op.reads[0].at, inputs[0]
+        moved = {n for n, _ in at}
+        taken = {*moved, *(a.name for a in op.made), *(n for w in inputs[1:] for n in self.types[w].names)}
+        if axis not in moved or not self._opens(array, taken):
+            return None
+        known: dict[int, int] = {}
+        todo = [array]
+        while todo:
+            w = todo[-1]
+            names = set(self.types[w].names)
+            if w in known:
+                todo.pop()
+            elif not names & moved:
+                known[w] = w
+            elif self._opens(w, taken):
+                node = self.makers[w]
+                missing = [i for i in node.inputs if i not in known]
+                todo.extend(missing)
+                if not missing:
+                    known[w] = self._made(node.box, tuple(known[i] for i in node.inputs))
+            else:
+                part = View(op.made, (Read(tuple((n, e) for n, e in at if n in names)),), op.fits)
+                reads = (w, *inputs[1:])
+                known[w] = self.add(reindex_box(part, [self.types[i] for i in reads], box.line), reads)
+        found = known[array]
+        same = self.types[found] == box.cod[0]
+        return found if same else self.add(Box(Rename(), Ty(self.types[found]), box.cod, box.line), (found,))
+
+    def _opens(self, wire: int, taken: set[str]) -> bool:
+        """Whether a wire is made by a scalar function, or by a product that sums over none of the names taken."""
+        node = self.makers.get(wire)
+        if node is None or not isinstance(node.box.op, (Map, Einsum)):
+            return False
+        return not taken & {n for t in node.box.dom for n in t.names if n not in node.box.cod[0].names}
+
+    def _made(self, box: Box, inputs: tuple[int, ...]) -> int:
+        """A scalar function or a product of other inputs than it had."""
+        types = [self.types[w] for w in inputs]
+        if isinstance(box.op, Map):
+            return self.add(map_box(box.op.fn, types, box.line), inputs)
+        gone = {n for t in box.dom for n in t.names if n not in box.cod[0].names}
+        kept = dict.fromkeys(n for t in types for n in t.names if n not in gone)
+        return self.add(einsum_box(types, tuple(kept), box.line), inputs)
+
+
+def masks_inside(flat: Diagram, above: Collection[int]) -> tuple[Terms, list[int], set[int]]:
+    """A flat diagram as terms with masks inside of exponentials: its outputs, and those of the exponentials `above`.
+
+    `where(c, exp(s), 0)` and `exp(s)·where(c, 1, 0)` are read as `exp(where(c, s, -∞))`: what is left out has no part
+    in the maximum.
+    """
+    terms = Terms(flat.dom)
+    now = list(range(len(flat.dom)))
+    chosen: set[int] = set()
+    for node in flat.graph.nodes:
+        wires = [now[w] for w in node.inputs]
+        masked = _masked(terms, node, wires, chosen)
+        if masked is not None:
+            chosen.add(masked)
+            now.append(terms.cast(masked, node.box.cod[0]))
+            continue
+        start, count = terms.add(node.box, wires), len(now)
+        now.extend(range(start, start + len(node.box.cod)))
+        chosen |= {now[w] for w in range(count, len(now)) if w in above}
+    outputs = [now[w] for w in flat.graph.outputs]
+    return terms, outputs, chosen & set(terms.cone(outputs))
+
+
+def _masked(terms: Terms, node: Node, wires: Sequence[int], chosen: set[int]) -> int | None:
+    """The exponential of a masked exponent, for one that is masked itself."""
+
+    def made(condition: int, wire: int, kept: int) -> int:
+        maker = terms.node(wire)
+        assert maker is not None
+        branches = [maker.inputs[0], terms.const(None)]
+        inside = terms.map("where", condition, *branches[:: 1 if kept == 1 else -1])
+        return terms.map("exp", inside, line=maker.box.line)
+
+    if node.box.op == Map("where"):
+        for kept, other in ((1, 2), (2, 1)):
+            if wires[kept] in chosen and terms.const_value(wires[other]) == 0:
+                return made(wires[0], wires[kept], kept)
+    if node.box.op == Map("mul"):
+        for wire, factor in (wires, wires[::-1]):
+            mask = terms.node(factor)
+            if wire in chosen and mask is not None and mask.box.op == Map("where"):
+                values = [terms.const_value(w) for w in mask.inputs[1:]]
+                if values in ([1, 0], [0, 1]):
+                    return made(mask.inputs[0], wire, 1 + values.index(Fraction(1)))
+    return None
+
+
+def of_terms(terms: Terms, outputs: Sequence[int], flat: Diagram) -> Diagram:
+    """The diagram of wires of terms."""
+    now = {w: w for w in range(len(flat.dom))}
+    nodes: list[Node] = []
+    count = len(flat.dom)
+    for w in terms.cone(outputs):
+        node = terms.node(w)
+        if w in now or node is None:
+            continue
+        nodes.append(Node(node.box, tuple(now[i] for i in node.inputs)))
+        first = terms.first[terms.maker[w]]
+        now.update({first + k: count + k for k in range(len(node.box.cod))})
+        count += len(node.box.cod)
+    graph = live(Graph(flat.dom, tuple(nodes), tuple(now[w] for w in outputs)))
+    return of_graph(graph, flat.cod, flat.names, flat.title)
+
+
+def seen_only(flat: Diagram) -> Diagram | None:
+    """A flat diagram with the masks of exponentials inside of them; None where it has none.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x, bool[x] ->")(lambda a, m: cd.sum(cd.where(m, cd.exp(a), 0), "x"))
+    >>> [box.name for box in seen_only(f).boxes]
+    ['-inf', 'where', 'exp', 'sum[x]']
+    """
+    above: set[int] = set()
+    count = len(flat.dom)
+    for node in flat.graph.nodes:
+        if node.box.op == Map("exp"):
+            above.add(count)
+        count += len(node.box.cod)
+    made, plain = (
+        of_terms(terms, [terms.cast(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)], flat)
+        for terms, outputs, _ in (masks_inside(flat, above), masks_inside(flat, ()))
+    )
+    return None if made.graph == plain.graph else made

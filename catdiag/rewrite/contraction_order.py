@@ -1,0 +1,111 @@
+"""Sums of products of several arrays, two arrays at a time, in the order that multiplies least.
+
+`Σ_b,c A[a b] · B[b c] · C[c d]` as it stands multiplies a·b·c·d times; as (A·B)·C it is two products of matrices, a·b·c
+and a·c·d. Which order is best depends on the sizes. That all mean the same is proved elsewhere, as of any rewrite.
+
+>>> import catdiag as cd
+>>> chain = cd.algorithm("a b, b c, c d -> a d")(lambda A, B, C: cd.einsum("a b, b c, c d -> a d", A, B, C))
+>>> def pairs(**sizes):
+...     return [str(box.cod) for box in in_pairs(chain, sizes).boxes]
+>>> pairs(a=4, b=4, c=4, d=99), pairs(a=99, b=4, c=4, d=4)
+(['[a c]', '[a d]'], ['[b d]', '[a d]'])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.ops import Box, Einsum, einsum_box
+from catdiag.category.types import ArrayType, size_value
+
+MOST = 8
+"""Arrays of a product at most: all orders of them are looked at."""
+
+
+def in_pairs(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
+    """The diagram with each sum of products of three arrays or more as products of two; itself where there is none.
+
+    Named boxes, loops and groups are left as they are. Raises SizeError for an axis of such a product without a size.
+    """
+    graph = diagram.graph
+    if not any(_several(node.box) for node in graph.nodes):
+        return diagram
+    nodes: list[Node] = []
+    moved = list(range(len(graph.dom)))
+    count = len(moved)
+    for node in graph.nodes:
+        inputs = [moved[w] for w in node.inputs]
+        boxes = [(node.box, tuple(inputs))]
+        if _several(node.box):
+            boxes = list(_paired(node.box, inputs, count, sizes))
+        nodes += [Node(box, wires) for box, wires in boxes]
+        count += len(boxes) - 1
+        moved.extend(range(count, count + len(node.box.cod)))
+        count += len(node.box.cod)
+    made = Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs))
+    return of_graph(made, diagram.cod, diagram.names, diagram.title)
+
+
+def _several(box: Box) -> bool:
+    return isinstance(box.op, Einsum) and 2 < len(box.dom) <= MOST
+
+
+def _paired(
+    box: Box, wires: Sequence[int], first: int, sizes: Mapping[str, int]
+) -> Iterator[tuple[Box, tuple[int, int]]]:
+    """The boxes of the best order, each with its wires; what they make is numbered from `first` on."""
+    known = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}
+    made: dict[int, tuple[ArrayType, int]] = {1 << k: (ty, wires[k]) for k, ty in enumerate(box.dom)}
+    for left, right in _order([frozenset(ty.names) for ty in box.dom], frozenset(box.cod[0].names), known):
+        (a, first_wire), (b, second_wire) = made[left], made[right]
+        whole = (1 << len(box.dom)) - 1 == left | right
+        names = box.cod[0].names if whole else _kept(box, left | right, (*a.names, *b.names))
+        pair = einsum_box((a, b), names, box.line)
+        yield pair, (first_wire, second_wire)
+        made[left | right] = pair.cod[0], first
+        first += 1
+
+
+def _kept(box: Box, taken: int, names: Sequence[str]) -> list[str]:
+    """The axes that what is left still asks for, of those of some arrays."""
+    rest = {n for k, ty in enumerate(box.dom) if not taken >> k & 1 for n in ty.names} | set(box.cod[0].names)
+    return [n for n in dict.fromkeys(names) if n in rest]
+
+
+def _order(arrays: Sequence[frozenset[str]], result: frozenset[str], sizes: Mapping[str, int]) -> list[tuple[int, int]]:
+    """The pairs to multiply, as sets of arrays in bits, in order: of all orders one that multiplies least."""
+    count = len(arrays)
+    everything = (1 << count) - 1
+
+    def axes(taken: int) -> frozenset[str]:
+        own = frozenset[str]().union(*(a for k, a in enumerate(arrays) if taken >> k & 1))
+        rest = result.union(*(a for k, a in enumerate(arrays) if not taken >> k & 1))
+        return own if taken & (taken - 1) == 0 else own & rest
+
+    kept = [axes(taken) for taken in range(everything + 1)]
+    # By number of bits, so that the parts of a set come before it; the first of those that are as good is taken.
+    best: dict[int, tuple[int, int]] = {1 << k: (0, 0) for k in range(count)}
+    for taken in sorted(range(1, everything + 1), key=lambda t: (t.bit_count(), t)):
+        if taken in best:
+            continue
+        lowest = taken & -taken
+        ways = []
+        part = (taken - 1) & taken
+        while part:
+            if part & lowest:
+                rest = taken ^ part
+                work = math.prod(sizes[n] for n in kept[part] | kept[rest])
+                ways.append((best[part][0] + best[rest][0] + work, part))
+            part = (part - 1) & taken
+        best[taken] = min(ways)
+    pairs: list[tuple[int, int]] = []
+    todo = [everything]
+    while todo:
+        taken = todo.pop()
+        part = best[taken][1]
+        if part:
+            pairs.append((part, taken ^ part))
+            todo += [part, taken ^ part]
+    return sorted(pairs, key=lambda p: ((p[0] | p[1]).bit_count(), p))

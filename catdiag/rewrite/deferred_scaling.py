@@ -1,0 +1,139 @@
+"""Sums carried on as their terms: what multiplies them goes into the terms, and what no maximum sees is left out.
+
+Of an array that is a sum `R[q] + C[x] + P[q x]` it is known which of its terms lack an axis. Then (derived here)
+
+    (R + C + P)/s = R/s + C/s + P/s                    s with so few axes that small terms stay small
+    max_x (R + C + P) = R + max_x (C + P)               R free of x; min likewise
+    (R + C + P) − max_x (R + C + P) = C + P − max_x (C + P)
+
+so that of what all terms of an exponential's exponent share, nothing is computed entry by entry. Comparisons lose what
+both sides have: rounded, an entry is equal to its maximum where both are computed alike.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from catdiag.category.ops import Box, Map, Reduce, Rename
+from catdiag.category.types import ArrayType
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.stream.selection_repair import COMPARISONS
+from catdiag.rewrite.stream.separable_form import Algebra, Form, Scale, Term, collect, scaled
+
+_MOST = 16
+
+
+class Carried(Algebra):
+    """Wires that are known as sums of products of others."""
+
+    def __init__(self, terms: Terms) -> None:
+        super().__init__(terms, "")
+        self.sums: dict[int, Form] = {}
+
+    def close(self, wire: int, scale: Scale, line: str | None) -> int:
+        """No axis is streamed here."""
+        raise AssertionError
+
+    def carry(self, box: Box, inputs: list[int]) -> int | None:
+        """What a box makes of sums, as a sum; None where it makes none."""
+        if not any(w in self.sums for w in inputs):
+            return None
+        if isinstance(box.op, Map) and box.op.fn in COMPARISONS:
+            return self._compared(box, inputs)
+        if box.cod[0].element != "real":
+            return None
+        form = self._carried(box, inputs)
+        if form is not None and isinstance(box.op, Reduce):
+            # What is not carried on compares it with entries as they are.
+            wire = self.terms.add(box, inputs)
+            self.sums[wire] = form
+            return wire
+        if form is None or not 0 < len(form) <= _MOST:
+            return None
+        return self.put(form, box.cod[0], box.line)
+
+    def output(self, wire: int, ty: ArrayType) -> int:
+        """A wire for an output."""
+        form = self.sums.get(wire)
+        return wire if form is None else self.put(form, ty, None)
+
+    def put(self, form: Form, ty: ArrayType, line: str | None) -> int:
+        """The wire of a sum, known as such."""
+        wire = self.terms.cast(self._written(form, line), ty)
+        self.sums[wire] = form
+        return wire
+
+    def _carried(self, box: Box, inputs: list[int]) -> Form | None:
+        op, forms = box.op, [self.sums.get(w) or self.atom(w) for w in inputs]
+        if isinstance(op, Rename):
+            return self.renamed(dict(op.pairs), forms[0])
+        if isinstance(op, Reduce):
+            return self._extremum(op, forms[0], box.line) if op.monoid in ("max", "min") else None
+        if not isinstance(op, Map):
+            return None
+        if op.fn in ("add", "sub"):
+            return collect((*forms[0], *scaled(forms[1], Fraction(1 if op.fn == "add" else -1))))
+        if op.fn == "neg":
+            return scaled(forms[0], Fraction(-1))
+        if op.fn == "mul" and inputs[1] in self.sums:
+            forms, inputs = forms[::-1], inputs[::-1]
+        if op.fn not in ("mul", "div") or inputs[1] in self.sums or not self._stays(forms[0], inputs[0], inputs[1]):
+            return None
+        return self.multiply(*forms) if op.fn == "mul" else self.divide(*forms)
+
+    def _compared(self, box: Box, inputs: list[int]) -> int | None:
+        """A comparison of two sums without what both have."""
+        one, other = (self.sums.get(w, ()) for w in inputs)
+        left, right = tuple(t for t in one if t not in other), tuple(t for t in other if t not in one)
+        if len(left) == len(one) or not left or not right:
+            return None
+        assert isinstance(box.op, Map)
+        wires = [self._written(form, box.line) for form in (left, right)]
+        return self.terms.cast(self.terms.map(box.op.fn, *wires, line=box.line), box.cod[0])
+
+    def _stays(self, form: Form, wire: int, factor: int) -> bool:
+        """Whether no term that is smaller than the sum becomes as large with a factor."""
+        whole, more = set(self.terms.names(wire)), set(self.terms.names(factor))
+        names = [self.outer_axes(t) for t in form]
+        return not whole <= more and all(whole <= mine or not whole <= mine | more for mine in names)
+
+    def _extremum(self, op: Reduce, form: Form, line: str | None) -> Form | None:
+        rest = tuple(t for t in form if op.axis in self.outer_axes(t))
+        free = tuple(t for t in form if t not in rest)
+        if not rest or not free:
+            return None
+        made = self.terms.reduce(op.monoid, op.axis, self._written(rest, line), line)
+        return collect((*self.atom(made), *free))
+
+    def _written(self, form: Form, line: str | None) -> int:
+        """A wire for a sum: the largest terms first, but what is added before what is subtracted from nothing."""
+        terms = self.terms
+        total: int | None = None
+        order = sorted(form, key=lambda t: (-len(self.outer_axes(t)), t.coefficient < 0))
+        if order and order[0].coefficient < 0:
+            order.sort(key=lambda t: t.coefficient < 0)
+        for t in order:
+            wire = self._term(Term(abs(t.coefficient), t.monomial), line)
+            if total is None:
+                total = wire if t.coefficient > 0 else self.negated(wire)
+            else:
+                total = terms.map("add" if t.coefficient > 0 else "sub", total, wire, line=line)
+        return terms.const(0) if total is None else total
+
+    def _term(self, t: Term, line: str | None) -> int:
+        terms = self.terms
+        powers = [w for w, p in t.monomial for _ in range(p)]
+        powers.sort(key=lambda w: len(terms.names(w)))
+        last = powers.pop() if powers else None
+        factor: int | None = None if t.coefficient == 1 else terms.const(t.coefficient)
+        for w in powers:
+            factor = w if factor is None else terms.map("mul", factor, w, line=line)
+        if last is not None and factor is None:
+            factor, last = last, None
+        for w, p in t.monomial:
+            for _ in range(-p):
+                factor = terms.map("div", terms.const(1) if factor is None else factor, w, line=line)
+        if last is None:
+            return terms.const(1) if factor is None else factor
+        assert factor is not None
+        return terms.map("mul", last, factor, line=line)

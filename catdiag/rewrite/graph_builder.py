@@ -1,0 +1,100 @@
+"""Diagrams made from wires of a `Terms` graph: the bodies of a loop and what is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from catdiag.category.diagram import Diagram, Graph, Node, live, of_graph
+from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, map_box
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.rewrite.hash_consed_graph import Terms
+
+
+class NotInScope(Exception):
+    """A wire of an input that what is made does not have: `.wire` is its number in the graph of terms."""
+
+    def __init__(self, wire: int) -> None:
+        super().__init__(f"wire {wire} is not among what is known here")
+        self.wire = wire
+
+
+class Emitter:
+    """A diagram under construction from wires of a `Terms` graph, with a local size for the streamed axis."""
+
+    def __init__(
+        self, terms: Terms, dom: Sequence[ArrayType], local: Axis | None = None, real: Collection[int] = ()
+    ) -> None:
+        self.terms = terms
+        self.real = real
+        self.dom = tuple(dom)
+        self.types = list(dom)
+        self.nodes: list[Node] = []
+        self.local = local
+        self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
+
+    def fit(self, ty: ArrayType) -> ArrayType:
+        """A type with the local size of the streamed axis."""
+        return ty if self.local is None else localised(ty, self.local)
+
+    def add(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first output of a box, which is made once for the same inputs."""
+        key = (box, tuple(inputs))
+        if key not in self._known:
+            self._known[key] = len(self.types)
+            self.nodes.append(Node(box, tuple(inputs)))
+            self.types.extend(box.cod)
+        return self._known[key]
+
+    def map(self, fn: str, *wires: int) -> int:
+        """A scalar function."""
+        return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
+
+    def cast(self, wire: int, ty: ArrayType) -> int:
+        """The wire with the layout and element type of `ty`."""
+        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
+
+    def emit(self, wire: int, env: dict[int, int], result: ArrayType | None = None) -> int:
+        """The wire that carries a wire of the terms, what is known being in `env`; `result` forces its type."""
+        for w in self.terms.cone([wire], env):
+            if w in env:
+                continue
+            node = self.terms.node(w)
+            if node is None:
+                raise NotInScope(w)
+            inputs = [env[i] for i in node.inputs]
+            dom = [self.types[i] for i in inputs]
+            cod = [self.fit(t) for t in node.box.cod]
+            if len(cod) == 1 and w not in self.real:
+                cod = [ArrayType(cod[0].axes, element_type(node.box, dom))] if w != wire or result is None else [result]
+            first = self.add(Box(node.box.op, Ty(*dom), Ty(*cod), node.box.line), inputs)
+            start = self.terms.first[self.terms.maker[w]]
+            for k in range(len(cod)):
+                env.setdefault(start + k, first + k)
+        return env[wire] if result is None else self.cast(env[wire], result)
+
+    def diagram(self, outputs: Sequence[int], names: tuple[str, ...]) -> Diagram:
+        """The diagram made so far, without boxes that reach no output."""
+        graph = live(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
+        return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names)
+
+
+def localised(ty: ArrayType, local: Axis) -> ArrayType:
+    """A type with another size for the axis of that name."""
+    if ty.axis(local.name) is None:
+        return ty
+    return ArrayType(tuple(local if a.name == local.name else a for a in ty.axes), ty.element)
+
+
+def element_type(box: Box, dom: Sequence[ArrayType]) -> str:
+    """The element type of a box's result, given its inputs': minus infinity travels where numbers do."""
+    declared = box.cod[0].element
+    if all(a.element == b.element for a, b in zip(dom, box.dom, strict=True)):
+        return declared
+    op = box.op
+    extended = any(t.element == "extended" for t in dom)
+    if isinstance(op, Map) and not op.fn.startswith("apply:"):
+        made = map_box(op.fn, dom).cod[0].element
+        return made if made == "extended" and declared in ("real", "int") else declared
+    if isinstance(op, (Reduce, Einsum, Reindex, View)) and extended and declared in ("real", "int"):
+        return "extended"
+    return declared

@@ -1,0 +1,38 @@
+"""Axes that only some levels of a hierarchy cut: the diagram grouped by all of them, with proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.ops import Group
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.group import group
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.chip.hierarchy import Hierarchy
+
+Within = Mapping[str, str | Sequence[str]]
+
+
+def cut(
+    derivation: Derivation, levels: Sequence[str] | Hierarchy, within: Within | None
+) -> tuple[Diagram, Within | None]:
+    """The diagram of a derivation, grouped by what `within` names too, and what each level cuts of that.
+
+    Levels that `within` does not name keep the tiles that the diagram has. The theorem of a grouped diagram is for all
+    sizes of tiles, so that it holds where one level takes an axis whole and another cuts it. Raises NotGroupable.
+    """
+    if not within:
+        return derivation.diagram, within
+    if not isinstance(within, Mapping):
+        raise CatdiagError(f"within is {within!r}: expected axes by level, as in {{'registers': ('q', 'd')}}")
+    had = [axis for box in derivation.diagram.boxes if isinstance(box.op, Group) for axis, _ in box.op.tiles]
+    named = [a for axes in within.values() for a in ((axes,) if isinstance(axes, str) else axes)]
+    more = [axis for axis in dict.fromkeys(named) if axis not in had]
+    if not more:
+        return derivation.diagram, within
+    names = list(levels) if isinstance(levels, Sequence) else [level.name for level in levels.levels]
+    return group(derivation, more).diagram, {**{name: tuple(had) for name in names[1:]}, **within}

@@ -1,0 +1,142 @@
+"""Arrays that a loop reads along an axis of another name, renamed before the loop.
+
+A group over `i` and `j` needs a tile of `a[n i]` and another of `a[n i→j]`: two arrays, as far as it is concerned.
+Where a loop renames what it is given, a tile of what it is given does not hold both. So the loop is given the array
+twice, once under each name. That both mean the same is proved elsewhere, as of any rewrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.ops import Box, Fold, Rename, bodies, with_bodies
+from catdiag.category.types import ArrayType, Ty
+
+
+def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
+    """The diagram with renamings of these axes, of what loops are given, made before the loops.
+
+    >>> import catdiag as cd
+    >>> gram = cd.algorithm("n i -> i j")(lambda a: cd.einsum("n i, n j -> i j", a, a.rename(i="j")))
+    >>> [box.name for box in renamed(gram.stream("n").diagram, ["i"]).boxes]
+    ['rename', 'fold[n]']
+    """
+    # Bodies are made before the diagrams that hold them: `order` lists each diagram after those that it is in.
+    order: list[Diagram] = []
+    todo = [diagram]
+    while todo:
+        item = todo.pop()
+        order.append(item)
+        todo.extend(body for box in item.boxes for body in bodies(box.op))
+    made: dict[int, Diagram] = {}
+    for item in reversed(order):
+        made[id(item)] = _before(item, made, axes)
+    return made[id(diagram)]
+
+
+def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -> Diagram:
+    """A diagram whose loops are given what they renamed; its bodies are those of `made`."""
+    graph = diagram.graph
+    nodes: list[Node] = []
+    moved = list(range(len(graph.dom)))
+    count = len(moved)
+    changed = False
+    for node in graph.nodes:
+        box, inputs = node.box, [moved[w] for w in node.inputs]
+        old = bodies(box.op)
+        new = tuple(made[id(body)] for body in old)
+        if any(a is not b for a, b in zip(old, new, strict=True)):
+            box, changed = Box(with_bodies(box.op, new), box.dom, box.cod, box.line), True
+        while isinstance(box.op, Fold) and (found := _first(box.op, len(box.cod), axes)) is not None:
+            place, rename = found
+            outer = Box(rename.op, Ty(box.dom[place]), Ty(_whole(rename, box, box.op)), rename.line)
+            nodes.append(Node(outer, (inputs[place],)))
+            box = _given(box, box.op, place, rename, outer.cod[0])
+            inputs, count, changed = [*inputs, count], count + 1, True
+        nodes.append(Node(box, tuple(inputs)))
+        moved.extend(range(count, count + len(box.cod)))
+        count += len(box.cod)
+    if not changed:
+        return diagram
+    graph = Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs))
+    return of_graph(graph, diagram.cod, diagram.names, diagram.title)
+
+
+_PARTS = ("step", "state", "extent", "live")
+
+
+def _first(op: Fold, states: int, axes: Collection[str]) -> tuple[int, Box] | None:
+    """An input of a loop that it renames along one of the axes, by its place, and the box that does."""
+    for part in _PARTS:
+        body = getattr(op, part)
+        first = states if part == "step" else 0
+        for node in () if body is None else inline(body).graph.nodes:
+            if _renames(node.box, op, axes) and first <= node.inputs[0] < len(body.dom):
+                return node.inputs[0] - first, node.box
+    return None
+
+
+def _renames(box: Box, op: Fold, axes: Collection[str]) -> bool:
+    """Whether a box gives one of the axes another name, and leaves that of the loop as it is."""
+    if not isinstance(box.op, Rename) or len(box.dom[0].axes) != len(box.cod[0].axes):
+        return False
+    names = {name for pair in box.op.pairs for name in pair}
+    return bool(names & set(axes)) and op.axis not in names
+
+
+def _whole(rename: Box, loop: Box, op: Fold) -> ArrayType:
+    """The type of what is renamed, outside of a loop: blocks are whole axes there."""
+    lengths = {a.name: a for ty in loop.dom for a in ty.axes if a.name == op.axis}
+    ty = rename.cod[0]
+    return ArrayType(tuple(lengths.get(a.name, a) for a in ty.axes), ty.element)
+
+
+def _given(box: Box, op: Fold, place: int, rename: Box, whole: ArrayType) -> Box:
+    """The loop with one more input, for what it renames in one place or several."""
+
+    def more(body: Diagram, first: int = 0) -> Diagram:
+        return _with_input(inline(body), first + place, rename, _local(whole, rename.cod[0], body, op))
+
+    made = replace(
+        op,
+        step=more(op.step, len(box.cod)),
+        state=more(op.state),
+        extent=None if op.extent is None else more(op.extent),
+        live=None if op.live is None else more(op.live),
+    )
+    return Box(made, Ty(*box.dom, whole), box.cod, box.line)
+
+
+def _local(whole: ArrayType, inside: ArrayType, body: Diagram, op: Fold) -> ArrayType:
+    """The type of an input in a body of a loop: its blocks are as long there as those of what it was made of."""
+    size = next((a for ty in body.dom for a in ty.axes if a.name == op.axis), None)
+    axes = (size if size is not None and a.name == op.axis else a for a in whole.axes)
+    return ArrayType(tuple(axes), inside.element)
+
+
+def _with_input(body: Diagram, wire: int, rename: Box, ty: ArrayType) -> Diagram:
+    """A body with one more input, read where that wire was renamed so."""
+    graph = body.graph
+    last = len(body.dom)
+    moved = list(range(last))
+    nodes: list[Node] = []
+    count = last + 1
+    for node in graph.nodes:
+        if node.inputs == (wire,) and _same(node.box, rename):
+            moved.append(last)
+            continue
+        nodes.append(Node(node.box, tuple(moved[w] for w in node.inputs)))
+        moved.extend(range(count, count + len(node.box.cod)))
+        count += len(node.box.cod)
+    name = "_".join([body.input_names[wire], *(new for _, new in rename.op.pairs)])  # type: ignore[union-attr]
+    while name in body.input_names:
+        name += "_"
+    made = Graph(Ty(*body.dom, ty), tuple(nodes), tuple(moved[w] for w in graph.outputs))
+    return of_graph(made, body.cod, (*body.input_names, name), body.title)
+
+
+def _same(box: Box, rename: Box) -> bool:
+    """Whether two boxes give the same names to the same axes, in the same order."""
+    return box.op == rename.op and box.cod[0].names == rename.cod[0].names

@@ -1,0 +1,463 @@
+"""Views of inputs that make a grouped axis, written so that a group makes its own part of them.
+
+A box that reads `a[y·2 + k]` along a grouped axis y takes, for a tile of y, elements of `a` that no tile of an axis of
+`a` is. Given the positions of the tile as an array p of integers, it reads `a[p[y]·2 + k]` of the whole `a`, for
+whatever tile p is of: the group then needs the elements that its reads touch, and no more. A read that is in range for
+all positions is not for arbitrary integers p; it is written with its range as a condition, and 0 beyond it, which
+changes nothing where the diagram is defined. That both mean the same is proved elsewhere, as of any rewrite.
+
+An array of integers of the user's own is in range where the diagram is defined, all of it; a tile of it is any array of
+integers. So a gather is written with its range as a condition too, wherever it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.index_maps import Cond, Expr, Read, leaves, natural, plus, replaced, times
+from catdiag.category.ops import Box, Const, Fold, Reindex, Rename, View, const_box, index_box
+from catdiag.category.types import ArrayType, Axis, Size, Ty
+from catdiag.schedule.gathers import in_blocks
+
+
+def placed(graph: Graph, axes: Sequence[Axis]) -> Graph:
+    """A flat graph in which views of inputs that make one of the axes read at positions that are handed to them.
+
+    >>> import catdiag as cd
+    >>> pairs = cd.algorithm("x -> y")(lambda a: cd.reindex(a, "y", x=lambda y: 2 * y))
+    >>> [n.box.name for n in placed(pairs.graph, [cd.Axis("y")]).nodes]
+    ['index[y]', '0', 'view[x → y]']
+    """
+    names = {a.name for a in axes}
+    graph = composed(graph, names)
+    found = _Placing(graph, axes)
+    return found.run()
+
+
+class _Placing:
+    def __init__(self, graph: Graph, axes: Sequence[Axis]) -> None:
+        self.graph, self.axes = graph, {a.name: a for a in axes}
+        self.nodes: list[Node] = []
+        self.types = list(graph.dom)
+        self.given: set[int] = set(range(len(graph.dom)))
+        self.data: set[int] = set(range(len(graph.dom)))  # what is made of inputs
+        self.positions: dict[str, int] = {}
+        self.makers: dict[int, int] = {}
+
+    def put(self, box: Box, inputs: Sequence[int]) -> int:
+        self.makers.update((len(self.types) + k, len(self.nodes)) for k in range(len(box.cod)))
+        self.nodes.append(Node(box, tuple(inputs)))
+        self.types.extend(box.cod)
+        return len(self.types) - len(box.cod)
+
+    def position(self, name: str) -> int:
+        """The wire of the positions along a grouped axis."""
+        if name not in self.positions:
+            self.positions[name] = self.put(index_box(self.axes[name]), ())
+            self.given.add(self.positions[name])
+        return self.positions[name]
+
+    def run(self) -> Graph:
+        moved: list[int] = list(range(len(self.graph.dom)))
+        blocks = in_blocks(self.graph)  # which groups look up, a block at a time
+        for place, node in enumerate(self.graph.nodes):
+            box, inputs = node.box, [moved[w] for w in node.inputs]
+            if isinstance(box.op, View) and self.at_stake(box.op) and self.reads_given(box.op, inputs):
+                box, inputs = self.view(box, box.op, inputs)
+            elif isinstance(box.op, View) and place not in blocks and self.trusts(box, inputs):
+                box, inputs = self.guarded(box, box.op, inputs)
+            elif isinstance(box.op, Fold):
+                box, inputs = self.fold(box, box.op, inputs)
+            first = self.put(box, inputs)
+            if self.data & set(inputs):
+                self.data.update(range(first, first + len(box.cod)))
+            op = box.op
+            closed = not inputs or (isinstance(op, Rename) and set(inputs) <= self.given)
+            if closed:
+                self.given.update(range(first, first + len(box.cod)))
+            moved.extend(range(first, first + len(box.cod)))
+        return Graph(self.graph.dom, tuple(self.nodes), tuple(moved[w] for w in self.graph.outputs))
+
+    def at_stake(self, op: View) -> bool:
+        """Whether a view makes a grouped axis at whose index it reads."""
+        mentioned = {leaf[1] for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, tuple)}
+        return any(a.name in self.axes and a.name in mentioned for a in op.made)
+
+    def trusts(self, box: Box, inputs: Sequence[int]) -> bool:
+        """Whether a box reads where data says, with no number beyond; an array that is read along a grouped axis has to
+        be whole. Where positions alone say it, what is in range of the whole is in range of a tile."""
+        op = box.op
+        if not isinstance(op, View) or len(op.reads) != 1 or box.dom[0].element == "bool":
+            return False
+        if not any(inputs[w] in self.data for w in op.arrays()):
+            return False
+        return inputs[0] in self.given or not {n for n, _ in op.reads[0].at} & set(self.axes)
+
+    def renamed(self, op: View, dom: list[ArrayType], inputs: list[int]) -> tuple[View, list[ArrayType]]:
+        """The view with the arrays that it reads along axes of grouped names under other names, and the types of its
+        inputs, which are changed too."""
+        reads = list(op.reads)
+        for k, read in enumerate(op.reads):
+            clash = {n for n, _ in read.at} & set(self.axes)
+            if clash:
+                taken = {a for t in dom for a in t.names} | {a.name for a in op.made}
+                pairs = {n: _fresh(n, taken) for n in sorted(clash)}
+                renamed = ArrayType(
+                    tuple(Axis(pairs.get(a.name, a.name), a.size, a.kind, a.parts) for a in dom[k].axes), dom[k].element
+                )
+                inputs[k] = self.put(Box(Rename(tuple(pairs.items())), Ty(dom[k]), Ty(renamed)), [inputs[k]])
+                self.given.add(inputs[k])
+                dom[k] = renamed
+                reads[k] = Read(tuple((pairs.get(n, n), e) for n, e in read.at), read.where)
+        return replace(op, reads=tuple(reads)), dom
+
+    def guarded(self, box: Box, op: View, inputs: list[int]) -> tuple[Box, list[int]]:
+        """A view by index arrays with 0 beyond the array, since of a tile it is not known that they lie within."""
+        op, dom = self.renamed(op, list(box.dom), inputs)
+        element = dom[0].element if dom[0].element == "int" else "real"
+        zero = self.put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())
+        made, types = _at(op, dom, (), (), True)
+        return Box(made, Ty(*types), box.cod, box.line), [inputs[0], zero, *inputs[1:]]
+
+    def reads_given(self, op: View, inputs: Sequence[int]) -> bool:
+        return all(w in self.given or self.number(w) is not False for w in inputs)
+
+    def maker(self, wire: int) -> Node | None:
+        """The node that makes a wire."""
+        return self.nodes[self.makers[wire]] if wire in self.makers else None
+
+    def view(self, box: Box, op: View, inputs: list[int]) -> tuple[Box, list[int]]:
+        """A view of whole arrays. An array that is read along an axis of a grouped name gets it under another name."""
+        if box.dom[0].element == "bool" and not op.reads[0].where:
+            return box, inputs
+        op, dom = self.renamed(op, list(box.dom), inputs)
+        names = _mentioned(op, self.axes)
+        wires = [self.position(n) for n in names]
+        zero: list[int] = []
+        if not op.reads[0].where:
+            element = dom[0].element if dom[0].element == "int" else "real"
+            zero = [self.put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())]
+        made, types = _at(op, dom, names, [self.axes[n] for n in names], bool(zero))
+        count = len(op.reads)
+        return (
+            Box(made, Ty(*types), box.cod, box.line),
+            [*inputs[:count], *zero, *inputs[count:], *wires],
+        )
+
+    def fold(self, box: Box, op: Fold, inputs: list[int]) -> tuple[Box, list[int]]:
+        """A loop that views its inputs: the positions are inputs of it."""
+        states = len(box.cod)
+        given = [w in self.given or self.number(w) is not False for w in inputs]
+        numbers = {k: value for k, w in enumerate(inputs) if not isinstance(value := self.number(w), bool)}
+        bodies = {"step": states, "state": 0, "extent": 0, "live": 0}
+        whole = {
+            part: self._composed(body, {k + first: n for k, n in numbers.items()})
+            for part, first in bodies.items()
+            if (body := getattr(op, part)) is not None
+        }
+        names: list[str] = []
+        for body, first in ((whole["step"], states), (whole["state"], 0)):
+            for node in body.graph.nodes:
+                v = node.box.op
+                if isinstance(v, View) and self.at_stake(v) and self._whole(body, node, given, first):
+                    names.extend(n for n in _mentioned(v, self.axes) if n not in names)
+        if not names:
+            return box, inputs
+        own = [self.axes[n] for n in names]
+        more = [ArrayType((a,), "int") for a in own]
+        parts = {part: self._body(body, names, more, given, bodies[part]) for part, body in whole.items()}
+        dom = Ty(*box.dom, *more)
+        made = replace(op, step=parts["step"], state=parts["state"], extent=parts.get("extent"), live=parts.get("live"))
+        return Box(made, dom, box.cod, box.line), [*inputs, *(self.position(n) for n in names)]
+
+    def _whole(self, body: Diagram, node: Node, given: Sequence[bool], first: int) -> bool:
+        """Whether a view in a loop reads inputs that are whole, along axes that are not grouped."""
+        v = node.box.op
+        assert isinstance(v, View)
+        for k, w in enumerate(node.inputs):
+            outside = first <= w < len(body.dom) and given[w - first]
+            made = _maker(body.graph, w)
+            if not outside and not isinstance(made, Const):
+                return False
+            if k < len(v.reads) and {n for n, _ in v.reads[k].at} & set(self.axes):
+                return False
+        return not (node.box.dom[0].element == "bool" and not v.reads[0].where)
+
+    def _composed(self, body: Diagram, numbers: Constants) -> Diagram:
+        flat = inline(body)
+        return of_graph(composed(flat.graph, set(self.axes), numbers), flat.cod, flat.names, flat.title)
+
+    def number(self, wire: int) -> Fraction | bool | None:
+        """The number that a wire is everywhere; False for none."""
+        made = self.maker(wire)
+        while made is not None and isinstance(made.box.op, Rename):
+            made = self.maker(made.inputs[0])
+        return made.box.op.value if made is not None and isinstance(made.box.op, Const) else False
+
+    def _body(
+        self, body: Diagram, names: Sequence[str], more: Sequence[ArrayType], given: Sequence[bool], first: int
+    ) -> Diagram:
+        count = len(body.dom)
+        places = {n: count + k for k, n in enumerate(names)}
+        moved = list(range(count))
+        nodes: list[Node] = []
+        total = count + len(more)
+        for node in body.graph.nodes:
+            box, inputs = node.box, [moved[w] for w in node.inputs]
+            v = box.op
+            if isinstance(v, View) and self.at_stake(v) and self._whole(body, node, given, first):
+                mine = _mentioned(v, self.axes)
+                zero: list[int] = []
+                if not v.reads[0].where:
+                    element = box.dom[0].element if box.dom[0].element == "int" else "real"
+                    nodes.append(Node(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ()))
+                    zero, total = [total], total + 1
+                made, types = _at(v, list(box.dom), mine, [self.axes[n] for n in mine], bool(zero))
+                k = len(v.reads)
+                inputs = [*inputs[:k], *zero, *inputs[k:], *(places[n] for n in mine)]
+                box = Box(made, Ty(*types), box.cod, box.line)
+            nodes.append(Node(box, tuple(inputs)))
+            moved.extend(range(total, total + len(box.cod)))
+            total += len(box.cod)
+        given_names = body.input_names
+        extra = tuple(f"index_{n}" for n in names)
+        graph = Graph(Ty(*body.dom, *more), tuple(nodes), tuple(moved[w] for w in body.graph.outputs))
+        return of_graph(graph, body.cod, (*given_names, *extra), body.title)
+
+
+def _maker(graph: Graph, wire: int) -> object:
+    count = len(graph.dom)
+    for node in graph.nodes:
+        if count <= wire < count + len(node.box.cod):
+            return node.box.op
+        count += len(node.box.cod)
+    return None
+
+
+def _fresh(name: str, taken: Collection[str]) -> str:
+    new = name + "_whole"
+    while new in taken:
+        new += "_"
+    return new
+
+
+def _mentioned(op: View, axes: Collection[str]) -> list[str]:
+    """The grouped axes at whose indices a view reads, in the order in which it makes them."""
+    leaf = {v[1] for e in op.expressions() for v in leaves(e) if isinstance(v, tuple) and v[0] == "i"}
+    return [a.name for a in op.made if a.name in axes and a.name in leaf]
+
+
+def _at(
+    op: View, dom: list[ArrayType], names: Sequence[str], axes: Sequence[Axis], guarded: bool
+) -> tuple[View, list[ArrayType]]:
+    """The view with an index array in the place of each of the indices; `guarded`: with 0 out of range."""
+    count = len(op.reads)
+    shift = 1 if guarded else 0
+    first = len(dom) + shift
+    put: dict[object, Expr] = {("i", n): ("w", first + k) for k, n in enumerate(names)}
+    put.update({("w", k): ("w", k + shift) for k in range(count, len(dom))})
+    reads = [
+        Read(
+            tuple((n, replaced(e, put)) for n, e in read.at),
+            tuple((c, replaced(e, put), replaced(f, put)) for c, e, f in read.where),
+        )
+        for read in op.reads
+    ]
+    limits: list[Cond] = []
+    if guarded:
+        where: list[Cond] = [("le", 0, ("w", first + k)) for k in range(len(names))]
+        for (n, plain), (_, e) in zip(op.reads[0].at, reads[0].at, strict=True):
+            own = dom[0].axis(n)
+            assert own is not None
+            if not natural(plain):
+                where.append(("le", 0, e))
+            where.append(("lt", e, own.size))
+            limits.append(("lt", e, own.size))
+        reads = [Read(reads[0].at, tuple(where)), Read()]
+    more = [ArrayType((a,), "int") for a in axes]
+    zero = [ArrayType((), dom[0].element if dom[0].element == "int" else "real")] if guarded else []
+    fits = tuple((c, replaced(e, put), replaced(f, put)) for c, e, f in op.fits)
+    return View(op.made, tuple(reads), (*fits, *limits)), [*dom[:count], *zero, *dom[count:], *more]
+
+
+# -- views of views ---------------------------------------------------------------------------------
+
+Constants = Mapping[int, Fraction | None]
+"""Inputs of a graph that are one number everywhere."""
+
+
+def composed(graph: Graph, names: Collection[str], constants: Constants = MappingProxyType({})) -> Graph:
+    """The graph with views of views, and views of what is padded by a number, as one view each.
+
+    Only chains of which a view makes an axis of these names are. `constants` says which inputs are a number.
+    """
+    while True:
+        found = _pair(graph, names, constants)
+        if found is None:
+            return graph
+        graph = found
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """A view of one array, with a number where its conditions do not hold."""
+
+    made: tuple[Axis, ...]
+    read: Read
+    fill: Fraction | bool | None  # False: nowhere
+    source: int
+    indices: tuple[int, ...]
+    fits: tuple[Cond, ...] = ()
+    sizes: tuple[tuple[str, Size], ...] = ()
+
+
+class _Wires:
+    """What the wires of a graph are made by."""
+
+    def __init__(self, graph: Graph, constants: Constants) -> None:
+        self.graph, self.constants = graph, constants
+        self.types = graph.wire_types()
+        self.maker: list[int] = [-1] * len(graph.dom)
+        self.readers = [0] * len(self.types)
+        for k, node in enumerate(graph.nodes):
+            self.maker.extend([k] * len(node.box.cod))
+            for w in node.inputs:
+                self.readers[w] += 1
+        for w in graph.outputs:
+            self.readers[w] += 1
+
+    def node(self, wire: int) -> Node | None:
+        """The node that makes a wire."""
+        return self.graph.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
+
+    def number(self, wire: int) -> Fraction | bool | None:
+        """The number that a wire is everywhere; False for none."""
+        node = self.node(wire)
+        while node is not None and isinstance(node.box.op, Rename):
+            wire = node.inputs[0]
+            node = self.node(wire)
+        if node is None:
+            return self.constants.get(wire, False)
+        return node.box.op.value if isinstance(node.box.op, Const) else False
+
+    def through(self, wire: int) -> int:
+        """The wire of which a wire is another layout."""
+        node = self.node(wire)
+        while node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:
+            if len(node.box.dom[0].axes) != len(node.box.cod[0].axes) or self.readers[wire] != 1:
+                break
+            wire = node.inputs[0]
+            node = self.node(wire)
+        return wire
+
+    def filled(self, node: Node) -> _Filled | None:
+        """A view as one of one array, with a number beyond."""
+        op = node.box.op
+        if isinstance(op, View):
+            count = len(op.reads)
+            fill = self.number(node.inputs[1]) if count == 2 else False
+            if count > 2 or (count == 2 and (fill is False or op.reads[1].at)):
+                return None
+            put: dict[object, Expr] = {("w", count + k): ("w", k) for k in range(len(node.inputs) - count)}
+            fits = _put(Read((), op.fits), put).where
+            sizes = tuple((a.name, a.size) for a in node.box.dom[0].axes)
+            return _Filled(op.made, _put(op.reads[0], put), fill, node.inputs[0], node.inputs[count:], fits, sizes)
+        if not isinstance(op, Reindex) or op.kind != "concat":
+            return None
+        numbers = [self.number(w) for w in node.inputs]
+        arrays = [k for k, n in enumerate(numbers) if n is False]
+        if len(arrays) != 1 or len({n for n in numbers if n is not False}) != 1:
+            return None
+        (main,) = arrays
+        start: Expr = 0
+        for part in op.axis.parts[:main]:
+            start = plus(start, part.size)
+        own = op.axis.parts[main]
+        e = plus(("i", op.axis.name), times(-1, start))
+        sizes = tuple((a.name, a.size) for a in node.box.dom[main].axes)
+        read = Read(((own.name, e),), (("le", 0, e), ("lt", e, own.size)))
+        fill = next(n for n in numbers if n is not False)
+        return _Filled((op.axis,), read, fill, node.inputs[main], (), (), sizes)
+
+
+def _put(read: Read, put: Mapping[object, Expr]) -> Read:
+    at = tuple((n, replaced(e, put)) for n, e in read.at)
+    return Read(at, tuple((c, replaced(e, put), replaced(f, put)) for c, e, f in read.where))
+
+
+def _pair(graph: Graph, names: Collection[str], constants: Constants) -> Graph | None:
+    wires = _Wires(graph, constants)
+    for k, node in enumerate(graph.nodes):
+        if not isinstance(node.box.op, View):
+            continue
+        source = wires.through(node.inputs[0])
+        below, outer = wires.node(source), wires.filled(node)
+        if below is None or outer is None or wires.readers[source] != 1:
+            continue
+        inner = wires.filled(below)
+        if inner is None or not any(a.name in names for a in (*outer.made, *inner.made)):
+            continue
+        made = _compose(outer, inner)
+        if made is not None:
+            return _with(graph, k, made, wires)
+    return None
+
+
+def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
+    """`outer` of `inner` as one; None where both make one axis, or fill in different numbers."""
+    taken = dict(outer.read.at)
+    left = tuple(a for a in inner.made if a.name not in taken)
+    kept = tuple((n, e) for n, e in taken.items() if all(n != a.name for a in inner.made))
+    read = {n for n, _ in inner.read.at}
+    axes = [a.name for a in (*outer.made, *left)]
+    if len(set(axes)) != len(axes) or any(n in read for n, _ in kept):
+        return None
+    fills = {fill for fill in (outer.fill, inner.fill) if fill is not False}
+    if len(fills) > 1:
+        return None
+    put: dict[object, Expr] = {("i", n): e for n, e in taken.items()}
+    put.update({("w", k): ("w", k + len(outer.indices)) for k in range(len(inner.indices))})
+    below = _put(inner.read, put)
+    whole = Read((*kept, *below.at), (*outer.read.where, *below.where))
+    indices = (*outer.indices, *inner.indices)
+    # What had to be in range of the array between says how long the axes made are.
+    between = dict(outer.sizes)
+    limits = (
+        [("lt", e, between[n]) for n, e in outer.read.at] if outer.fill is False and inner.fill is not False else []
+    )
+    fits = (*outer.fits, *_put(Read((), inner.fits), put).where, *limits)
+    fill = fills.pop() if fills else False
+    return _Filled((*outer.made, *left), whole, fill, inner.source, indices, fits, inner.sizes)
+
+
+def _with(graph: Graph, place: int, made: _Filled, wires: _Wires) -> Graph:
+    """The graph with another view at a place, and without what nothing reads any more."""
+    nodes: list[Node] = []
+    moved = list(range(len(graph.dom)))
+    total = len(graph.dom)
+    for k, node in enumerate(graph.nodes):
+        box, inputs = node.box, [moved[w] for w in node.inputs]
+        if k == place:
+            fill: list[int] = []
+            dom = [wires.types[made.source]]
+            if made.fill is not False:
+                assert not isinstance(made.fill, bool)
+                number = const_box(made.fill, dom[0].element if dom[0].element == "int" else "real")
+                nodes.append(Node(number, ()))
+                fill, total = [total], total + 1
+                dom.append(number.cod[0])
+            count = len(dom)
+            dom += [wires.types[w] for w in made.indices]
+            put: dict[object, Expr] = {("w", j): ("w", j + count) for j in range(len(made.indices))}
+            reads = (_put(made.read, put), *([Read()] if fill else []))
+            inputs = [moved[made.source], *fill, *(moved[w] for w in made.indices)]
+            fits = _put(Read((), made.fits), put).where
+            box = Box(View(made.made, reads, fits), Ty(*dom), box.cod, box.line)
+        nodes.append(Node(box, tuple(inputs)))
+        moved.extend(range(total, total + len(box.cod)))
+        total += len(box.cod)
+    return live(Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs)))

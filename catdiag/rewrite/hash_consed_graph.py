@@ -1,0 +1,184 @@
+"""A growing graph in which one box on the same inputs is stored once, with what rewriting asks of its wires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from catdiag.category.diagram import Node
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Einsum,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+    const_box,
+    einsum_box,
+    map_box,
+    reduce_box,
+    size_box,
+)
+from catdiag.category.types import ArrayType, Axis, Size, Ty
+
+
+class Terms:
+    """Wires and the boxes that make them; wire numbers are a topological order.
+
+    `types` gives each wire's type, `late` whether it depends on a marked wire, and `positive` whether
+    it is a positive number by its form (`exp`, sizes, sums and products of such; never by its values).
+
+    >>> terms = Terms(Ty(ArrayType((Axis("x"),))))
+    >>> a = terms.map("exp", 0)
+    >>> terms.map("exp", 0) == a, terms.positive[a], terms.late[a]
+    (True, True, False)
+    """
+
+    def __init__(self, dom: Ty) -> None:
+        self.dom = dom
+        self.types: list[ArrayType] = list(dom)
+        self.nodes: list[Node] = []
+        self.first: list[int] = []
+        self.maker: list[int] = [-1] * len(dom)
+        self.late: list[bool] = [False] * len(dom)
+        self.positive: list[bool] = [False] * len(dom)
+        self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def node(self, wire: int) -> Node | None:
+        """The node that makes a wire, None for an input."""
+        return self.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
+
+    def made_by(self, wire: int) -> str:
+        """The scalar function whose box makes the wire, or an empty string."""
+        node = self.node(wire)
+        return node.box.op.fn if node is not None and isinstance(node.box.op, Map) else ""
+
+    def const_value(self, wire: int) -> Fraction | None:
+        """The rational number that a wire is, None if it is no finite constant."""
+        node = self.node(wire)
+        return node.box.op.value if node is not None and isinstance(node.box.op, Const) else None
+
+    def is_const(self, wire: int) -> bool:
+        """Whether a constant box makes the wire."""
+        node = self.node(wire)
+        return node is not None and isinstance(node.box.op, Const)
+
+    def is_bottom(self, wire: int) -> bool:
+        """Whether the wire is the constant minus infinity."""
+        return self.is_const(wire) and self.const_value(wire) is None
+
+    def names(self, wire: int) -> tuple[str, ...]:
+        """The names of a wire's axes."""
+        return self.types[wire].names
+
+    def cone(self, roots: Iterable[int], stop: Iterable[int] = ()) -> list[int]:
+        """The wires from which the roots are made, back to the wires in `stop` (included), in order."""
+        stops = set(stop)
+        seen: set[int] = set()
+        todo = list(roots)
+        while todo:
+            wire = todo.pop()
+            if wire in seen:
+                continue
+            seen.add(wire)
+            node = self.node(wire)
+            if wire not in stops and node is not None:
+                todo.extend(node.inputs)
+        return sorted(seen)
+
+    # -- growing ------------------------------------------------------------------------------
+
+    def add(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first output wire of a box on these inputs; the others follow it."""
+        key = (box, tuple(inputs))
+        if key in self._known:
+            return self._known[key]
+        first = len(self.types)
+        self.nodes.append(Node(box, tuple(inputs)))
+        self.first.append(first)
+        late = any(self.late[w] for w in inputs)
+        positive = self._is_positive(box, inputs)
+        for ty in box.cod:
+            self.types.append(ty)
+            self.maker.append(len(self.nodes) - 1)
+            self.late.append(late)
+            self.positive.append(positive)
+        self._known[key] = first
+        return first
+
+    def mark(self, wire: int) -> None:
+        """Makes a wire late; to be called before anything is made from it."""
+        self.late[wire] = True
+
+    def map(self, fn: str, *wires: int, line: str | None = None) -> int:
+        """A scalar function of wires."""
+        return self.add(map_box(fn, [self.types[w] for w in wires], line), wires)
+
+    def const(self, value: Fraction | int | None) -> int:
+        """A constant; None is minus infinity."""
+        return self.add(const_box(None if value is None else Fraction(value)), ())
+
+    def size(self, size: Size) -> int:
+        """A size as a scalar."""
+        return self.add(size_box(size), ())
+
+    def reduce(self, monoid: str, axis: str, wire: int, line: str | None = None) -> int:
+        """A reduction over one axis."""
+        return self.add(reduce_box(monoid, axis, self.types[wire], line), (wire,))
+
+    def einsum(self, wires: Sequence[int], output: Sequence[str], line: str | None = None) -> int:
+        """A sum of products with the named axes left."""
+        return self.add(einsum_box([self.types[w] for w in wires], output, line), wires)
+
+    def rename(self, wire: int, pairs: Mapping[str, str]) -> int:
+        """New names for those of the axes that the wire has."""
+        mine = tuple(sorted((old, new) for old, new in pairs.items() if self.types[wire].axis(old) is not None))
+        if not mine:
+            return wire
+        old = self.types[wire]
+        new = ArrayType(tuple(Axis(pairs[a.name], a.size) if a.name in pairs else a for a in old.axes), old.element)
+        return self.add(Box(Rename(mine), Ty(old), Ty(new)), (wire,))
+
+    def cast(self, wire: int, ty: ArrayType) -> int:
+        """The wire with the layout and element type of `ty`: transposed, repeated along axes it lacks."""
+        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
+
+    def substitute(self, wire: int, change: Mapping[int, int], stop: Iterable[int] = ()) -> int:
+        """The wire remade with other wires in place of some, the boxes as they are; not looking behind `stop`."""
+        made = dict(change)
+        stops = set(stop) | set(change)
+        for w in self.cone([wire], stops):
+            node = self.node(w)
+            if w in made or w in stops or node is None or all(made.get(i, i) == i for i in node.inputs):
+                continue
+            place = w - self.first[self.maker[w]]
+            inputs = [made.get(i, i) for i in node.inputs]
+            dom = Ty(*(self.types[i] for i in inputs))
+            made[w] = self.add(Box(node.box.op, dom, node.box.cod, node.box.line), inputs) + place
+        return made.get(wire, wire)
+
+    def _is_positive(self, box: Box, inputs: Sequence[int]) -> bool:
+        op = box.op
+        flags = [self.positive[w] for w in inputs]
+        if isinstance(op, Const):
+            return op.value is not None and op.value > 0
+        if isinstance(op, SizeOf):
+            return True
+        if isinstance(op, Map):
+            if op.fn in ("exp", "sigmoid"):
+                return self.types[inputs[0]].element != "extended"
+            if op.fn in ("add", "mul", "div", "min", "sqrt"):
+                return all(flags)
+            if op.fn == "where":
+                return all(flags[1:])
+            return (op.fn == "max" and any(flags)) or (op.fn.startswith("cast:") and flags[0])
+        if isinstance(op, Reduce):
+            return op.monoid in ("sum", "prod", "max", "min") and all(flags)
+        if isinstance(op, View):
+            return all(flags[: len(op.reads)])
+        return isinstance(op, (Einsum, Rename, Reindex)) and all(flags)

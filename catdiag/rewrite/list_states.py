@@ -1,0 +1,241 @@
+"""Diagrams about the states of a loop on parts of its list: what theorems beyond the equation are stated with.
+
+A state is reachable if it is the state of some list. So a claim about all reachable states is an equation about
+`state` of arbitrary parts `x1`, `x2`, … of the axis, which the kernel can check like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import TypeAlias
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.index_maps import Read, View, plus
+from catdiag.category.ops import Box, Fold, Group, Rename, const_box, map_box, reindex_box
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
+from catdiag.rewrite.matching.unify import Unifier
+from catdiag.rewrite.stream.fold_search import sizes_in
+
+Instead: TypeAlias = Callable[[Box], "Diagram | None"]
+
+
+def resized(diagram: Diagram, sizes: Mapping[str, Size], axes: Sequence[Axis] = ()) -> Diagram:
+    """A diagram with other sizes for symbols; `axes` are those that are known by their parts too.
+
+    >>> from catdiag.category.diagram import id
+    >>> resized(id(Ty(ArrayType((Axis("x"),)))), {"x": ("+", "a", "b")}).dom
+    Ty(ArrayType(axes=(Axis('x', ('+', 'a', 'b')),), element='real'))
+    """
+    return Unifier({axis.name: axis for axis in axes}, dict(sizes)).diagram(diagram)
+
+
+def opened(diagram: Diagram) -> Diagram:
+    """A diagram with its named boxes and groups opened: loops, and boxes that hold nothing, on whole axes."""
+    return _with(diagram, lambda box: whole(box) if isinstance(box.op, Group) else None)
+
+
+def unrolled(diagram: Diagram) -> Diagram:
+    """A diagram without loops, groups and named boxes: each loop is what its state is of the whole list."""
+    return _with(opened(diagram), lambda box: whole(box) if isinstance(box.op, Fold) else None)
+
+
+def _with(diagram: Diagram, instead: Instead) -> Diagram:
+    made = Assembly(diagram.dom.arrays)
+    outputs = made.put(diagram, range(len(diagram.dom)), instead)[1]
+    return made.diagram(outputs, diagram.input_names, diagram.title)
+
+
+def whole(box: Box) -> Diagram:
+    """What a loop or group is on whole axes."""
+    op, known = box.op, {axis.name: axis for ty in box.dom for axis in ty.axes}
+    if isinstance(op, Fold):
+        return resized(op.state, {op.block: known[op.axis].size}, [known[op.axis]])
+    assert isinstance(op, Group)
+    sizes = {local: known[name].size for name, local in op.tiles}
+    return resized(op.body, sizes, [known[name] for name, _ in op.tiles])
+
+
+def can_cut(box: Box) -> bool:
+    """Whether the size of a loop's axis is a symbol, for which the sum of the sizes of parts can be put."""
+    assert isinstance(box.op, Fold)
+    return isinstance(_sizes(box)[box.op.axis], str)
+
+
+def _sizes(box: Box) -> dict[str, Size]:
+    """The sizes of the axes of a box's inputs, by name."""
+    return {axis.name: axis.size for ty in box.dom for axis in ty.axes}
+
+
+class Assembly:
+    """A diagram under construction from others."""
+
+    def __init__(self, dom: Sequence[ArrayType]) -> None:
+        self.dom = tuple(dom)
+        self.types = list(dom)
+        self.nodes: list[Node] = []
+
+    def add(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first output of a box."""
+        self.nodes.append(Node(box, tuple(inputs)))
+        self.types.extend(box.cod)
+        return len(self.types) - len(box.cod)
+
+    def map(self, fn: str, *wires: int) -> int:
+        """A scalar function."""
+        return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
+
+    def number(self, value: int) -> int:
+        """A constant."""
+        return self.add(const_box(Fraction(value)), ())
+
+    def cast(self, wire: int, ty: ArrayType) -> int:
+        """The wire in another layout, repeated along axes that it lacks, with another element type."""
+        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
+
+    def put(
+        self, diagram: Diagram, inputs: Sequence[int], instead: Instead = lambda _: None
+    ) -> tuple[list[int], list[int]]:
+        """A diagram put on wires: where each of its wires is now, and where its outputs are.
+
+        For a box, `instead` may give a diagram that is put in its place.
+        """
+        graph = inline(diagram).graph
+        now = list(inputs)
+        for node in graph.nodes:
+            args = [now[w] for w in node.inputs]
+            body = instead(node.box)
+            if body is None:
+                first = self.add(node.box, args)
+                now.extend(range(first, first + len(node.box.cod)))
+            else:
+                made = self.put(body, args)[1]
+                now.extend(self.cast(w, ty) for w, ty in zip(made, node.box.cod, strict=True))
+        return now, [now[w] for w in graph.outputs]
+
+    def diagram(self, outputs: Sequence[int], names: tuple[str, ...], title: str) -> Diagram:
+        """The diagram made so far, without boxes that reach no output."""
+        graph = live(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
+        return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names, title)
+
+
+class Parts:
+    """A loop whose list is cut in parts: its states, steps and merges on them, in one diagram under construction.
+
+    The parts are of the sizes `.sizes`. With `around` (a diagram without groups that holds the box of the loop as its
+    node number `place`), they are parts of the lists that it runs on, and the inputs are that diagram's; without, the
+    inputs are the loop's own: any arrays, part by part.
+    """
+
+    def __init__(self, box: Box, sizes: Sequence[Size], around: Diagram | None = None, place: int = 0) -> None:
+        assert isinstance(box.op, Fold)
+        self.op, self.sizes, self.box = box.op, tuple(sizes), box
+        self.put: dict[str, Size] = {}
+        self.lists: list[int] = []
+        if around is not None and can_cut(box):
+            self.put = {str(_sizes(box)[self.op.axis]): self._start(len(self.sizes))}
+            self._cut(around, place)
+        else:
+            self._fresh()
+
+    @property
+    def exact(self) -> bool:
+        """Whether the parts are of lists that the loop runs on, and not any arrays."""
+        return bool(self.put)
+
+    def _start(self, part: int) -> Size:
+        """The size of all parts before one."""
+        total: Size = 0
+        for size in self.sizes[:part]:
+            total = size if total == 0 else ("+", total, size)
+        return total
+
+    def _cut(self, around: Diagram, place: int) -> None:
+        """The inputs of the loop as the diagram around it makes them, cut along the axis."""
+        node = around.graph.nodes[place]
+        before = resized(
+            of_graph(live(Graph(around.dom, around.graph.nodes[:place], node.inputs)), node.box.dom), self.put
+        )
+        self.assembly = Assembly(before.dom.arrays)
+        self.names = around.input_names
+        self.lists = self.assembly.put(before, range(len(before.dom)))[1]
+        self.inputs = [[self._part(w, k) for w in self.lists] for k in range(len(self.sizes))]
+
+    def _part(self, wire: int, part: int) -> int:
+        ty, axis = self.assembly.types[wire], self.op.axis
+        if ty.axis(axis) is None:
+            return wire
+        read = Read(((axis, plus(self._start(part), ("i", axis))),))
+        made = reindex_box(View((Axis(axis, self.sizes[part]),), (read,)), [ty])
+        return self.assembly.add(made, (wire,))
+
+    def _fresh(self) -> None:
+        """The inputs of the loop as arrays of their own, those with the axis part by part."""
+        body = self.op.state
+        dom, names = list[ArrayType](), list[str]()
+        self.inputs = [[] for _ in self.sizes]
+        for ty, name in zip(body.dom, body.input_names, strict=True):
+            shared = ty.axis(self.op.axis) is None
+            for k, size in enumerate(self.sizes):
+                if not shared or not k:
+                    dom.append(resized_type(ty, self.op.block, size))
+                    names.append(name if shared else f"{name}_{k + 1}")
+                self.inputs[k].append(len(dom) - 1)
+        self.assembly = Assembly(dom)
+        self.names = tuple(names)
+
+    def assumed(self, assume: Sequence[str]) -> tuple[str, ...]:
+        """Assumptions about the sizes of the diagram around, with the sum of the parts for the size of the list."""
+        for symbol in self.put:
+            total = "(" + " + ".join(map(show_size, self.sizes)) + ")"
+            assume = [re.sub(rf"\b{re.escape(symbol)}\b", total, text) for text in assume]
+        return tuple(assume)
+
+    def body(self, diagram: Diagram, part: int | None = None) -> Diagram:
+        """A body of the loop, on a part of the list where it is on a list."""
+        return resized(diagram, self.put if part is None else {**self.put, self.op.block: self.sizes[part]})
+
+    def unit(self) -> list[int]:
+        """The state of the empty list."""
+        return self.assembly.put(self.body(self.op.unit), ())[1]
+
+    def state(self, part: int) -> list[int]:
+        """The state of a part."""
+        return self.assembly.put(self.body(self.op.state, part), self.inputs[part])[1]
+
+    def whole(self) -> list[int]:
+        """The state of the whole list; nothing where there are parts only."""
+        if not self.lists:
+            return []
+        body = resized(self.op.state, {**self.put, self.op.block: self._start(len(self.sizes))})
+        return self.assembly.put(body, self.lists)[1]
+
+    def step(self, states: Sequence[int], part: int) -> tuple[list[int], list[int]]:
+        """One turn of the loop with a part as its block: the wires of its body, and the new states."""
+        return self.assembly.put(self.body(self.op.step, part), [*states, *self.inputs[part]])
+
+    def merge(self, left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The state of two lists put together: the wires of the body, and the states."""
+        return self.assembly.put(self.body(self.op.merge), [*left, *right])
+
+
+def resized_type(ty: ArrayType, symbol: str, size: Size) -> ArrayType:
+    """A type with another size for a symbol."""
+    return Unifier(sizes={symbol: size}).ty(Ty(ty))[0]
+
+
+def part_sizes(diagram: Diagram, axis: str, count: int) -> tuple[str, ...]:
+    """Symbols for the sizes of parts of an axis, which no size of the diagram has: `x1`, `x2`.
+
+    >>> from catdiag.category.diagram import id
+    >>> part_sizes(id(Ty(ArrayType((Axis("x"), Axis("x2"))))), "x", 2)
+    ('x1', 'x2_')
+    """
+    taken, found = sizes_in(diagram), []
+    for k in range(1, count + 1):
+        symbol = "".join(c if c.isalnum() else "_" for c in axis) + str(k)
+        while symbol in taken or not symbol.isidentifier():
+            symbol = symbol + "_" if symbol.isidentifier() else "_" + symbol
+        found.append(symbol)
+    return tuple(found)

@@ -1,0 +1,212 @@
+"""What follows of a loop beside its equation: that its merge is associative, perhaps commutative, on all states that
+are reached, what it does with empty lists, blocks of one and remainders, and that its divisors are not 0.
+
+Each is an equation of diagrams about the states of parts of the list, proved by the kernel like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.ops import Box, Fold, Map
+from catdiag.category.types import Size
+from catdiag.rewrite.claims import Claims, Form, Verdict
+from catdiag.rewrite.list_states import Assembly, Parts, can_cut, opened, part_sizes, whole
+from catdiag.rewrite.stability import formulas, loop_names, stability
+
+
+@dataclass(frozen=True)
+class Divisor:
+    """A divisor, or an argument of a logarithm, of the result of a loop: its formula, the user's line, and the verdict
+    on its being above 0; where that is not proved it is a hypothesis of the equation that it may be divided by.
+    """
+
+    formula: str
+    line: str | None
+    verdict: Verdict
+
+    @property
+    def name(self) -> str:
+        """What is claimed."""
+        return f"{self.formula} > 0"
+
+    def __str__(self) -> str:
+        v = self.verdict
+        if v.proved:
+            return f"{self.name}: proved"
+        if v.verdict == "conditional":
+            return f"{self.name}: proved where the program is defined"
+        return f"{self.formula} ≠ 0: a hypothesis"
+
+
+def loops(diagram: Diagram) -> tuple[Diagram, list[int]]:
+    """A diagram with its groups and named boxes opened, and the places of its loops."""
+    flat = opened(diagram)
+    return flat, [k for k, node in enumerate(flat.graph.nodes) if isinstance(node.box.op, Fold)]
+
+
+def laws(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
+    """The verdicts on the laws of the loops of a diagram, by name."""
+    flat, places = loops(diagram)
+    found: dict[str, Verdict] = {}
+    for number, place in enumerate(places, 1):
+        which = f" in loop {number}" if len(places) > 1 else ""
+        for name, law in _LAWS.items():
+            verdict = law(flat, place, claims)
+            if verdict is not None:
+                found[name + which] = verdict
+    return found
+
+
+def _parts(flat: Diagram, place: int, sizes: Sequence[Size]) -> Parts:
+    return Parts(flat.graph.nodes[place].box, sizes, flat, place)
+
+
+def _equation(
+    parts: Parts, claims: Claims, left: Sequence[int], right: Sequence[int], title: str, refuted: bool = True
+) -> Verdict:
+    sides = [parts.assembly.diagram(w, parts.names, t) for w, t in ((left, title), (right, "the same"))]
+    return claims.equation(sides[0], sides[1], parts.assumed(claims.assume), refuted)
+
+
+def associativity(flat: Diagram, place: int, claims: Claims) -> Verdict:
+    """That states of three neighbouring lists are merged alike either way."""
+    parts = _parts(flat, place, _symbols(flat, place, 3))
+    a, b, c = (parts.state(k) for k in range(3))
+    left = parts.merge(parts.merge(a, b)[1], c)[1]
+    right = parts.merge(a, parts.merge(b, c)[1])[1]
+    return _equation(parts, claims, left, right, "merge(merge(a, b), c)")
+
+
+def commutativity(flat: Diagram, place: int, claims: Claims) -> Verdict:
+    """That states of two lists are merged alike in either order."""
+    parts = _parts(flat, place, _symbols(flat, place, 2))
+    a, b = parts.state(0), parts.state(1)
+    return _equation(parts, claims, parts.merge(a, b)[1], parts.merge(b, a)[1], "merge(a, b)")
+
+
+def merged(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
+    """That the states of two neighbouring lists, merged, are the state of both put together."""
+    if not can_cut(flat.graph.nodes[place].box):
+        return None
+    parts = _parts(flat, place, _symbols(flat, place, 2))
+    merge = parts.merge(parts.state(0), parts.state(1))[1]
+    return _equation(parts, claims, parts.whole(), merge, "state(a + b)")
+
+
+def empty(flat: Diagram, place: int, claims: Claims) -> Verdict:
+    """That merging with the state of the empty list, on either side, changes no state."""
+    parts = _parts(flat, place, _symbols(flat, place, 1))
+    a, unit = parts.state(0), parts.unit()
+    left = [*parts.merge(unit, a)[1], *parts.merge(a, unit)[1]]
+    return _equation(parts, claims, left, [*a, *a], "merge(empty, a), merge(a, empty)")
+
+
+def single(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
+    """That a block of one element gives the state of the list with that element more."""
+    return _step(flat, place, claims, (_symbols(flat, place, 1)[0], 1))
+
+
+def remainder(flat: Diagram, place: int, claims: Claims) -> Verdict | None:
+    """That after any number of whole blocks, a shorter one gives the state of the whole list."""
+    n, g, r = _symbols(flat, place, 3)
+    return _step(flat, place, claims, (("*", n, g), r))
+
+
+def _step(flat: Diagram, place: int, claims: Claims, sizes: Sequence[Size]) -> Verdict | None:
+    if not can_cut(flat.graph.nodes[place].box):
+        return None
+    parts = _parts(flat, place, sizes)
+    return _equation(parts, claims, parts.whole(), parts.step(parts.state(0), 1)[1], "state(a + b)")
+
+
+def _symbols(flat: Diagram, place: int, count: int) -> tuple[str, ...]:
+    op = flat.graph.nodes[place].box.op
+    assert isinstance(op, Fold)
+    return part_sizes(flat, op.axis, count)
+
+
+_LAWS = {
+    "merge gives the state of the whole": merged,
+    "merge is associative": associativity,
+    "merge is commutative": commutativity,
+    "an empty list changes nothing": empty,
+    "blocks of one": single,
+    "a shorter last block": remainder,
+}
+
+
+def divisors(diagram: Diagram, claims: Claims) -> list[Divisor]:
+    """The divisors and arguments of logarithms that depend on a loop of a diagram, and the verdicts on their signs.
+
+    >>> import catdiag as cd
+    >>> from catdiag.solvers.z3 import Z3
+    >>> mean = cd.algorithm("x, x ->")(lambda w, a: cd.sum(w * a, "x") / cd.sum(w, "x"))
+    >>> with Z3() as ask:
+    ...     print(divisors(mean.stream("x").diagram, Claims(ask))[0])
+    sum2 ≠ 0: a hypothesis
+    """
+    return list(_divisors(opened(diagram), claims))
+
+
+def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
+    graph = flat.graph
+    late = [False] * len(graph.dom)
+    said = formulas(flat, loop_names(flat))
+    seen: set[int] = set()
+    for node in graph.nodes:
+        op = node.box.op
+        place = {Map("div"): 1, Map("log"): 0}.get(op) if isinstance(op, Map) else None
+        wire = None if place is None else node.inputs[place]
+        if wire is not None and late[wire] and wire not in seen:
+            seen.add(wire)
+            yield Divisor(said(wire), node.box.line, _positive(flat, wire, claims))
+        late.extend([isinstance(op, Fold) or any(late[w] for w in node.inputs)] * len(node.box.cod))
+
+
+def _positive(flat: Diagram, wire: int, claims: Claims) -> Verdict:
+    from catdiag.prover.api import Interrupted, in_time
+
+    within = Claims(claims.ask, claims.assume, None)
+    try:
+        return in_time(claims.limit, "a divisor", partial(_positive_where_defined, flat, wire, within))
+    except Interrupted as error:
+        return Verdict("interrupted", goal=error.message)
+
+
+def _positive_where_defined(flat: Diagram, wire: int, claims: Claims) -> Verdict:
+    assembly = Assembly(flat.dom.arrays)
+    now, outputs = assembly.put(flat, range(len(flat.dom)), _state_of)
+    claim = assembly.map("lt", assembly.number(0), now[wire])
+    forms, names, title = [Form(claim)], flat.input_names, "0 < divisor"
+    # Where the program is defined it is not 0 at least; what is found at once comes before what takes long.
+    for further in (False, True):
+        found = claims.decide(assembly, names, forms, claim, title, further=further)
+        if found.proved:
+            return found
+        given = claims.decide(assembly, names, forms, claim, title, beside=outputs, granted=True, further=further)
+        if given.theorem is not None:
+            return replace(given, verdict="conditional", conditions=given.theorem.defined)
+        if found.verdict == "refuted" or given.large:
+            break
+    return found
+
+
+def _state_of(box: Box) -> Diagram | None:
+    return whole(box) if isinstance(box.op, Fold) else None
+
+
+def verdicts(diagram: Diagram, claims: Claims) -> dict[str, Verdict]:
+    """All that is claimed of a diagram's loops beside its equation, by name: laws, divisors and exponentials."""
+    found = laws(diagram, claims)
+    found |= {d.name: d.verdict for d in divisors(diagram, claims)}
+    for e in stability(diagram, claims).exponentials:
+        name, count = f"{e.name} does not overflow", 1
+        while name in found:
+            count += 1
+            name = f"{e.name} ({count}) does not overflow"
+        found[name] = e.verdict
+    return found

@@ -1,0 +1,194 @@
+"""A user's own rules: an equation proved once, for all sizes, and used wherever its left side occurs.
+
+An occurrence is found on the diagram as a hypergraph of boxes (`subgraph_search`), so that interchange, symmetry,
+copying and discarding make no difference; then what its axes, sizes and weaved axes are (`unify`), and whether the
+hypotheses of the rule hold there. What a rewrite gives is a derivation: its theorem is about the whole diagram, and as
+always it is the kernel that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from catdiag.category.diagram import Diagram, HasDiagram, check, diagram_of, inline
+from catdiag.category.ops import Generic, Map
+from catdiag.prover.api import Undecided, in_time, prove
+from catdiag.rewrite.derivation import Derivation, derivation_of, titled
+from catdiag.rewrite.matching.rule_application import Attempt, Equation, Match, disjoint, names_of
+from catdiag.rewrite.matching.rule_theorem import proved
+from catdiag.rewrite.matching.subgraph_search import Wiring
+from catdiag.rewrite.steps import Rule as RuleStep
+from catdiag.util.errors import CatdiagError, MatchUndecided, NoMatch, SignatureError
+
+
+@dataclass(frozen=True, repr=False)
+class Rule(Equation):
+    """An equation `lhs = rhs` with its theorem, to be used from left to right. Made by `cd.rule`."""
+
+    def __repr__(self) -> str:
+        more = "".join(
+            f", {key}={value!r}"
+            for key, value in (("assume", self.assume), ("name", self.name), ("variables", self.variables))
+            if value
+        )
+        return f"rule({self.lhs!r}, {self.rhs!r}{more})"
+
+    # -- matching --------------------------------------------------------------------------------
+
+    def matches(self, diagram: Diagram | HasDiagram, assume: Sequence[str] = ()) -> list[Match]:
+        """Where the rule matches, in the stored order of the boxes; matches may overlap.
+
+        `assume` are assumptions about the diagram's sizes, which the rule's own are to follow from.
+
+        >>> import catdiag as cd
+        >>> twice = cd.rule(cd.algorithm("")(lambda a: a + a), cd.algorithm("")(lambda a: 2 * a))
+        >>> f = cd.algorithm("q x")(lambda A: cd.exp(A + A) + cd.sum(A, "x"))
+        >>> [str(match) for match in twice.matches(f)][0].split(" ")[0]
+        'add'
+
+        Raises MatchUndecided where the search takes too much work.
+        """
+        with Attempt(self, diagram_of(diagram), assume) as attempt:
+            return attempt.matches()
+
+    def explain(self, diagram: Diagram | HasDiagram, assume: Sequence[str] = ()) -> str:
+        """Where the rule matches, or why it does not: the box without a partner, or what failed at the nearest place.
+
+        >>> import catdiag as cd
+        >>> twice = cd.rule(cd.algorithm("")(lambda a: a + a), cd.algorithm("")(lambda a: 2 * a), name="twice")
+        >>> print(twice.explain(cd.algorithm("x", name="f")(lambda A: A * A)))
+        twice does not match f: no box of the diagram is add (...) of the rule
+        """
+        with Attempt(self, diagram_of(diagram), assume) as attempt:
+            found = attempt.matches()
+            if not found:
+                return attempt.reason()
+            places = "place" if len(found) == 1 else "places"
+            return "\n".join([f"{self.title} matches {attempt.where} in {len(found)} {places}:",
+                              *(f"  {k}: {match}" for k, match in enumerate(found))])  # fmt: skip
+
+    # -- rewriting ---------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        diagram: Diagram | HasDiagram,
+        at: int | None = None,
+        everywhere: bool = False,
+        assume: Sequence[str] = (),
+        most: int = 1000,
+        limit: float | None = None,
+    ) -> Derivation:
+        """The diagram with the right side in the place of one match: the first, or number `at` of `matches`.
+
+        With `everywhere`, all matches are rewritten, and those that this makes, until none is left; more than `most`
+        rewrites are an error. The derivation's theorem says that the whole diagram means what it meant; `assume` are
+        assumptions about its sizes, `limit` is the time in seconds that its proof may take (None: any). Named boxes are
+        opened where the match has boxes inside them.
+
+        >>> import catdiag as cd
+        >>> twice = cd.rule(cd.algorithm("")(lambda a: a + a), cd.algorithm("")(lambda a: 2 * a))
+        >>> f = cd.algorithm("q x")(lambda A: cd.exp(A + A))
+        >>> done = twice.apply(f)
+        >>> [box.name for box in done.diagram.boxes], done.theorem.conditional
+        (['2', 'mul', 'exp'], False)
+
+        Raises NoMatch with the reason (see `explain`), Undecided if the whole equation was not proved,
+        Interrupted if its proof takes longer than `limit`, MatchUndecided where a search takes too much work or the
+        rewriting comes to no end.
+        """
+        if everywhere and at is not None:
+            raise CatdiagError("give `at` for one match or `everywhere` for all of them, not both")
+        start = derivation_of(diagram)
+        assume = (*start.assume, *(a for a in assume if a not in start.assume))
+        now, rewrites = start.diagram, 0
+        # Of what a loop or group was made of, nothing is known to be in the source.
+        known = start.stayed[1] if start.stayed is not None and start.stayed[0] is now else None
+        origins, traced = known, known is not None or not start.steps
+        while True:
+            attempt = Attempt(self, now, assume, start.ask)
+            found = attempt.matches()
+            if not found and not rewrites:
+                raise NoMatch(attempt.reason())
+            if not found:
+                break
+            if not everywhere:
+                if at is not None and not 0 <= at < len(found):
+                    raise NoMatch(
+                        f"{self.title} matches {attempt.where} in {len(found)} places, counted from 0: no number {at}"
+                    )
+                chosen = [found[at or 0]]
+            else:
+                chosen = disjoint(found, attempt.site)
+            if rewrites + len(chosen) > most:
+                raise MatchUndecided(
+                    f"after {rewrites} rewrites {self.title} still matches: it seems to undo what it does, "
+                    "or give a larger number as `most`"
+                )
+            now, origins, count = attempt.rewritten(chosen, origins)
+            rewrites += count
+            if not everywhere:
+                break
+        made = titled(now, f"{start.diagram.title or 'it'}, {self.title}")
+        check(made)
+        stayed = origins if traced else None
+        work = partial(proved, start.ask, start.source, made, assume, stayed, self.title)
+        theorem = in_time(limit, f"the proof that {made.title or 'it'} means what it meant", work)
+        return start.then(
+            RuleStep(self.title),
+            made,
+            theorem,
+            ungrouped=start.ungrouped if start.groups else made,
+            assume=assume,
+            stayed=None if stayed is None else (made, stayed),
+        )
+
+
+def rule(
+    lhs: Diagram | HasDiagram,
+    rhs: Diagram | HasDiagram,
+    assume: Sequence[str] = (),
+    name: str = "",
+    variables: Sequence[str] = (),
+    limit: float | None = None,
+) -> Rule:
+    """The rule that rewrites `lhs` to `rhs`, once it is proved that they are equal, for all sizes.
+
+    `assume` adds hypotheses about sizes, which must follow wherever the rule is used. `variables` names functions of
+    `cd.apply` that stand for any scalar function, and boxes of `cd.box` that stand for any box; others mean
+    themselves. Names of axes are variables always, and all of the left side may be weaved over further axes. `limit` is
+    the time in seconds that the proof may take.
+
+    >>> import catdiag as cd
+    >>> @cd.algorithm("x, ->")
+    ... def lhs(A, c):
+    ...     return cd.sum(c * A, "x")
+    >>> @cd.algorithm("x, ->")
+    ... def rhs(A, c):
+    ...     return c * cd.sum(A, "x")
+    >>> pull = cd.rule(lhs, rhs, name="pull")
+    >>> f = cd.algorithm("q k, q ->")(lambda A, b: cd.max(cd.sum(b * A, "k"), "q"))
+    >>> print(pull.apply(f).diagram.boxes[0].name)
+    sum[k]
+
+    Raises what `cd.prove` raises where the equation is not proved (Refuted, Undecided, TypeMismatch), Undecided where
+    it is about nothing (`Theorem.vacuous`);
+    SignatureError for a left side in which nothing can be found, or variables that it does not have.
+    """
+    left, right = diagram_of(lhs, "the left side"), diagram_of(rhs, "the right side")
+    if isinstance(variables, str) or isinstance(assume, str):
+        raise SignatureError('variables and assumptions are lists of texts: variables=["f"], assume=["n >= 2"]')
+    theorem = prove(left, right, assume, limit)
+    if theorem.vacuous:
+        raise Undecided("the rule is about nothing: no arrays meet what it takes for granted", str(theorem))
+    made = Rule(left, right, theorem, tuple(assume), name, tuple(variables))
+    wiring = Wiring(inline(left).graph)
+    if all(wiring.source):
+        raise SignatureError(f"the left side {left} has no box that takes an array: there is nothing to look for")
+    functions, boxes = (names_of(inline(left), kind) for kind in (Map, Generic))
+    for variable in variables:
+        if variable not in functions | boxes:
+            known = ", ".join(sorted(functions | boxes)) or "none"
+            raise SignatureError(f"{variable!r} is no cd.apply function and no cd.box of the left side: it has {known}")
+    return made

@@ -1,0 +1,309 @@
+"""One rule at one diagram: where it matches, why it does not, and the diagram with matches rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.ops import Box, Call, Generic, Map, bodies
+from catdiag.category.types import Size, show_size, size_symbols
+from catdiag.kernel.checker import condition
+from catdiag.prover.api import Theorem, parse_assumption
+from catdiag.rewrite.matching.splice import Cyclic, Origins, Patch, Trail, opened, patch, spliced
+from catdiag.rewrite.matching.subgraph_search import Nearest, Occurrence, Search, Variables, Wiring, named, only_layout
+from catdiag.rewrite.matching.unify import Clash, Fitted, fits, polynomial, put_sizes
+from catdiag.solvers.z3 import Z3
+from catdiag.util.errors import MatchUndecided
+
+
+@dataclass(frozen=True)
+class Equation:
+    """An equation `lhs = rhs` with its theorem; what uninterpreted functions and boxes stand for anything."""
+
+    lhs: Diagram
+    rhs: Diagram
+    theorem: Theorem
+    assume: tuple[str, ...] = ()
+    name: str = ""
+    variables: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The rule's name, or its two sides'."""
+        return self.name or f"{self.lhs.title or 'left'} = {self.rhs.title or 'right'}"
+
+    def __str__(self) -> str:
+        return f"rule {self.title}\n{self.theorem}"
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where a rule matches: what its boxes, axes and sizes are there, and the axes that all of it is weaved over.
+
+    `.boxes` are names and lines of boxes of the diagram, `.axes` names by the rule's names, `.sizes` texts by the
+    rule's symbols, `.weaved` names.
+    """
+
+    boxes: tuple[str, ...]
+    axes: dict[str, str]
+    sizes: dict[str, str]
+    weaved: tuple[str, ...]
+    fitted: Fitted = field(repr=False, compare=False)
+    patch: Patch = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        text = ", ".join(self.boxes)
+        renamed = [f"{a} is {b}" for a, b in self.axes.items() if a != b]
+        if renamed:
+            text += "; " + ", ".join(renamed)
+        return text + (f"; over {', '.join(self.weaved)}" if self.weaved else "")
+
+
+def names_of(diagram: Diagram, kind: type) -> set[str]:
+    """The uninterpreted functions (Map) or boxes (Generic) of a diagram."""
+    found = set()
+    for box in diagram.boxes:
+        if isinstance(box.op, Map) and kind is Map and box.op.fn.startswith("apply:"):
+            found.add(box.op.fn.removeprefix("apply:"))
+        elif isinstance(box.op, Generic) and kind is Generic:
+            found.add(box.op.name)
+    return found
+
+
+def _boxes(diagram: Diagram) -> tuple[list[Trail], list[Box]]:
+    """The boxes of a diagram, named ones opened, with their trails."""
+    graph, trails = opened(diagram)
+    return trails, [node.box for node in graph.nodes]
+
+
+class Attempt:
+    """A rule being matched against a diagram."""
+
+    def __init__(self, rule: Equation, diagram: Diagram, assume: Sequence[str], ask: Z3 | None = None) -> None:
+        self.rule, self.diagram = rule, diagram
+        self.where = diagram.title or "the diagram"
+        self.ask = ask or Z3()
+        self._own = ask is None
+        pattern, through = _pattern(inline(rule.lhs).graph)
+        self.lhs, self.through = Wiring(pattern, rule.lhs.input_names), through
+        # Named boxes that hold no others stay closed, so that nothing here goes as deep as they are nested.
+        self.rhs = inline(rule.rhs, lambda b: not any(isinstance(o.op, Call) for d in bodies(b.op) for o in d.boxes))
+        graph, self.trails = opened(diagram)
+        self.site = Wiring(graph, through=through)
+        functions, boxes = (names_of(inline(rule.lhs), kind) & set(rule.variables) for kind in (Map, Generic))
+        self.variables = Variables(frozenset(functions), frozenset(boxes))
+        self.search = Search(self.lhs, self.site, self.variables)
+        self.symbols = {s for ty in set(self.site.types) for a in ty.axes for s in size_symbols(a.size)}
+        self.hypotheses = [["le", 1, s] for s in sorted(self.symbols)] + [parse_assumption(a) for a in assume]
+        types = {t for node in graph.nodes for t in (*node.box.dom, *node.box.cod)} | set(diagram.dom)
+        self.taken = {n for t in types for a in t.axes for n in (a.name, *size_symbols(a.size))}
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._own:
+            self.ask.close()
+
+    def matches(self) -> list[Match]:
+        """The matches, in the order of their boxes."""
+        total, near = len(self.lhs.boxes), self.search.nearest
+        found: list[Match] = []
+        for occurrence in self.search.occurrences():
+            try:
+                for fitted in fits(self.lhs, self.site, occurrence, self.variables):
+                    stage = total + 1
+                    try:
+                        made = patch(self.lhs, self.rhs, self.site, fitted, self.taken)
+                        stage += 1
+                        self._hypotheses(fitted)
+                    except Clash as error:
+                        near.note(stage, occurrence.places, str(error))
+                        continue
+                    found.append(self._match(fitted, made))
+                    self.search.settle(occurrence)
+                    break
+            except Clash as error:
+                near.note(total, occurrence.places, str(error))
+        return sorted(found, key=lambda m: self._places(m.fitted.occurrence))
+
+    def _places(self, occurrence: Occurrence) -> list[int]:
+        return sorted(p for p in occurrence.places if not self.site.source[p])
+
+    def _match(self, fitted: Fitted, made: Patch) -> Match:
+        places = self._places(fitted.occurrence)
+        sizes = {s: show_size(v) for s, v in fitted.unifier.sizes.items()}
+        axes = {name: axis.name for name, axis in fitted.unifier.axes.items()}
+        weaved = dict.fromkeys(a.name for row in fitted.weaved for a in row)
+        return Match(tuple(named(self.site.boxes[p]) for p in places), axes, sizes, tuple(weaved), fitted, made)
+
+    def _hypotheses(self, fitted: Fitted) -> None:
+        """Raises Clash unless the rule's hypotheses, at the sizes here, follow from the diagram's."""
+        known = [condition(c) for c in self.hypotheses]
+        for op, left, right in self.rule.theorem.certificate["statement"]["assume"]:
+            sides = [put_sizes(_size(s), fitted.unifier.sizes) for s in (left, right)]
+            symbols = set().union(*(size_symbols(_size(s)) for s in (left, right)))
+            if unknown := sorted(symbols - set(fitted.unifier.sizes)):
+                if [op, left] == ["le", 1]:
+                    continue
+                raise Clash(
+                    f"the left side does not say what size {unknown[0]} is, of which the rule assumes something"
+                )
+            if [op, left] == ["le", 1] and any(set(m) <= self.symbols for m in polynomial(sides[1])):
+                continue
+            if not self.ask(known, condition([op, *sides])):
+                sign = {"le": "≤", "lt": "<", "eq": "="}[op]
+                wanted = f"{show_size(_size(left))} {sign} {show_size(_size(right))}"
+                here = f"{show_size(sides[0])} {sign} {show_size(sides[1])}"
+                also = "" if here == wanted else f", which is {here} here"
+                raise Clash(f"the rule assumes {wanted}{also}: that does not follow from the sizes of the diagram; "
+                            f"assume={[here.replace('≤', '<=').replace(' = ', ' == ')]!r} says so")  # fmt: skip
+
+    def reason(self) -> str:
+        """Why there was no match."""
+        absent, near = self.search.absent(), self.search.nearest
+        text = f"{self.rule.title} does not match {self.where}"
+        if absent is not None:
+            return f"{text}: no box of the diagram is {named(self.lhs.boxes[absent])} of the rule"
+        loose = self._loosely() if near.found < len(self.lhs.boxes) else None
+        near = loose or near
+        lines = [f"{text}: {near.reason or 'nothing of its form is there'}"]
+        for k, place in enumerate(near.places):
+            if place >= 0:
+                lines.append(f"  {self.lhs.boxes[k].name} of the rule was {named(self.site.boxes[place])}")
+        return "\n".join(lines)
+
+    def _loosely(self) -> Nearest | None:
+        """What would be an occurrence but for what is around it, and what that is; one where the axes fit, if any."""
+        found: Nearest | None = None
+        search = Search(self.lhs, self.site, self.variables, strict=False)
+        try:
+            for occurrence in search.occurrences():
+                found = found or Nearest(0, occurrence.places, search.why_apart(occurrence))
+                try:
+                    next(fits(self.lhs, self.site, occurrence, self.variables), None)
+                except Clash:
+                    continue
+                return Nearest(0, occurrence.places, search.why_apart(occurrence))
+        except MatchUndecided:
+            pass
+        return found
+
+    # -- rewriting -------------------------------------------------------------------------------
+
+    def rewritten(self, chosen: Sequence[Match], origins: Origins | None) -> tuple[Diagram, Origins, int]:
+        """The diagram with matches rewritten, what of it was in the source, and how many matches it were.
+
+        Without `origins`, this diagram is the source. Named boxes that no match reaches into stay closed, if each match
+        is still in one piece then.
+        """
+        if origins is None:
+            wires = ((trail, k, w) for p, trail in enumerate(self.trails) for k, w in enumerate(self.site.outs(p)))
+            origins = Origins(frozenset(self.trails), {(trail, k): w for trail, k, w in wires})
+        reached = {
+            self.trails[p][:k]
+            for m in chosen
+            for p in self._places(m.fitted.occurrence)
+            for k in range(len(self.trails[p]))
+        }
+        try:
+            return self._put(chosen, reached, origins)
+        except Cyclic:
+            pass
+        everything = {trail[:k] for trail in self.trails for k in range(len(trail))}
+        try:
+            return self._put(chosen, everything, origins)
+        except Cyclic:
+            # One by one: what the first match becomes may join boxes that stood apart.
+            return self._put(chosen[:1], everything, origins)
+
+    def _put(self, chosen: Sequence[Match], reached: set[Trail], origins: Origins) -> tuple[Diagram, Origins, int]:
+        graph, trails = opened(self.diagram, lambda trail: trail not in reached)
+        place_of = {trail: place for place, trail in enumerate(trails)}
+        site = Wiring(graph, through=self.through)
+        patches = []
+        for match in chosen:
+            places = tuple(
+                -1 if self.site.source[p] else place_of[self.trails[p]] for p in match.fitted.occurrence.places
+            )
+            reads = [-1] * len(match.patch.reads)
+            for k, place in enumerate(places):
+                for position, w in enumerate(self.lhs.reads[k]):
+                    if self.lhs.maker[w][0] < 0:
+                        reads[w] = site.reads[place][position]
+                        if site.types[reads[w]] != self.site.types[match.patch.reads[w]]:
+                            raise Cyclic  # a transposition is inside a named box that stays closed
+            outs: dict[int, int] = {}
+            for k, place in enumerate(places):
+                if place >= 0:
+                    old, new = self.site.outs(match.fitted.occurrence.places[k]), site.outs(place)
+                    outs.update(zip(old, new, strict=True))
+            fitted = replace(match.fitted, occurrence=Occurrence(places, tuple(reads)))
+            replaces = tuple((outs[w], out) for w, out in match.patch.replaces)
+            patches.append(replace(match.patch, fitted=fitted, reads=tuple(reads), replaces=replaces))
+        made = spliced(site, patches)
+        after = of_graph(made.graph, self.diagram.cod, self.diagram.names, self.diagram.title)
+        stayed: set[Trail] = set()
+        wires: dict[tuple[Trail, int], int] = {}
+        for trail, box in zip(*_boxes(after), strict=True):
+            place = made.places[trail[0]]
+            before = (*trails[place], *trail[1:]) if place >= 0 else ()
+            if before in origins.boxes:
+                stayed.add(trail)
+            for port in range(len(box.cod)):
+                if place >= 0:
+                    known = origins.wires.get((before, port))
+                else:
+                    w = made.replaces.get((trail[0], port), -1) if len(trail) == 1 else -1
+                    maker, own = site.maker[w] if w >= 0 else (-1, 0)
+                    known = origins.wires.get((trails[maker], own)) if maker >= 0 else None
+                if known is not None:
+                    wires[trail, port] = known
+        return after, Origins(frozenset(stayed), wires), len(chosen)
+
+
+def _pattern(graph: Graph) -> tuple[Graph, bool]:
+    """The left side of a rule without transpositions of its results, and whether all transpositions are looked through.
+
+    They are not where the left side has others: then it is about them.
+    """
+    first = len(graph.dom)
+    dropped: dict[int, int] = {}
+    count = first
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if only_layout(node.box):
+            dropped[count] = node.inputs[0]
+        count += len(node.box.cod)
+    read = {w for node in graph.nodes for w in node.inputs}
+    if any(w in read for w in dropped) or not any(node.inputs and not only_layout(node.box) for node in graph.nodes):
+        return graph, False
+    names = list(range(first))
+    count = first
+    for node in graph.nodes:
+        if only_layout(node.box):
+            names.append(names[node.inputs[0]])
+            continue
+        nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+        names.extend(range(count, count + len(node.box.cod)))
+        count += len(node.box.cod)
+    return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs])), True
+
+
+def _size(data: Any) -> Size:
+    """A size from plain data."""
+    return (data[0], _size(data[1]), _size(data[2])) if isinstance(data, (list, tuple)) else data
+
+
+def disjoint(found: Sequence[Match], site: Wiring) -> list[Match]:
+    """Matches that share no box, the first ones first."""
+    used: set[int] = set()
+    chosen = []
+    for match in found:
+        places = {p for p in match.fitted.occurrence.places if not site.source[p]}
+        if not places & used:
+            used |= places
+            chosen.append(match)
+    return chosen

@@ -1,0 +1,406 @@
+"""Putting the right side of a rule in the place of an occurrence of its left side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+
+from catdiag.category.diagram import Diagram, Graph, Node, live
+from catdiag.category.functor import spread
+from catdiag.category.ops import NESTING, Box, Call, Const, Fold, Generic, Group, Map, Reduce, Rename, bodies
+from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, union
+from catdiag.rewrite.matching.subgraph_search import Wiring, only_layout
+from catdiag.rewrite.matching.unify import Clash, Fitted
+from catdiag.rewrite.stream.fold_search import local_size
+from catdiag.util.errors import AxisError
+
+# -- named boxes opened with a trail ---------------------------------------------------------------------
+
+Trail = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Origins:
+    """What of a rewritten diagram was in the source: the boxes that stayed, by their trails, and for outputs of boxes
+    (a trail and a port) the wire of the source, in its opened form, that carries the same.
+    """
+
+    boxes: frozenset[Trail]
+    wires: dict[tuple[Trail, int], int]
+
+
+def opened(diagram: Diagram, keep: Callable[[Trail], bool] = lambda _: False) -> tuple[Graph, list[Trail]]:
+    """The flat form with named boxes opened, and where each node comes from: its place in each diagram around it.
+
+    A named box at a trail that `keep` accepts stays closed.
+
+    >>> from catdiag.category.diagram import box, call
+    >>> X = ArrayType((Axis("x"),))
+    >>> f, g = box("f", X, X), box("g", X, X)
+    >>> opened(f >> call("inner", f >> g))[1]
+    [(0,), (1, 0), (1, 1)]
+    """
+    nodes: list[Node] = []
+    trails: list[Trail] = []
+    count = len(diagram.dom)
+    frames: list[tuple[Graph, int, list[int], Trail]] = [(diagram.graph, 0, list(range(count)), ())]
+    while True:
+        graph, place, names, trail = frames.pop()
+        entered = False
+        for k in range(place, len(graph.nodes)):
+            node = graph.nodes[k]
+            wires = [names[w] for w in node.inputs]
+            if isinstance(node.box.op, Call) and not keep((*trail, k)):
+                frames.append((graph, k + 1, names, trail))
+                frames.append((node.box.op.body.graph, 0, wires, (*trail, k)))
+                entered = True
+                break
+            nodes.append(Node(node.box, tuple(wires)))
+            trails.append((*trail, k))
+            names.extend(range(count, count + len(node.box.cod)))
+            count += len(node.box.cod)
+        if entered:
+            continue
+        outputs = [names[w] for w in graph.outputs]
+        if not frames:
+            return Graph(diagram.dom, tuple(nodes), tuple(outputs)), trails
+        frames[-1][2].extend(outputs)
+
+
+# -- the right side at an occurrence -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Patch:
+    """What is put in: a graph over the wires of the diagram that it reads, and for each output the wire it replaces."""
+
+    fitted: Fitted
+    graph: Graph
+    reads: tuple[int, ...]
+    replaces: tuple[tuple[int, int], ...]  # (a wire of the diagram, an output of the graph)
+
+
+def patch(lhs: Wiring, rhs: Diagram, site: Wiring, fitted: Fitted, taken: set[str]) -> Patch:
+    """The right side with the axes and sizes of an occurrence, weaved as the left side is there.
+
+    `taken` are the names of axes and sizes in the diagram. Raises Clash where it does not have its types there.
+    """
+    unifier = fitted.unifier.copy()
+    types = site.types
+    places = fitted.occurrence.places
+    weaved = {a.name: a for axes in fitted.weaved for a in axes}
+    needed = set(rhs.graph.outputs).union(*(node.inputs for node in rhs.graph.nodes))
+    chosen = {axis.name for axis in unifier.axes.values()}
+    for k, inner in enumerate(rhs.graph.wire_types()):
+        for axis in inner.axes:
+            if axis.name in unifier.axes or (k < len(rhs.dom) and k not in needed):
+                continue
+            unknown = sorted(s for s in size_symbols(axis.size) if s not in unifier.sizes)
+            if unknown:
+                raise Clash(f"the left side does not say what size {unknown[0]} of the right side is")
+            if axis.kind == "name":
+                name, n = axis.name, 1
+                while name in taken or name in weaved or name in chosen:
+                    n += 1
+                    name = f"{axis.name}_{n}"
+                put = unifier.put(axis)
+                unifier.axes[axis.name] = Axis(name, put.size)
+                chosen.add(name)
+    for axis_name, block in _blocks(rhs):
+        unifier.sizes[block] = local_size(block.split("_")[0], unifier.name(axis_name), taken)
+    _apart(rhs, unifier.name)
+    try:
+        made = unifier.diagram(rhs)
+        marks: dict[str, tuple[bool, ...]] = {}
+        for name, axis in reversed(weaved.items()):  # each comes in front of those before it
+            has = [k for k, axes in enumerate(fitted.weaved) if any(a.name == name for a in axes)]
+            made, marks[name] = spread(made, axis, has)
+    except AxisError as error:
+        raise Clash(f"the right side does not have its types here: {error.message}") from error
+    replaces: list[tuple[int, int]] = []
+    wanted: list[ArrayType | None] = []
+    done: set[int] = set()
+    for k, w in enumerate(lhs.graph.outputs):
+        maker, port = lhs.maker[lhs.same[w]]
+        own = -1 if maker < 0 else site.outs(places[maker])[port]
+        # What the left side hands through is read by others where it comes from; what nobody reads is not made.
+        if maker < 0 or own in done or lhs.source[maker] or site.uses[own] == len(lhs.readers[lhs.same[w]]):
+            wanted.append(None)
+            continue
+        done.add(own)
+        more = [n for n in made.cod[k].names if types[own].axis(n) is None]
+        if more:
+            raise Clash(f"the right side depends on axis {more[0]}, which the left side's result {types[own]} lacks")
+        replaces.append((own, len(replaces)))
+        wanted.append(types[own])
+    reads = fitted.occurrence.inputs
+    graph = _typed(made, [types[w] if w >= 0 else None for w in reads], wanted)
+    return Patch(fitted, graph, reads, tuple(replaces))
+
+
+def _blocks(diagram: Diagram) -> list[tuple[str, str]]:
+    """The axes that loops and groups of a diagram cut, with the symbols of their blocks and tiles."""
+    found: list[tuple[str, str]] = []
+    stack = [diagram]
+    while stack:
+        for b in stack.pop().boxes:
+            if isinstance(b.op, Fold):
+                found.append((b.op.axis, b.op.block))
+            elif isinstance(b.op, Group):
+                found.extend(b.op.tiles)
+            stack += bodies(b.op)
+    return found
+
+
+def _apart(rhs: Diagram, name: Callable[[str], str]) -> None:
+    """Raises Clash where two axes of the rule are one here, and meet in a box of its right side."""
+    for b in rhs.boxes:
+        here: dict[str, str] = {}
+        for t in (*b.dom, *b.cod):
+            for axis in t.axes:
+                other = here.setdefault(name(axis.name), axis.name)
+                if other != axis.name:
+                    raise Clash(
+                        f"axes {other} and {axis.name} of the rule are both {name(axis.name)} here, and meet at "
+                        f"{b.name} of its right side: rename one of the two in the diagram"
+                    )
+
+
+def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[ArrayType | None]) -> Graph:
+    """The graph on inputs of the given types, with outputs of the wanted ones; those not wanted are left out.
+
+    Most boxes take any layout of their axes; before those that do not, an array is put into the layout they take.
+    An input that nothing is given for is 0 everywhere: the rule holds for all arrays there.
+    """
+    source = made.graph
+    old = source.wire_types()
+    inputs = [ty if ty is not None else old[k] for k, ty in enumerate(given)]
+    types = list(inputs)
+    nodes: list[Node] = []
+    names = list(range(len(inputs)))
+    target: dict[int, ArrayType] = {}
+    for w, ty in zip(source.outputs, wanted, strict=True):
+        if ty is not None and w >= len(inputs):
+            target.setdefault(w, ty)
+
+    def put(box: Box, *wires: int) -> int:
+        nodes.append(Node(box, wires))
+        types.extend(box.cod)
+        return len(types) - len(box.cod)
+
+    def cast(w: int, ty: ArrayType) -> int:
+        return w if types[w] == ty else put(Box(Rename(), Ty(types[w]), Ty(ty)), w)
+
+    needed = set(source.outputs).union(*(node.inputs for node in source.nodes))
+    for k, ty in enumerate(given):
+        if ty is None and k in needed:
+            if inputs[k].element == "bool":
+                raise Clash(f"the left side does not say what input {made.input_names[k]} of the right side is")
+            zero = put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType())))
+            names[k] = cast(zero, inputs[k])
+    count = len(inputs)
+    for node in source.nodes:
+        box, wires = node.box, [names[w] for w in node.inputs]
+        outs = range(count, count + len(box.cod))
+        count = outs.stop
+        if isinstance(box.op, (*NESTING, Generic)):
+            first = put(box, *(cast(w, ty) for w, ty in zip(wires, box.dom, strict=True)))
+            names.extend(range(first, first + len(box.cod)))
+            continue
+        dom = Ty(*(types[w] for w in wires))
+        cod = box.cod if dom == box.dom else Ty(*(ArrayType(t.axes, _element(box, dom, t.element)) for t in box.cod))
+        cod = Ty(*(_laid_out(box, dom, t) for t in cod))
+        goal = target.get(outs.start)
+        if goal is not None and len(outs) == 1 and set(goal.names) == set(cod[0].names):
+            cod = Ty(goal)
+        moved = not only_layout(box) or dom != cod
+        names.append(put(Box(box.op, dom, cod, box.line), *wires) if moved else wires[0])
+    outputs = [cast(names[w], ty) for w, ty in zip(source.outputs, wanted, strict=True) if ty is not None]
+    return live(Graph(Ty(*inputs), tuple(nodes), tuple(outputs)))
+
+
+def _laid_out(box: Box, dom: Ty, ty: ArrayType) -> ArrayType:
+    """A result in the layout that the builder gives it, where that is told by the inputs' layouts."""
+    if not isinstance(box.op, (Map, Reduce)):
+        return ty
+    order = [a.name for a in union(list(dom)) if ty.axis(a.name) is not None]
+    axes = {a.name: a for a in ty.axes}
+    return ArrayType(tuple(axes[n] for n in order), ty.element) if len(order) == len(axes) else ty
+
+
+def _element(box: Box, dom: Ty, element: str) -> str:
+    """The element type of a result whose inputs have narrower ones than they had."""
+    before, now = {t.element for t in box.dom}, {t.element for t in dom}
+    same = not isinstance(box.op, Map) or box.op.fn in ("add", "sub", "mul", "neg", "abs", "max", "min", "where")
+    if element == "bool" or not same or element not in before or element in now:
+        return element
+    return next((e for e in ("extended", "real", "int") if e in now), element)
+
+
+# -- the diagram with patches --------------------------------------------------------------------------------
+
+
+class Cyclic(Exception):
+    """Patches that cannot all be put in: each is convex by itself, and together they are not."""
+
+
+@dataclass(frozen=True)
+class Spliced:
+    """A graph with patches in it: the place that each node had (−1: in a patch), and wires that others replace.
+
+    `replaces` says which wire of the old graph it is that output `port` of the node at `place` stands for.
+    """
+
+    graph: Graph
+    places: list[int]
+    replaces: dict[tuple[int, int], int]
+
+
+def spliced(site: Wiring, patches: Sequence[Patch]) -> Spliced:
+    """The graph with patches in the place of their occurrences.
+
+    Boxes stay in their order, as far as they can; those of a patch come where the first of its occurrence was. Boxes
+    without inputs that nothing reads are left out. Raises Cyclic.
+    """
+    graph = site.graph
+    gone = {
+        place: k
+        for k, p in enumerate(patches)
+        for place in p.fitted.occurrence.places
+        if place >= 0 and not site.source[place]
+    }
+    replaced: dict[int, tuple[int, int]] = {w: (k, out) for k, p in enumerate(patches) for w, out in p.replaces}
+    for place, layout in enumerate(site.layout):
+        # A transposition of what stayed inside an occurrence goes with it.
+        root = site.same[site.outs(place)[0]] if layout else -1
+        if root >= 0 and site.maker[root][0] in gone and root not in replaced:
+            gone[place] = gone[site.maker[root][0]]
+    # Units: a node that stays, or a whole patch, where the first box of its occurrence was.
+    units: list[tuple[int, int]] = []
+    begun: set[int] = set()
+    for place in range(len(graph.nodes)):
+        k = gone.get(place, -1)
+        if k < 0 or k not in begun:
+            units.append((place, k))
+            begun.add(k)
+    unit_of_place = {place: u for u, (place, k) in enumerate(units) if k < 0}
+    unit_of_patch = {k: u for u, (_, k) in enumerate(units) if k >= 0}
+
+    def origin(w: int) -> tuple[int, int]:
+        """The wire of the old graph that a wire is now, or the patch (negative) and its output that it is."""
+        for _ in range(len(replaced) + 1):
+            if w not in replaced:
+                return w, 0
+            k, out = replaced[w]
+            source = patches[k].graph.outputs[out]
+            if source >= len(patches[k].reads):
+                return ~k, out
+            # An output that the patch only hands on comes from where its input does.
+            w = patches[k].reads[source]
+        raise Cyclic
+
+    def maker(w: int) -> int:
+        """The unit that makes a wire, or −1."""
+        own, _ = origin(w)
+        if own < 0:
+            return unit_of_patch[~own]
+        place = site.maker[own][0]
+        return -1 if place < 0 else unit_of_place[place]
+
+    waits: list[int] = []
+    feeds: list[list[int]] = [[] for _ in units]
+    for u, (place, k) in enumerate(units):
+        read = graph.nodes[place].inputs if k < 0 else [w for w in patches[k].reads if w >= 0]
+        before = {maker(w) for w in read} - {-1}
+        waits.append(len(before))
+        for b in before:
+            feeds[b].append(u)
+    ready = [u for u, n in enumerate(waits) if n == 0]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        u = heappop(ready)
+        order.append(u)
+        for v in feeds[u]:
+            waits[v] -= 1
+            if waits[v] == 0:
+                heappush(ready, v)
+    if len(order) < len(units):
+        raise Cyclic
+    now: dict[int, int] = {w: w for w in range(len(graph.dom))}
+    outs_of: dict[int, list[int]] = {}
+    nodes: list[Node] = []
+    places: list[int] = []
+    count = len(graph.dom)
+
+    def at(w: int) -> int:
+        own, out = origin(w)
+        return outs_of[~own][out] if own < 0 else now[own]
+
+    for u in order:
+        place, k = units[u]
+        if k < 0:
+            node = graph.nodes[place]
+            nodes.append(Node(node.box, tuple([at(w) for w in node.inputs])))
+            places.append(place)
+            for w in site.outs(place):
+                now[w] = count
+                count += 1
+            continue
+        inner = patches[k].graph
+        names = [at(w) if w >= 0 else -1 for w in patches[k].reads]
+        for node in inner.nodes:
+            nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+            places.append(-1)
+            names.extend(range(count, count + len(node.box.cod)))
+            count += len(node.box.cod)
+        outs_of[k] = [names[w] for w in inner.outputs]
+    instead = {outs_of[k][out]: w for w, (k, out) in replaced.items() if outs_of[k][out] >= 0}
+    return _swept(Graph(graph.dom, tuple(nodes), tuple([at(w) for w in graph.outputs])), places, instead)
+
+
+def _unread(graph: Graph) -> set[int]:
+    """The results of transpositions that nothing reads, or transpositions only that nothing reads."""
+    count = len(graph.dom) + sum(len(node.box.cod) for node in graph.nodes)
+    used, idle = set(graph.outputs), set()
+    for node in reversed(graph.nodes):
+        count -= len(node.box.cod)
+        if only_layout(node.box) and count not in used:
+            idle.add(count)
+        else:
+            used.update(node.inputs)
+    return idle
+
+
+def _swept(graph: Graph, places: Sequence[int], instead: Mapping[int, int]) -> Spliced:
+    """The graph without boxes that have neither inputs nor readers; one that a patch brings is made once."""
+    replaces: dict[tuple[int, int], int] = {}
+    idle = _unread(graph)
+    used: set[int] = set(graph.outputs)
+    for node in graph.nodes:
+        used.update(node.inputs)
+    names = list(range(len(graph.dom)))
+    nodes: list[Node] = []
+    kept: list[int] = []
+    known: dict[Box, int] = {}
+    count = old = len(names)
+    for node, place in zip(graph.nodes, places, strict=True):
+        outs = range(old, old + len(node.box.cod))
+        old = outs.stop
+        if (not node.inputs and len(outs) and not used & set(outs)) or idle & set(outs):
+            names.extend([-1] * len(outs))
+            continue
+        if not node.inputs:
+            first = known.setdefault(node.box, count)
+            if first < count and place < 0:
+                names.extend(range(first, first + len(outs)))
+                continue
+        nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
+        if place < 0:
+            replaces |= {(len(kept), port): instead[w] for port, w in enumerate(outs) if w in instead}
+        kept.append(place)
+        names.extend(range(count, count + len(outs)))
+        count += len(outs)
+    return Spliced(Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs])), kept, replaces)

@@ -1,0 +1,179 @@
+"""Where the elements of a loop's reductions matter: outside a condition found here each is the unit of its reduction.
+
+An abstract interpretation of the loop's state. For each wire and each number v it may be, a condition such that
+the wire is v wherever the condition is false: `where(c, a, -∞)` is −∞ unless c, an exponential of it is 0
+unless c, a product 0 unless both factors are not (derived here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from catdiag.category.diagram import Diagram, Graph, live, of_graph
+from catdiag.category.ops import Box, Const, Einsum, Fold, Map, Reduce, Rename
+from catdiag.category.types import Ty
+from catdiag.rewrite.hash_consed_graph import Terms
+
+Value = Fraction | None
+"""A number that a wire may be constantly; None is minus infinity."""
+
+Condition = bool | int
+"""True, False, or a wire of truth values."""
+
+ZERO, ONE = Fraction(0), Fraction(1)
+UNITS: Mapping[str, Value] = {"sum": ZERO, "max": None, "prod": ONE, "any": ZERO, "all": ONE}
+"""The units of the monoids; of truth values 0 is false and 1 is true."""
+
+# A function of which an argument v gives f(v), by v.
+_UNARY: Mapping[str, Mapping[Value, Value]] = {
+    "exp": {None: ZERO, ZERO: ONE}, "log": {ONE: ZERO}, "neg": {ZERO: ZERO}, "tanh": {ZERO: ZERO},
+    "abs": {ZERO: ZERO, ONE: ONE}, "sqrt": {ZERO: ZERO, ONE: ONE}, "not": {ZERO: ONE, ONE: ZERO},
+}  # fmt: skip
+# A function that is f(v) as soon as one argument is v; and one that is it where both are.
+_EITHER: Mapping[str, Mapping[Value, Value]] = {
+    "mul": {ZERO: ZERO}, "add": {None: None}, "and": {ZERO: ZERO}, "or": {ONE: ONE},
+}  # fmt: skip
+_BOTH: Mapping[str, Mapping[Value, Value]] = {
+    "add": {ZERO: ZERO}, "sub": {ZERO: ZERO}, "mul": {ONE: ONE}, "max": {None: None, ZERO: ZERO, ONE: ONE},
+    "min": {None: None, ZERO: ZERO, ONE: ONE}, "and": {ONE: ONE}, "or": {ZERO: ZERO},
+}  # fmt: skip
+_FIRST: Mapping[str, Mapping[Value, Value]] = {"sub": {None: None}, "div": {ZERO: ZERO}, "floordiv": {ZERO: ZERO}}
+
+
+class Support:
+    """The conditions of the wires of a loop's state, in a `Terms` graph that grows by them."""
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+        graph = fold.state.graph
+        self.terms = Terms(graph.dom)
+        self._known: list[dict[Value, Condition]] = []
+        self.image: list[int] = list(range(len(graph.dom)))
+        for node in graph.nodes:
+            first = self.terms.add(node.box, [self.image[w] for w in node.inputs])
+            self.image.extend(range(first, first + len(node.box.cod)))
+        self._fill()
+
+    def of_components(self) -> list[Condition]:
+        """For each state the condition, along the streamed axis, without which an element adds nothing to it."""
+        return [self._component(self.image[w]) for w in self.fold.state.graph.outputs]
+
+    # -- conditions -------------------------------------------------------------------------------
+
+    def both(self, conditions: Iterable[Condition]) -> Condition:
+        """That all of them hold."""
+        return self._joined(conditions, "and", False)
+
+    def either(self, conditions: Iterable[Condition]) -> Condition:
+        """That one of them holds."""
+        return self._joined(conditions, "or", True)
+
+    def _joined(self, conditions: Iterable[Condition], fn: str, absorbing: bool) -> Condition:
+        found: Condition = not absorbing
+        for c in conditions:
+            if c is absorbing or found is absorbing:
+                found = absorbing
+            elif found is (not absorbing):
+                found = c
+            elif c is not (not absorbing) and c != found:
+                found = self.terms.map(fn, found, c)
+        return found
+
+    def negated(self, c: Condition) -> Condition:
+        """That it does not hold."""
+        if isinstance(c, bool):
+            return not c
+        node = self.terms.node(c)
+        if node is not None and self.terms.made_by(c) == "not":
+            return node.inputs[0]
+        return self.terms.map("not", c)
+
+    def somewhere(self, c: Condition, axes: Iterable[str]) -> Condition:
+        """That it holds at some index of the named axes."""
+        for axis in () if isinstance(c, bool) else axes:
+            if axis in self.terms.names(c):
+                c = self.terms.reduce("any", axis, c)
+        return c
+
+    # -- wires --------------------------------------------------------------------------------------
+
+    def unless(self, wire: int, value: Value) -> Condition:
+        """A condition without which the wire is the value: True where none is known."""
+        if self.terms.types[wire].element == "bool":
+            return wire if value == ZERO else self.negated(wire) if value == ONE else True
+        if wire >= len(self._known):
+            return True
+        return self._known[wire].get(value, True)
+
+    def _fill(self) -> None:
+        terms = self.terms
+        self._known = [{} for _ in range(len(terms.dom))]
+        for place, node in enumerate(list(terms.nodes)):
+            self._known.extend({} for _ in range(terms.first[place] - len(self._known)))
+            found = self._rule(node.box, node.inputs)
+            kept = {v: c for v, c in found.items() if c is not True}
+            self._known.extend(dict(kept) for _ in node.box.cod)
+
+    def _rule(self, box: Box, inputs: tuple[int, ...]) -> dict[Value, Condition]:
+        op = box.op
+        if isinstance(op, Const):
+            return {op.value: False}
+        if isinstance(op, Map):
+            return self._map(op.fn, inputs)
+        if isinstance(op, Einsum):
+            bound = {n for t in box.dom for n in t.names} - set(box.cod[0].names)
+            return {ZERO: self.somewhere(self.both(self.unless(w, ZERO) for w in inputs), sorted(bound))}
+        if isinstance(op, Reduce):
+            values = (UNITS.get(op.monoid), ZERO) if op.monoid in ("max", "min") else (UNITS[op.monoid],)
+            return {v: self.somewhere(self.unless(inputs[0], v), [op.axis]) for v in values}
+        if isinstance(op, Rename):
+            known = {v: self.unless(inputs[0], v) for v in (None, ZERO, ONE)}
+            pairs = dict(op.pairs)
+            return {v: c if isinstance(c, bool) else self.terms.rename(c, pairs) for v, c in known.items()}
+        return {}
+
+    def _map(self, fn: str, inputs: tuple[int, ...]) -> dict[Value, Condition]:
+        if fn.startswith("cast:"):
+            return {v: self.unless(inputs[0], v) for v in (None, ZERO, ONE)}
+        if fn == "where":
+            c, yes, no = inputs
+            known = {v: (self.unless(yes, v), self.unless(no, v)) for v in (None, ZERO, ONE)}
+            return {
+                v: self.either((self.both((c, first)), self.both((self.negated(c), second))))
+                for v, (first, second) in known.items()
+                if (first, second) != (True, True)
+            }
+        found: dict[Value, Condition] = {}
+        for v, made in _UNARY.get(fn, {}).items():
+            found[made] = self.unless(inputs[0], v)
+        for v, made in _FIRST.get(fn, {}).items():
+            found[made] = self.unless(inputs[0], v)
+        for v, made in _BOTH.get(fn, {}).items():
+            found[made] = self.either(self.unless(w, v) for w in inputs)
+        for v, made in _EITHER.get(fn, {}).items():
+            found[made] = self.both((found.get(made, True), *(self.unless(w, v) for w in inputs)))
+        return found
+
+    def _component(self, wire: int) -> Condition:
+        axis = self.fold.axis
+        node = self.terms.node(wire)
+        while node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:
+            wire = node.inputs[0]
+            node = self.terms.node(wire)
+        if node is None or axis not in {n for t in node.box.dom for n in t.names}:
+            return True
+        op = node.box.op
+        if isinstance(op, Reduce) and op.axis == axis and op.monoid in UNITS:
+            return self.unless(node.inputs[0], UNITS[op.monoid])
+        if isinstance(op, Einsum) and axis not in node.box.cod[0].names:
+            bound = {n for t in node.box.dom for n in t.names} - {*node.box.cod[0].names, axis}
+            return self.somewhere(self.both(self.unless(w, ZERO) for w in node.inputs), sorted(bound))
+        return True
+
+
+def body(terms: Terms, outputs: Iterable[int], names: tuple[str, ...]) -> Diagram:
+    """The diagram from the inputs of a graph to some of its wires."""
+    outputs = tuple(outputs)
+    graph = live(Graph(Ty(*terms.dom), tuple(terms.nodes), outputs))
+    return of_graph(graph, Ty(*(terms.types[w] for w in outputs)), names)

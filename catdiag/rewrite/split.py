@@ -1,0 +1,68 @@
+"""Loops split into parts: partial states at once, and a merge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.ops import Box, Fold, Group, bodies, with_bodies
+from catdiag.rewrite.stream.fold_search import local_size, sizes_in
+from catdiag.util.errors import AxisError, NotStreamable, SignatureError
+
+
+def runs_in_kernels(diagram: Diagram) -> bool:
+    """Whether a diagram runs in loops or groups, in named boxes too.
+
+    >>> import catdiag as cd
+    >>> runs_in_kernels(cd.id(cd.Ty()).diagram)
+    False
+    """
+    return any(isinstance(box.op, (Fold, Group)) for box in inline(diagram).boxes)
+
+
+def is_streamed(diagram: Diagram, axis: str) -> bool:
+    """Whether a loop of the diagram, in its groups too, runs over an axis.
+
+    >>> import catdiag as cd
+    >>> is_streamed(cd.id(cd.Ty()).diagram, "x")
+    False
+    """
+    todo = [diagram]
+    while todo:
+        for box in todo.pop().boxes:
+            if isinstance(box.op, Fold) and box.op.axis == axis:
+                return True
+            if isinstance(box.op, Group):
+                todo.extend(bodies(box.op))
+    return False
+
+
+def in_parts(diagram: Diagram, axis: str, parts: str | None = None) -> Diagram:
+    """The diagram with the loops over an axis in `parts` parts, a size symbol: what they mean stays the same.
+
+    Raises SignatureError for a symbol that is no name, AxisError for one that is a size of the diagram already, and
+    NotStreamable where no loop runs over the axis or one has parts already.
+    """
+    taken = sizes_in(diagram)
+    symbol = local_size("p", axis, taken) if parts is None else parts
+    if not isinstance(symbol, str) or not symbol.isidentifier():
+        raise SignatureError(f"parts is {symbol!r}: expected a name for how many there are, such as 'p_{axis}'")
+    if symbol in taken:
+        raise AxisError(f"parts is {symbol!r}, which is a size of the diagram already: expected another name")
+    if not is_streamed(diagram, axis):
+        raise NotStreamable(f"no loop runs over axis {axis!r}: stream it before it is split")
+
+    def made(item: Diagram) -> Diagram:
+        nodes = []
+        for node in item.graph.nodes:
+            box, op = node.box, node.box.op
+            if isinstance(op, Fold) and op.axis == axis:
+                if op.parts is not None:
+                    raise NotStreamable(f"the loop over {axis!r} has {op.parts} parts already", box.line)
+                op = replace(op, parts=symbol)
+            elif isinstance(op, Group):
+                op = with_bodies(op, (made(op.body),))  # groups hold no groups
+            nodes.append(Node(box if op is box.op else Box(op, box.dom, box.cod, box.line), node.inputs))
+        return of_graph(Graph(item.graph.dom, tuple(nodes), item.graph.outputs), item.cod, item.names, item.title)
+
+    return made(diagram)

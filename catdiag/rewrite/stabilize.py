@@ -1,0 +1,380 @@
+"""Offering the stabilized form: a maximum subtracted in exponentials that a program runs without one.
+
+`exp(s) = exp(s - m)·exp(m)` for any m that is real. Here m is the greatest s over the axes along which the exponentials
+are added up, and the factor `exp(m)` is carried through the program beside each array, as its *degree* in m: products
+add degrees, quotients subtract them, a logarithm turns them into summands. Where the result has degree 0, the factor
+has cancelled, and what is left runs no exponential of more than 0. This is the argument, derived here; that the program
+still means the same is for the kernel to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from catdiag.category.diagram import Diagram, Node
+from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, reindex_box
+from catdiag.category.types import ArrayType, Ty
+from catdiag.rewrite.canonicalize import masks_inside, of_terms
+from catdiag.rewrite.claims import Claims
+from catdiag.rewrite.derivation import Derivation, NotProved, titled
+from catdiag.rewrite.group import group
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.list_states import opened
+from catdiag.rewrite.stability import wires_above
+from catdiag.rewrite.steps import Group, Stabilize, Stream
+from catdiag.rewrite.stream.streaming import stream
+from catdiag.util.errors import CatdiagError, NotStabilizable
+
+Degree = tuple[tuple[int, Fraction], ...]
+"""Wires m with rational k: an array stands for itself times the exponential of the sum of all k·m."""
+NOTHING: Degree = ()
+
+
+@dataclass
+class _Family:
+    """Exponentials that have one maximum: their wires, the axes that it is over, whether 0 is one of the exponents."""
+
+    members: set[int]
+    axes: set[str] = field(default_factory=set)
+    floor: bool = False
+
+
+class _Again(Exception):
+    """The families were changed: what was made with them is made again."""
+
+
+def stabilize(derivation: Derivation, limit: float | None = None) -> Derivation:
+    """With a maximum subtracted in the exponentials that the source runs without one, streamed and grouped as it
+    was; itself where the argument of every exponential is proved to be at most 0. `limit` is the time in seconds
+    for each exponential.
+
+    `exp(s)` becomes `exp(s - max s)` where the result is a quotient of sums of exponentials, or a logarithm of one;
+    each sum that another divides has a maximum with it.
+
+    Raises NotStabilizable with the reason, where the maximum does not cancel, or it was not proved that it does.
+    """
+    source = derivation.source
+    other = next((s for s in derivation.steps if not isinstance(s.action, (Stream, Group, Stabilize))), None)
+    if other is not None:
+        raise CatdiagError(f"stabilize before {other.name!r}: a derivation is stabilized at its beginning")
+    made = stabilized(source, derivation.claims(limit))
+    if made is None:
+        return derivation
+    made = titled(made, f"{source.title or 'it'}.stabilize()")
+    found = Derivation(source, source, ungrouped=source, assume=derivation.assume, ask=derivation.ask)
+    try:
+        theorem = found.prove(made)
+    except NotProved as error:
+        raise NotStabilizable(f"that a maximum may be subtracted was not proved: {error.reason}") from error
+    found = found.then(Stabilize(), made, theorem, ungrouped=made)
+    for step in derivation.steps:
+        if isinstance(step.action, Stream):
+            found = stream(found, step.action.axis, passes=step.action.passes)
+        elif isinstance(step.action, Group):
+            found = group(found, step.action.axes)
+    return found
+
+
+def stabilized(diagram: Diagram, claims: Claims) -> Diagram | None:
+    """The diagram with maxima subtracted from the exponents that may be above 0; None where there are none.
+
+    >>> import catdiag as cd
+    >>> from catdiag.rewrite.claims import Claims
+    >>> from catdiag.solvers.z3 import Z3
+    >>> f = cd.algorithm("x ->")(lambda S: cd.log(cd.sum(cd.exp(S), "x")))
+    >>> with Z3() as ask:
+    ...     made = stabilized(f, Claims(ask))
+    >>> [box.name for box in made.boxes]
+    ['max[x]', 'sub', 'exp', 'sum[x]', 'log', 'add']
+
+    Raises NotStabilizable with the reason, where the factor does not cancel.
+    """
+    flat = opened(diagram)
+    above = wires_above(flat, claims)
+    if not above:
+        return None
+    terms, outputs, chosen = masks_inside(flat, above)
+    families = [_Family({w}) for w in sorted(chosen)]
+    while True:
+        try:
+            made = [_Reading(terms, families).output(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)]
+        except _Again:
+            continue
+        return of_terms(terms, made, flat)
+
+
+class _Reading:
+    """What each wire is made of with the maxima subtracted: another wire, and its degree."""
+
+    def __init__(self, terms: Terms, families: list[_Family]) -> None:
+        self.terms, self.families = terms, families
+        self.family = {w: f for f in families for w in f.members}
+        self.known: dict[int, tuple[int, Degree]] = {w: (w, NOTHING) for w in range(len(terms.dom))}
+        # The family of each maximum, under all the names that its axes have.
+        self.of: dict[int, _Family] = {}
+
+    def output(self, wire: int, ty: ArrayType) -> int:
+        """An output. Raises NotStabilizable where a factor is left on it."""
+        made, degree = self.read(wire)
+        if degree and any(k > 0 or not self.of[m].floor for m, k in degree):
+            lines = self._lines(degree)
+            raise NotStabilizable(
+                f"no maximum can be subtracted in {lines}: the result is not divided by such exponentials, so that "
+                "with exp(s - m) for exp(s) it would be another one; expected a quotient of sums of them, or the "
+                "logarithm of such a sum",
+                self._line(degree),
+            )
+        return self.terms.cast(self._times(made, degree), ty)
+
+    def read(self, wire: int) -> tuple[int, Degree]:
+        """A wire, without recursion."""
+        stack, open_ = [wire], set[int]()
+        while stack:
+            w = stack[-1]
+            if w in self.known:
+                stack.pop()
+                continue
+            node = self.terms.node(w)
+            assert node is not None
+            needed = list(node.inputs)
+            if w in self.family:
+                needed = [i for m in sorted(self.family[w].members) for i in self._inputs(m)]
+            missing = [i for i in needed if i not in self.known]
+            if not missing:
+                stack.pop()
+                self._box(w, node)
+            elif w in open_:
+                raise NotStabilizable(
+                    f"no maximum can be subtracted in {_at(node.box)}: its exponent is made of an exponential that it "
+                    "is added to",
+                    node.box.line,
+                )
+            else:
+                open_.add(w)
+                stack.extend(missing)
+        return self.known[wire]
+
+    def _inputs(self, wire: int) -> tuple[int, ...]:
+        node = self.terms.node(wire)
+        return () if node is None else node.inputs
+
+    # -- boxes -----------------------------------------------------------------------------------
+
+    def _box(self, wire: int, node: Node) -> None:
+        box, op = node.box, node.box.op
+        given = [self.known[w] for w in node.inputs]
+        if wire in self.family:
+            self.known[wire] = self._subtracted(wire, self._plain(*given[0], box))
+        elif isinstance(op, Map):
+            self.known[wire] = self._map(op.fn, box, given)
+        elif isinstance(op, Reduce):
+            self.known[wire] = self._reduced(op, box, *given[0])
+        elif isinstance(op, Einsum):
+            self.known[wire] = self._contracted(box, given)
+        elif isinstance(op, Rename) and given[0][1]:
+            self.known[wire] = self._renamed(dict(op.pairs), box, *given[0])
+        elif isinstance(op, (Reindex, View)) and any(d for _, d in given):
+            self.known[wire] = self._moved(op, box, given)
+        else:
+            wires = [self._plain(*g, box) for g in given]
+            wires = [self.terms.cast(w, t) for w, t in zip(wires, box.dom, strict=True)]
+            first, old = self.terms.add(box, wires), self.terms.first[self.terms.maker[wire]]
+            for k in range(len(box.cod)):
+                self.known[old + k] = first + k, NOTHING
+
+    def _subtracted(self, wire: int, exponent: int) -> tuple[int, Degree]:
+        """exp(s) as exp(s - m), of degree 1 in m."""
+        family, terms = self.family[wire], self.terms
+        node = terms.node(wire)
+        assert node is not None
+        if not family.axes and not family.floor and len(family.members) == 1:
+            # Not added up yet: nothing is subtracted, and which axes it is shows further on.
+            self.of[exponent] = family
+            return self.terms.map("exp", exponent, line=node.box.line), ((exponent, Fraction(1)),)
+        (first, *others) = [self._plain(*self.known[self._inputs(w)[0]], node.box) for w in sorted(family.members)]
+        m = first
+        for other in others:
+            m = terms.map("max", m, other)
+        for name in sorted(family.axes & set(terms.names(m))):
+            m = terms.reduce("max", name, m, node.box.line)
+        if family.floor:
+            m = terms.map("max", m, terms.const(0))
+        m = self._real(m)
+        self.of[m] = family
+        made = terms.map("exp", terms.map("sub", exponent, m), line=node.box.line)
+        return made, ((m, Fraction(1)),)
+
+    def _real(self, wire: int) -> int:
+        """A maximum with 0 for minus infinity: where nothing is seen, nothing is subtracted."""
+        terms = self.terms
+        if terms.types[wire].element != "extended":
+            return wire
+        chosen = terms.map("where", terms.map("eq", wire, terms.const(None)), terms.const(0), wire)
+        node = terms.node(chosen)
+        assert node is not None
+        ty = ArrayType(terms.types[chosen].axes)
+        return terms.add(Box(node.box.op, node.box.dom, Ty(ty)), node.inputs)
+
+    def _map(self, fn: str, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+        wires, degrees = [w for w, _ in given], [d for _, d in given]
+        if fn == "mul" or fn == "div":
+            return self._mapped(fn, wires, box), _sum(degrees[0], degrees[1], 1 if fn == "mul" else -1)
+        if fn in ("neg", "abs") or fn.startswith("cast:"):
+            return self._mapped(fn, wires, box), degrees[0]
+        if fn == "sqrt":
+            return self._mapped(fn, wires, box), tuple((m, k / 2) for m, k in degrees[0])
+        if fn == "log":
+            made = self._mapped(fn, wires, box)
+            for m, k in degrees[0]:
+                made = self.terms.map("add", made, self._scaled(m, k))
+            return made, NOTHING
+        if fn in ("add", "sub", "max", "min", "where", "lt", "le", "eq", "ne"):
+            first = 1 if fn == "where" else 0
+            condition = [self._plain(*g, box) for g in given[:first]]
+            sides, degree = self._alike(given[first:], box)
+            return self._mapped(fn, [*condition, *sides], box), NOTHING if fn in _COMPARISONS else degree
+        return self._mapped(fn, [self._plain(*g, box) for g in given], box), NOTHING
+
+    def _mapped(self, fn: str, wires: Sequence[int], box: Box) -> int:
+        """A scalar function, of the element that it had."""
+        made = self.terms.map(fn, *wires, line=box.line)
+        node = self.terms.node(made)
+        assert node is not None
+        element = box.cod[0].element
+        if self.terms.types[made].element == element:
+            return made
+        ty = ArrayType(self.terms.types[made].axes, element)
+        return self.terms.add(Box(node.box.op, node.box.dom, Ty(ty), box.line), wires)
+
+    def _reduced(self, op: Reduce, box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
+        if degree and op.monoid not in ("sum", "max", "min"):
+            self._plain(wire, degree, box)
+        wire, degree = self._over({op.axis}, wire, degree)
+        if self.terms.types[wire].axis(op.axis) is None:
+            wire = self.terms.cast(wire, self._fit(wire, box.dom[0]))
+        return self.terms.reduce(op.monoid, op.axis, wire, box.line), degree
+
+    def _contracted(self, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+        kept = list(box.cod[0].names)
+        gone = {a.name for ty in box.dom for a in ty.axes if a.name not in kept}
+        degree = NOTHING
+        for _, d in given:
+            degree = _sum(degree, d, 1)
+        first, degree = self._over(gone, given[0][0], degree)
+        wires = [self.terms.cast(w, self._fit(w, ty)) for w, ty in zip((first, *(w for w, _ in given[1:])), box.dom)]
+        own = {a.name for ty in box.dom for a in ty.axes}
+        more = dict.fromkeys(n for w in wires for n in self.terms.names(w) if n not in own)
+        return self.terms.einsum(wires, [*kept, *more], box.line), degree
+
+    def _fit(self, wire: int, ty: ArrayType) -> ArrayType:
+        """The type that a box takes, with the axes that a wire has beyond it."""
+        own = self.terms.types[wire]
+        return ArrayType((*ty.axes, *(a for a in own.axes if ty.axis(a.name) is None)), own.element)
+
+    def _over(self, axes: set[str], wire: int, degree: Degree) -> tuple[int, Degree]:
+        """A sum over axes: the maxima in its degree are over them too, but where the factor is at most 1 as it is."""
+        for m, k in degree:
+            if more := axes & set(self.terms.names(m)):
+                if k < 0 and self.of[m].floor:
+                    wire, degree = self._times(wire, ((m, k),)), _sum(degree, ((m, k),), -1)
+                    continue
+                self.of[m].axes |= more
+                raise _Again
+        return wire, degree
+
+    def _renamed(self, pairs: Mapping[str, str], box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
+        found = []
+        for m, k in degree:
+            new = self.terms.rename(m, pairs)
+            self.of[new] = self.of[m]
+            found.append((new, k))
+        made = self.terms.rename(wire, pairs)
+        return self.terms.cast(made, self._fit(made, box.cod[0])), tuple(sorted(found))
+
+    def _moved(self, op: Reindex | View, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+        sides, degree = self._alike(given, box)
+        if any(op.touches(name) for m, _ in degree for name in self.terms.names(m)):
+            self._plain(sides[0], degree, box)
+        return self.terms.add(reindex_box(op, [self.terms.types[w] for w in sides], box.line), sides), degree
+
+    # -- degrees ---------------------------------------------------------------------------------
+
+    def _alike(self, given: Sequence[tuple[int, Degree]], box: Box) -> tuple[list[int], Degree]:
+        """Arrays that are added or compared, brought to one degree; 0 is of any. Exponentials of different degrees
+        become one family, and numbers beside exponentials of degree 1 are exponentials of 0.
+        """
+        terms = self.terms
+        degrees = dict.fromkeys(d for w, d in given if terms.const_value(w) != 0 and not terms.is_bottom(w))
+        if len(degrees) <= 1:
+            return [w for w, _ in given], next(iter(degrees), NOTHING)
+        apart = list(degrees)
+        one, other = apart[0], apart[1]
+        left = [m for m, k in one if (m, k) not in other]
+        right = [m for m, k in other if (m, k) not in one]
+        if left and right and self.of[left[0]] is not self.of[right[0]]:
+            self._join(self.of[left[0]], self.of[right[0]])
+        wanted = max(apart, key=len)
+        if len(wanted) == 1 and wanted[0][1] > 0 and set(apart) == {NOTHING, wanted}:
+            family = self.of[wanted[0][0]]
+            if not family.floor:
+                family.floor = True
+                raise _Again
+            opposite = tuple((m, -k) for m, k in wanted)
+            return [w if d else self._times(w, opposite) for w, d in given], wanted
+        raise NotStabilizable(
+            f"no maximum can be subtracted in {self._lines(_sum(one, other, 1))}: {_at(box)} adds up or compares "
+            "products of different numbers of such exponentials",
+            box.line,
+        )
+
+    def _join(self, one: _Family, other: _Family) -> None:
+        one.members |= other.members
+        one.axes |= other.axes
+        one.floor = one.floor or other.floor
+        self.families.remove(other)
+        raise _Again
+
+    def _plain(self, wire: int, degree: Degree, box: Box) -> int:
+        """A wire that a factor would change what is made of. Raises NotStabilizable if there is one."""
+        if not degree:
+            return wire
+        raise NotStabilizable(
+            f"no maximum can be subtracted in {self._lines(degree)}: {_at(box)} is not linear in such exponentials, "
+            "and nothing that they are divided by comes before it",
+            box.line,
+        )
+
+    def _times(self, wire: int, degree: Degree) -> int:
+        for m, k in degree:
+            wire = self.terms.map("mul", wire, self.terms.map("exp", self._scaled(m, k)))
+        return wire
+
+    def _scaled(self, m: int, k: Fraction) -> int:
+        if k == 1:
+            return m
+        return self.terms.map("neg", m) if k == -1 else self.terms.map("mul", self.terms.const(k), m)
+
+    def _line(self, degree: Degree) -> str | None:
+        nodes = [self.terms.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
+        return next((node.box.line for node in nodes if node is not None), None)
+
+    def _lines(self, degree: Degree) -> str:
+        """The exponentials in a degree, by the user's lines."""
+        nodes = [self.terms.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
+        return ", ".join(dict.fromkeys(_at(node.box) for node in nodes if node is not None))
+
+
+_COMPARISONS = ("lt", "le", "eq", "ne")
+
+
+def _sum(left: Degree, right: Degree, sign: int) -> Degree:
+    found = dict(left)
+    for m, k in right:
+        found[m] = found.get(m, Fraction(0)) + sign * k
+    return tuple(sorted((m, k) for m, k in found.items() if k))
+
+
+def _at(box: Box) -> str:
+    return box.name + (f" ({box.line})" if box.line else "")

@@ -1,0 +1,288 @@
+"""The cascade of reductions over an axis: which accumulators a diagram needs, and how each is repaired.
+
+An abstract interpretation of the flat diagram. Each wire gets the wire that carries it in a new graph,
+where every reduction over the axis has become sums of statistics times *components*; a component is a
+reduction over the axis of elements, and nothing else in the new graph reads all of the axis at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from catdiag.category.diagram import Diagram, Node
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+)
+from catdiag.category.types import Axis
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.stream.hoisting import Distribution
+from catdiag.rewrite.stream.separable_form import Form, Refused, Term, times
+from catdiag.util.errors import NotStreamable
+
+
+class Cascade(Distribution):
+    """What `analyse` finds: the new graph, the components, and the wires of the diagram's outputs."""
+
+    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+        super().__init__(terms, axis, mode)
+        self.outside: set[int] = set()
+        self.outputs: tuple[int, ...] = ()
+        self.postponed: set[int] = set()
+        self.refusals: list[NotStreamable] = []
+        # Statistics that have a factor which was moved out of the loop, as products.
+        self.products: dict[int, Form] = {}
+
+    def atom(self, wire: int) -> Form:
+        """The form of a wire that needs no rule; of a statistic with a factor from the loop, a product."""
+        return self.products[wire] if wire in self.products else super().atom(wire)
+
+    def has_factors(self) -> bool:
+        """Whether some elements are divided by what a later block may change."""
+        return any(c.factor for c in self.components.values())
+
+    def read(self, diagram: Diagram, patient: bool = False) -> None:
+        """Reads the boxes of a flat diagram; raises NotStreamable.
+
+        Where `patient`, boxes that cannot be streamed, and all that depend on them, are left for later: `postponed` are
+        the diagram's wires that they make, `refusals` the reasons.
+        """
+        for node in diagram.graph.nodes:
+            first = len(self.image)
+            waits = any(w in self.postponed for w in node.inputs)
+            if not waits:
+                try:
+                    self._read(node)
+                    continue
+                except NotStreamable as error:
+                    if not patient:
+                        raise
+                    self.refusals.append(error)
+            made = self.terms.add(node.box, [self.image[w] for w in node.inputs])
+            self.image[first:] = range(made, made + len(node.box.cod))
+            self.postponed.update(range(first, len(self.image)))
+
+    def _read(self, node: Node) -> None:
+        self.here = node.box
+        if reduces(node.box, self.axis):
+            self.image.append(self._reduction(node))
+            return
+        inputs = [self.image[w] for w in node.inputs]
+        if any(w in self.products for w in inputs) and not any(map(self.has_axis, inputs)):
+            self.image.append(self._of_products(node.box, inputs))
+            return
+        first = self.terms.add(node.box, inputs)
+        wires = range(first, first + len(node.box.cod))
+        mixed = [w for w in wires if self.has_axis(w) and self.terms.late[w]]
+        takes = any(self.has_axis(w) for w in inputs)
+        if not self._is_weaved(node.box) and (takes or any(map(self.has_axis, wires))):
+            if any(self.terms.late[w] for w in wires):
+                self._refuse_mixer(node)
+            self.outside.update(wires)
+        if self._is_view(node.box, inputs):
+            self.outside.update(wires)
+        self.image.extend(wires)
+        if mixed and mixed[0] not in self.forms:
+            form = self._form(node, mixed[0])
+            self.forms[mixed[0]] = form
+            if not isinstance(form, Refused) and len(form) == 1 and self.is_selection(form[0]):
+                self.image[-1] = self.emit(form)
+
+    def _of_products(self, box: Box, inputs: list[int]) -> int:
+        """A box on statistics with exponentials that were moved out of the loop: those that cancel are not computed.
+
+        `exp(a)·s / (exp(a)·l)` is s/l, and `log(exp(a)·s)` is a + log s, so that what overflows is not made.
+        """
+        terms, op = self.terms, box.op
+        forms = [self.atom(w) for w in inputs]
+        fn = op.fn if isinstance(op, Map) else ""
+        found: Form | None = None
+        if fn in ("mul", "div"):
+            found = self.multiply(*forms) if fn == "mul" else self.divide(*forms)
+        elif isinstance(op, Rename) and len(terms.names(inputs[0])) == len(box.cod[0].names):
+            found = self.renamed(dict(op.pairs), forms[0])
+            self.factors_moved.update(terms.rename(w, dict(op.pairs)) for w in list(self.factors_moved))
+        elif fn == "log":
+            return terms.cast(self.emit(self._logarithm_of(forms[0])), box.cod[0])
+        if found is not None and not any(w in self.factors_moved for t in found for w, _ in t.monomial):
+            return terms.cast(self.emit(found), box.cod[0])
+        made = terms.add(box, inputs)
+        if found is not None and len(found) == 1:
+            self.products[made] = found
+        return made
+
+    def _logarithm_of(self, form: Form) -> Form:
+        """The logarithm of a product, exponentials that were moved out of the loop as summands."""
+        (t,) = form
+        outer: list[Term] = []
+        rest = t.monomial
+        for w, p in t.monomial:
+            node = self.terms.node(w)
+            if w in self.factors_moved and node is not None:
+                inside = node.inputs[0] if self.terms.made_by(w) == "exp" else self.terms.map("log", w)
+                outer.append(Term(Fraction(p), ((inside, 1),)))
+                rest = times(rest, ((w, p),), -1)
+        below = self.terms.map("log", self.emit((Term(t.coefficient, rest),)))
+        return (*outer, Term(Fraction(1), ((below, 1),)))
+
+    def kept(self, diagram: Diagram) -> NotStreamable:
+        """The refusal of a result that keeps the axis."""
+        place = next(k for k, ty in enumerate(diagram.cod) if self.axis in ty.names)
+        wire = self.image[diagram.graph.outputs[place]]
+        known = f" (it depends on {self._depends(wire)})" if self.terms.late[wire] else ""
+        return NotStreamable(
+            f"cannot stream axis {self.axis!r}: the result {diagram.cod[place]} keeps it{known}, and a stream ends in "
+            f"statistics that are free of its axis; reduce the result over {self.axis!r}, or group it instead"
+        )
+
+    def analyse(self, diagram: Diagram) -> None:
+        """Reads a flat diagram; raises NotStreamable."""
+        self.read(diagram)
+        if any(self.axis in ty.names for ty in diagram.cod):
+            raise self.kept(diagram)
+        self.outputs = tuple(self.image[w] for w in diagram.graph.outputs)
+        needed = set(self.terms.cone(self.outputs))
+        while True:
+            more = [
+                s
+                for c in self.components.values()
+                if c.wire in needed
+                for s in (*c.scales(), *c.guards, *c.on, c.fallen)
+                if s is not None
+            ]
+            wider = set(self.terms.cone([*needed, *more]))
+            if wider == needed:
+                break
+            needed = wider
+        self.components = {w: c for w, c in self.components.items() if w in needed}
+        if not self.components and self.origin:
+            raise NotStreamable(
+                f"cannot stream axis {self.axis!r}: what is reduced over it cancels, and the result does not "
+                "depend on it; leave the reduction out"
+            )
+        if not self.components:
+            raise NotStreamable(
+                f"cannot stream axis {self.axis!r}: nothing is reduced over it; expected a sum, max or einsum over it"
+            )
+
+    def _is_weaved(self, box: Box) -> bool:
+        """Whether a box acts on each position of the axis by itself, given that it does not reduce over it."""
+        op = box.op
+        if isinstance(op, (Index, SizeOf)):
+            return isinstance(op, SizeOf) or op.axis != self.axis
+        if isinstance(op, Rename):
+            return all(self.axis not in pair for pair in op.pairs)
+        if isinstance(op, (Reindex, View)):
+            return not op.touches(self.axis)
+        return isinstance(op, (Map, Reduce, Einsum, Const))
+
+    def _is_view(self, box: Box, inputs: Sequence[int]) -> bool:
+        """Whether a box only reads inputs of the diagram elsewhere, and not in the loop.
+
+        Nothing is saved by reading a product of axes there. That an index array is in range is known of all of it, and
+        cannot be proved of any block.
+        """
+        op = box.op
+        read = inputs[: len(op.reads)] if isinstance(op, View) else inputs
+        given = all(self.terms.node(w) is None or w in self.outside for w in read)
+        given = given and not any(self.terms.late[w] for w in inputs)
+        known = isinstance(op, Reindex) and op.kind in ("split", "merge")
+        return given and (known or (isinstance(op, View) and op.trusts_inputs()))
+
+    def _refuse_mixer(self, node: Node) -> None:
+        box = node.box
+        if isinstance(box.op, (Fold, Group)):
+            why = "it runs in a loop or in groups already"
+        elif isinstance(box.op, View):
+            why = "its positions along the axis are computed"
+        elif isinstance(box.op, Generic):
+            why = "nothing is known of what it does along the axis"
+        else:
+            why = "it needs the whole axis"
+        late = next(w for w in node.inputs if self.terms.late[self.image[w]])
+        raise NotStreamable(
+            f"cannot stream axis {self.axis!r}: {box.name} reads it, {why}, and its input depends on "
+            f"{self._depends(self.image[late])}, which is known only at the end of the axis",
+            box.line,
+        )
+
+    def _depends(self, wire: int) -> str:
+        """The reductions over the axis that a wire depends on, as the user wrote them."""
+        boxes = dict.fromkeys(self.origin[w] for w in self.terms.cone([wire]) if w in self.origin)
+        return ", ".join(f"{b.name}" + (f" ({b.line})" if b.line else "") for b in boxes) or "a reduction over it"
+
+    def _form(self, node: Node, wire: int) -> Form | Refused:
+        try:
+            forms = [self.form_of(self.image[w]) for w in node.inputs]
+            return self.rule(node, forms, wire)
+        except Refused as refused:
+            return refused
+
+    def _moved(self, node: Node) -> int | None:
+        """A reduction with operations by statistics moved out of it; None where they cannot be."""
+        op = node.box.op
+        if not isinstance(op, Reduce) or self.plain:
+            return None
+        known = dict(self.components)
+        try:
+            wire = self.moved_out(op.monoid, self.image[node.inputs[0]], node.box)
+        except Refused:
+            self.components = known
+            return None
+        wire = self.terms.cast(wire, node.box.cod[0])
+        self.origin.setdefault(wire, node.box)
+        return wire
+
+    def _reduction(self, node: Node) -> int:
+        box, op = node.box, node.box.op
+        try:
+            forms = [self.form_of(self.image[w]) for w in node.inputs]
+            if isinstance(op, Einsum) or (isinstance(op, Reduce) and op.monoid == "sum"):
+                form = self.contract(forms, list(box.dom), box.cod[0].names, box.line)
+            elif isinstance(op, Reduce) and op.monoid in ("max", "min"):
+                form = self.extremum(op, forms[0], box)
+            else:
+                form = self.pure(box, forms[0])
+        except Refused as refused:
+            moved = self._moved(node)
+            if moved is not None:
+                return moved
+            images = [self.image[w] for w in node.inputs]
+            wire = next((w for w in images if w in self.forms), images[0])
+            at = f" ({refused.box.line})" if refused.box.line else ""
+            raise NotStreamable(
+                f"cannot stream axis {self.axis!r}: the elements of {box.name} are not a sum of products of a part "
+                f"free of {self.axis!r} and a part known block by block. At {refused.box.name}{at} they depend on "
+                f"{self._depends(wire)}, known only at the end of the axis, and no repair is known: {refused.why}",
+                box.line,
+            ) from None
+        wire = self.terms.cast(self.emit(form), box.cod[0])
+        if len(form) == 1 and any(w in self.factors_moved for w, _ in form[0].monomial):
+            self.products[wire] = form
+        self.origin.setdefault(wire, box)
+        return wire
+
+
+def reduces(box: Box, axis: str) -> bool:
+    """Whether a box reduces over an axis.
+
+    >>> from catdiag.category.ops import reduce_box
+    >>> from catdiag.category.types import ArrayType
+    >>> reduces(reduce_box("sum", "x", ArrayType((Axis("x"),))), "x")
+    True
+    """
+    if isinstance(box.op, Reduce):
+        return box.op.axis == axis
+    return isinstance(box.op, Einsum) and any(axis in t.names for t in box.dom) and axis not in box.cod[0].names

@@ -1,0 +1,225 @@
+"""Divisors made of maxima, kept in the elements that a program divides by them.
+
+**The law** (derived here). Let an element b(e) be divided by a statistic C(r) of the axis, and let σ(r) be any number
+other than 0 on every list r. Then `b/C = (b/σ)·(σ/C)`, and `b/σ(r′) = (b/σ(r))·(σ(r)/σ(r′))`: what is accumulated of
+`(b/σ)^p` is repaired by the factor `(σ(r)/σ(r′))^p`, and no more is asked of C than that it has a value. Here σ is C,
+with a tiny number for it where it is smaller, or where no element is seen yet. So the elements stay in the range that
+the program gives them: `A/max |A|` is at most 1, where A·A may be more than any number that is kept.
+
+Kept are divisors that are made of maxima by arithmetic, and in products of what is divided those that are made of sums
+of absolute values. What is divided by other sums (a softmax, a norm) is accumulated undivided, but where it is cast: a
+cast rounds to what its type holds, and what goes into it keeps the program's scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from catdiag.category.ops import Box, Map, Reduce, Rename, View
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.stream.exponential_repair import LOW, Stabiliser
+from catdiag.rewrite.stream.separable_form import Form, Monomial, Scale, Term, merge_scales, times
+
+SMALL = Fraction(1, 10**30)
+"""What stands for smaller divisors: so small that the elements which are divided by it lose nothing in fp32."""
+
+_ARITHMETIC = frozenset(
+    ("mul", "div", "add", "sub", "neg", "abs", "sqrt", "max", "min", "where", "eq", "ne", "lt", "le")
+)
+
+
+class Scaling(Stabiliser):
+    """Forms in which elements may be divided by statistics."""
+
+    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+        super().__init__(terms, axis, mode)
+        self.scaled = True  # whether elements keep the maxima that they are divided by
+        self.divided: dict[int, Box] = {}  # by which box something is divided by a statistic made of maxima
+        self.dropped: list[Box] = []  # where the loop lacks a maximum that the program divides by or subtracts
+        self.ratios: set[int] = set()  # a statistic by what stands for it: 1 unless it is tiny
+
+    def is_divisor(self, wire: int, sums: bool = False) -> bool:
+        """Whether a wire is a statistic that arithmetic makes of a maximum over the axis, or of a sum of magnitudes."""
+        terms = self.terms
+        if not terms.late[wire] or self.has_axis(wire):
+            return False
+        cone = terms.cone([wire], self.components)
+        for w in cone:
+            node, component = terms.node(w), self.components.get(w)
+            if component is not None:
+                if component.on:
+                    return False
+            elif node is not None and terms.late[w]:
+                op = node.box.op
+                cast = isinstance(op, Map) and (op.fn in _ARITHMETIC or op.fn.startswith("cast:"))
+                other = isinstance(op, Rename | View) or (isinstance(op, Reduce) and op.monoid in ("max", "min"))
+                if not cast and not other:
+                    return False
+        made = {w: self.components[w].monoid for w in cone if w in self.components}
+        return "max" in made.values() or (sums and any(m == "sum" and self._adds_sizes(w) for w, m in made.items()))
+
+    def _adds_sizes(self, wire: int) -> bool:
+        """Whether a sum is one of absolute values."""
+        node = self.terms.node(wire)
+        return node is not None and self.terms.made_by(node.inputs[0]) == "abs"
+
+    def is_inverse(self, wire: int) -> bool:
+        """Whether a wire is an early number by such a statistic, or that times one, or a choice of such."""
+        node, fn = self.terms.node(wire), self.terms.made_by(wire)
+        if node is None or not self.terms.late[wire] or wire in self.ratios:
+            return False
+        late = [w for w in node.inputs if self.terms.late[w]]
+        if fn == "where":
+            return bool(late) and all(self.is_inverse(w) for w in node.inputs[1:] if self.terms.late[w])
+        if fn == "div" and not self.terms.late[node.inputs[0]]:
+            return self.is_divisor(node.inputs[1])
+        return fn in ("mul", "div") and len(late) == 1 and late[0] == node.inputs[0] and self.is_inverse(late[0])
+
+    def divisors(self, t: Term) -> Monomial:
+        """The powers of statistics made of maxima that divide a term."""
+        return tuple((w, p) for w, p in t.monomial if (self.is_divisor(w) if p < 0 else self.is_inverse(w)))
+
+    def kept_inside(self, form: Form, box: Box) -> Form:
+        """A form whose elements are divided by the maxima that it is divided by."""
+        for t in form:
+            for w, _ in self.divisors(t):
+                self.divided.setdefault(w, box)
+        if not self.scaled or len(form) != 1 or form[0].bound:
+            return form
+        (t,) = form
+        found = self.divisors(t)
+        if not found or t.element is None or not self.has_axis(t.element):
+            return form
+        return (self.with_factor(t, found, box.line),)
+
+    def kept_in_products(self, forms: Sequence[Form], box: Box) -> list[Form]:
+        """Forms that are multiplied: where two are elements that are divided by sums of magnitudes, they keep these.
+
+        What is added up once is not larger than such a sum, but a product of two such may be more than any number.
+        """
+        found: list[Monomial] = []
+        for form in forms:
+            loaded = len(form) == 1 and not form[0].bound and form[0].element is not None
+            powers = form[0].monomial if loaded and self.has_axis(form[0].element or 0) else ()
+            found.append(tuple((w, p) for w, p in powers if p < 0 and self.is_divisor(w, sums=True)))
+        if sum(map(bool, found)) < 2:
+            return list(forms)
+        for w in (w for powers in found for w, _ in powers):
+            self.divided.setdefault(w, box)
+        if not self.scaled:
+            return list(forms)
+        kept = zip(forms, found, strict=True)
+        return [(self.with_factor(form[0], powers, box.line),) if powers else form for form, powers in kept]
+
+    def with_factor(self, t: Term, factor: Monomial, line: str | None) -> Term:
+        """A term with powers of statistics taken into its element, each as the number that stands for it."""
+        terms, element = self.terms, t.element
+        assert element is not None
+        scale, outside = self.scale(element), times(t.monomial, factor, -1)
+        for w, p in factor:
+            made = self.steady(w)
+            for _ in range(abs(p)):
+                element = terms.map("mul" if p > 0 else "div", element, made, line=line)
+            scale = merge_scales(scale, Scale(factor=((made, p),)))
+            if made != w:
+                ratio = terms.map("div", *((w, made) if p > 0 else (made, w)))
+                if p < 0:
+                    # Nothing is divided by a 0 where a choice leaves it out.
+                    ratio = terms.map("where", terms.map("eq", w, terms.const(0)), terms.const(1), ratio)
+                self.ratios.add(ratio)
+                outside = times(outside, ((ratio, abs(p)),))
+        self.set_scale(element, scale)
+        return Term(t.coefficient, outside, element, t.bound)
+
+    def steady(self, wire: int) -> int:
+        """What stands for a statistic: a positive number on every list, and its absolute value unless that is tiny."""
+        terms, small = self.terms, self.terms.const(SMALL)
+        if terms.positive[wire]:
+            return wire
+        if all(map(self._not_negative, self._maxima([wire]))):
+            made = self._above(wire, small)
+            if terms.positive[made]:
+                return made
+        made = self._above(wire, terms.const(LOW))
+        return terms.map("max", made if self._not_negative(made) else terms.map("abs", made), small)
+
+    def _above(self, wire: int, low: int) -> int:
+        """A statistic with maxima that are at least a number."""
+        safe = {w: self._real(self.terms.map("max", w, low)) for w in self._maxima([wire])}
+        return self._chosen(self.terms.substitute(wire, safe, self.components))
+
+    def _chosen(self, wire: int) -> int:
+        """A wire without choices that depend on whether a positive number is 0, or below."""
+        terms, change = self.terms, dict[int, int]()
+        for w in terms.cone([wire], self.components):
+            node = terms.node(w)
+            if node is None or not terms.late[w] or w in self.components or terms.made_by(w) != "where":
+                continue
+            test, fn = terms.node(node.inputs[0]), terms.made_by(node.inputs[0])
+            if test is None or fn not in ("eq", "ne", "lt", "le"):
+                continue
+            for number, other in (test.inputs, test.inputs[::-1]):
+                value = terms.const_value(other)
+                if terms.positive[number] and value is not None and value <= 0:
+                    above = fn == "ne" or (fn != "eq" and number == test.inputs[1])
+                    change[w] = terms.cast(node.inputs[1 if above else 2], terms.types[w])
+        return terms.substitute(wire, change, self.components) if change else wire
+
+    def _real(self, wire: int) -> int:
+        """A maximum of a wire and a number as a real number."""
+        terms, node = self.terms, self.terms.node(wire)
+        assert node is not None
+        real = terms.add(Box(node.box.op, node.box.dom, Ty(ArrayType(terms.types[wire].axes))), node.inputs)
+        self.safe.add(real)
+        return real
+
+    def _not_negative(self, wire: int) -> bool:
+        """Whether an array is, by its form, of numbers that are not below 0."""
+        terms, known = self.terms, dict[int, bool]()
+        for w in terms.cone([wire]):
+            node, fn, value = terms.node(w), terms.made_by(w), terms.const_value(w)
+            if node is None or terms.positive[w] or value is not None:
+                known[w] = terms.positive[w] or value == 0
+                continue
+            parts = [known[i] for i in node.inputs]
+            if fn in ("abs", "sqrt") or (fn == "mul" and node.inputs[0] == node.inputs[1]):
+                known[w] = True
+            elif isinstance(node.box.op, Map):
+                every = fn in ("add", "mul", "div", "min") or fn.startswith("cast:")
+                known[w] = (fn == "max" and any(parts)) or (every and all(parts)) or (fn == "where" and all(parts[1:]))
+            else:
+                known[w] = isinstance(node.box.op, Reduce | Rename) and all(parts)
+        return known[wire]
+
+    def of_power(self, fn: str, scale: Scale) -> Scale:
+        """The scale of |b| or √b, given that of b."""
+        half = Fraction(1, 2) if fn == "sqrt" else Fraction(1)
+        factor: Monomial = ()
+        for w, p in scale.factor:
+            root = w if fn == "abs" and self.terms.positive[w] else self.terms.map(fn, w)
+            factor = times(factor, ((root, p),))
+        return Scale(tuple((half * c, m) for c, m in scale.terms), scale.guards, factor)
+
+    def note_dropped(self, boxes: Iterable[Box]) -> None:
+        """Notes maxima of the program that its loop lacks, by the boxes that divide by them or subtract them."""
+        self.dropped += [box for box in dict.fromkeys(boxes) if box not in self.dropped]
+
+    def _contract_term(self, parts: list[Term], gone: list[Axis], output: Sequence[str], line: str | None) -> Term:
+        if self.axis in {a.name for a in gone}:
+            together: Monomial = ()
+            for t in parts:
+                together = times(together, t.monomial)
+            loaded = any(t.element is not None and self.has_axis(t.element) for t in parts)
+            left = [w for w, _ in self.divisors(Term(Fraction(1), together))] if loaded else []
+            left += [w for w, p in together if loaded and p < -1 and self.is_divisor(w, sums=True) and w not in left]
+            self.note_dropped(box for w in left if (box := self.divided.get(w, self.here)) is not None)
+        return super()._contract_term(parts, gone, output, line)
+
+    def scale_of(self, elements: Form, statistics: Form, bare: Form, line: str | None) -> tuple[Form, Form, bool]:
+        """What is subtracted in an exponential: see `Stabiliser.scale_of`."""
+        found = super().scale_of(elements, statistics, bare, line)
+        if not found[0] and self.here is not None and self._maxima(w for t in found[1] for w, _ in t.monomial):
+            self.note_dropped([self.here])
+        return found

@@ -1,0 +1,536 @@
+"""Streaming: a diagram that reduces an axis, as a loop over blocks of it with a small state.
+
+`candidates` turns the components that `cascade` finds into one `Fold` box. For a component
+`A = ⊕_x b` with scale μ, a function of earlier components, the loop body is
+
+    A ← exp(μ(old) − μ(new))·A ⊕ (⊕ over the block of b, with the new statistics)
+
+which is the streaming theorem of the cascade (derived here). What is found is proved elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, of_graph
+from catdiag.category.ops import Box, Const, Fold, Group, SizeOf, View, bodies, const_box, map_box, reduce_box
+from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
+from catdiag.rewrite.canonicalize import last_over, reads_first, seen_only
+from catdiag.rewrite.casts import is_cast
+from catdiag.rewrite.formula import describe
+from catdiag.rewrite.graph_builder import Emitter, NotInScope, element_type, localised
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.stream.cascade import Cascade, reduces
+from catdiag.rewrite.stream.exponential_repair import FALLING, MODES, Component
+from catdiag.util.errors import AxisError, NotStreamable
+
+if TYPE_CHECKING:
+    from catdiag.rewrite.formula import Found
+
+
+def local_size(prefix: str, axis: str, taken: Collection[str] = ()) -> str:
+    """The symbol of a local size: `s_x` for the block of a stream over x, `g_q` for the tile of a group over q.
+
+    Where a program has a size of that name already, an underscore makes it another.
+
+    >>> local_size("s", "x"), local_size("g", "(b h)"), local_size("s", "x", taken={"s_x"})
+    ('s_x', 'g__b_h_', 's_x_')
+    """
+    symbol = prefix + "_" + re.sub(r"\W", "_", axis)
+    while symbol in taken:
+        symbol += "_"
+    return symbol
+
+
+def sizes_in(diagram: Diagram) -> set[str]:
+    """The symbols of all sizes in a diagram, those of blocks and tiles included.
+
+    >>> from catdiag.category.diagram import id
+    >>> sorted(sizes_in(id(Ty(ArrayType((Axis("q"), Axis("d", 3), Axis("x") * Axis("y")))))))
+    ['q', 'x', 'y']
+    """
+    found: set[str] = set()
+    todo = [diagram]
+    while todo:
+        item = todo.pop()
+        for ty in item.graph.wire_types():
+            found.update(*(size_symbols(axis.size) for axis in ty.axes))
+        for box in item.boxes:
+            op = box.op
+            if isinstance(op, SizeOf):
+                found |= size_symbols(op.size)
+            elif isinstance(op, Fold):
+                found.update({op.block, op.parts or op.block})
+            elif isinstance(op, Group):
+                found.update(local for _, local in op.tiles)
+            todo.extend(bodies(op))
+    return found
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A diagram with one axis streamed: boxes before, one `Fold`, boxes after; `mode` is how it is stabilised.
+
+    `dropped` are boxes of the program that subtract or divide by a maximum which the loop lacks.
+    """
+
+    diagram: Diagram
+    fold: Fold
+    found: Found
+    mode: str = ""
+    dropped: tuple[Box, ...] = ()
+
+
+def find(diagram: Diagram, axis: str) -> Streamed:
+    """The preferred streamed form of a diagram along an axis.
+
+    >>> from catdiag.category.ops import reduce_box
+    >>> from catdiag.category.diagram import of_box
+    >>> print(find(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))), "x").found)
+    sum1 = Σ_x in0
+      empty: 0
+      step: sum1 + Σ_x in0
+      merge: sum1 + sum1′
+    result = sum1
+
+    Raises NotStreamable, naming the reduction, its line and the reason, and AxisError for an unknown axis.
+    """
+    return next(candidates(diagram, axis))
+
+
+def candidates(diagram: Diagram, axis: str, taken: Collection[str] = (), plain: bool = False) -> Iterator[Streamed]:
+    """The streamed forms of a diagram along an axis, in order of preference.
+
+    They differ in how exponentials are stabilised: whether a repair is defined on every block is for
+    the prover to decide. No component has a name in `taken`; with `plain`, there are no
+    selections and nothing is moved out of reductions. Raises as `find` does.
+    """
+    flat = reads_first(inline(diagram), axis)
+    try:
+        yield from _candidates(last_over(flat, axis), axis, taken, plain)
+    except NotStreamable:
+        # Rows are added up last where what is streamed of each row cannot be told from their sum.
+        yield from _candidates(flat, axis, taken, plain)
+
+
+def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
+    node = _group_around(flat, axis)
+    if node is not None:
+        for inner in candidates(_body(node), axis, taken, plain):
+            yield _in_group(flat, node, inner)
+        return
+    place = _fold_around(flat, axis)
+    if place is not None:
+        yield from _in_fold(flat, place, axis, taken, plain)
+        return
+    streamed = axis_of(flat, axis)
+    seen: list[tuple[object, ...]] = []
+    refused: NotStreamable | None = None
+    casts = (True, False) if any(map(is_cast, flat.boxes)) else (False,)
+    again = False
+    for cast, scaled in product(casts, (True, False)):
+        if not scaled and not again:
+            continue
+        try:
+            cascades = dict(_cascades(flat, streamed, plain, cast, scaled))
+        except NotStreamable as error:
+            refused, again = error, True
+            continue
+        again = any(cascade.has_factors() for cascade in cascades.values())
+        inside = seen_only(flat) if any(c.greatest for c in cascades.values()) else None
+        if inside is not None:
+            # The greatest element that is seen is what is subtracted: the others may be anything, or undefined.
+            with suppress(NotStreamable):
+                yield from (made for made in _candidates(inside, axis, taken, plain) if made.mode != "none")
+        for mode in FALLING if cascades[MODES[0]].falls() else MODES:
+            if mode not in cascades:
+                continue
+            cascade = cascades[mode]
+            try:
+                made = _Loop(cascade, flat, taken).streamed()
+            except NotInScope as error:
+                name = flat.input_names[error.wire] if error.wire < len(flat.input_names) else "an input"
+                refused = refused or NotStreamable(
+                    f"cannot stream axis {axis!r}: what a statistic is rescaled by needs {name}, which is not at hand "
+                    "where the states of neighbouring lists are merged"
+                )
+                continue
+            key = tuple(body.graph for body in (made.diagram, made.fold.step, made.fold.merge, made.fold.state))
+            if not any(key == other for other in seen):
+                seen.append(key)
+                yield made
+    if not seen and refused is not None:
+        raise refused
+
+
+def _cascades(diagram: Diagram, axis: Axis, plain: bool, casts: bool, scaled: bool) -> Iterator[tuple[str, Cascade]]:
+    """The cascade in each mode that has one. Raises NotStreamable where the first has none.
+
+    Without `casts`, what depends on statistics is not cast: a cast means nothing, and may hide what is under it.
+    Without `scaled`, what elements are divided by is moved out of the loop.
+    """
+    for mode in MODES:
+        cascade = Cascade(Terms(diagram.dom), axis, mode)
+        cascade.plain, cascade.casts, cascade.scaled = plain, casts, scaled
+        try:
+            cascade.analyse(diagram)
+        except NotStreamable:
+            if mode == MODES[0]:
+                raise
+            continue
+        yield mode, cascade
+
+
+def divisions(diagram: Diagram, axis: str) -> tuple[Box, ...]:
+    """The boxes of a diagram that divide by maxima over an axis.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x ->")(lambda a: cd.sum(a / cd.max(cd.abs(a), "x"), "x"))
+    >>> [box.name for box in divisions(f, "x")]
+    ['div']
+    """
+    flat = inline(diagram)
+    cascade = Cascade(Terms(flat.dom), axis_of(flat, axis))
+    cascade.read(flat, patient=True)
+    return tuple(dict.fromkeys(cascade.divided.values()))
+
+
+def axis_of(diagram: Diagram, name: str) -> Axis:
+    """The axis of a name, of an array of the diagram; raises AxisError where none has it."""
+    axes: dict[str, Axis] = {}
+    for ty in diagram.graph.wire_types():
+        for axis in ty.axes:
+            axes.setdefault(axis.name, axis)
+    if not isinstance(name, str) or name not in axes:
+        raise AxisError(f"no array of the diagram has axis {name!r}: expected one of {', '.join(axes) or 'none'}")
+    return axes[name]
+
+
+# -- streams inside a group -----------------------------------------------------------------------
+
+
+def _group_around(diagram: Diagram, axis: str) -> Node | None:
+    """The group box of a diagram that has one whole axis inside."""
+    for node in diagram.graph.nodes:
+        op = node.box.op
+        if isinstance(op, Group):
+            if axis in dict(op.tiles):
+                raise NotStreamable(f"cannot stream axis {axis!r}: the diagram runs in groups of it", node.box.line)
+            if any(t.axis(axis) is not None for t in op.body.graph.wire_types()):
+                return node
+    return None
+
+
+def _body(node: Node) -> Diagram:
+    assert isinstance(node.box.op, Group)
+    return node.box.op.body
+
+
+def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
+    op = node.box.op
+    assert isinstance(op, Group)
+    box = Box(replace(op, body=inner.diagram), node.box.dom, node.box.cod, node.box.line)
+    graph = diagram.graph
+    nodes = tuple(Node(box, n.inputs) if n is node else n for n in graph.nodes)
+    made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
+    return replace(inner, diagram=made)
+
+
+# -- streams inside a loop ------------------------------------------------------------------------
+
+
+def _fold_around(diagram: Diagram, axis: str) -> int | None:
+    """The place of the loop over another axis whose turns reduce over one."""
+    for place, node in enumerate(diagram.graph.nodes):
+        op = node.box.op
+        if isinstance(op, Fold) and op.axis != axis and any(reduces(box, axis) for box in inline(op.step).boxes):
+            return place
+    return None
+
+
+def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
+    """A loop inside each turn of a loop: what the turn makes of its block is reduced block by block too."""
+    graph = diagram.graph
+    node = graph.nodes[place]
+    op = node.box.op
+    assert isinstance(op, Fold)
+    for other in graph.nodes:
+        if other is not node and (reduces(other.box, axis) or isinstance(other.box.op, Fold)):
+            why = "it is reduced over there too" if reduces(other.box, axis) else "that is a loop as well"
+            raise NotStreamable(
+                f"cannot stream axis {axis!r} inside the loop over {op.axis!r}: beside it is {other.box.name}, and "
+                f"{why}; stream {axis!r} first, or make of it a diagram of its own",
+                other.box.line,
+            )
+    for inner in candidates(op.step, axis, (*taken, *op.components), plain):
+        box = Box(replace(op, step=inner.diagram), node.box.dom, node.box.cod, node.box.line)
+        nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
+        made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
+        yield replace(inner, diagram=made)
+
+
+# -- bodies ---------------------------------------------------------------------------------------
+
+
+class _Loop:
+    """The loop of a cascade: its inputs, its four bodies, and the diagram around it."""
+
+    def __init__(self, cascade: Cascade, diagram: Diagram, taken: Collection[str] = ()) -> None:
+        self.cascade, self.source = cascade, diagram
+        self.terms = cascade.terms
+        self.axis = cascade.axis
+        self.block = local_size("s", cascade.axis, sizes_in(diagram))
+        self.local = replace(cascade.streamed, size=self.block, kind="name", parts=())
+        self.components = _in_order(cascade)
+        self.names = component_names(self.components, (*diagram.input_names, *taken))
+        self.states = [self._state_type(c) for c in self.components]
+        self.positions = self._positions()
+        fallen = [c.fallen for c in self.components if c.sticky and c.fallen is not None]
+        factors = cascade.terms.cone(w for c in self.components for w, _ in c.factor)
+        again = [w for w in factors if cascade.repeatable(w)]
+        self.repeated = {*cascade.terms.cone((*fallen, *again)), cascade.truth(False), cascade.truth(True)}
+        self.inputs = self._boundary()
+
+    def _positions(self) -> set[int]:
+        """What index arrays of the loop are made of, if of sizes and positions only: in range where it is computed."""
+        found: set[int] = set()
+        for w in range(len(self.terms.types)):
+            node = self.terms.node(w)
+            if node is not None and isinstance(node.box.op, View) and w not in self.cascade.outside:
+                for index in node.inputs[len(node.box.op.reads) :]:
+                    cone = self.terms.cone([index])
+                    found |= set(cone) if all(self.terms.node(v) is not None for v in cone) else set()
+        return found
+
+    def _state_type(self, c: Component) -> ArrayType:
+        ty = self.terms.types[c.wire]
+        return ArrayType(ty.axes, "extended" if c.monoid == "max" else ty.element)
+
+    def _outside(self, wire: int) -> bool:
+        """Whether a wire is made before the loop: an input, or early and not of the axis, or needing all of it."""
+        terms = self.terms
+        if terms.node(wire) is None or wire in self.cascade.outside:
+            return True
+        if terms.late[wire] or self.cascade.has_axis(wire) or terms.is_const(wire) or wire in self.repeated:
+            return False
+        return wire not in self.positions
+
+    def _boundary(self) -> list[int]:
+        components = {c.wire for c in self.components}
+        found: set[int] = set()
+        for c in self.components:
+            node = self.terms.node(c.wire)
+            assert node is not None
+            todo = [*node.inputs, *c.on, *c.scales()]
+            seen: set[int] = set()
+            while todo:
+                w = todo.pop()
+                if w in seen or w in components:
+                    continue
+                seen.add(w)
+                inner = self.terms.node(w)
+                if self._outside(w):
+                    found.add(w)
+                elif inner is not None:
+                    todo.extend(inner.inputs)
+        return sorted(found)
+
+    # -- the four bodies ------------------------------------------------------------------------
+
+    def _emitter(self, dom: Sequence[ArrayType]) -> Emitter:
+        return Emitter(self.terms, [localised(t, self.local) for t in dom], self.local, self.cascade.safe)
+
+    def unit(self) -> Diagram:
+        """The state of the empty list."""
+        emitter = self._emitter([])
+        outputs = []
+        for c, ty in zip(self.components, self.states, strict=True):
+            if c.monoid in ("any", "all"):
+                ends = [emitter.add(const_box(Fraction(k)), ()) for k in (0, 1)]
+                wire = emitter.map("lt", *(ends if c.monoid == "all" else ends[::-1]))
+            else:
+                wire = emitter.add(Box(Const(unit_of(c.monoid)), Ty(), Ty(ArrayType((), ty.element))), ())
+            outputs.append(emitter.cast(wire, ty))
+        return emitter.diagram(outputs, ())
+
+    def state(self) -> Diagram:
+        """Each component of a list, with the statistics of that list."""
+        emitter = self._emitter([self.terms.types[w] for w in self.inputs])
+        env = {w: k for k, w in enumerate(self.inputs)}
+        outputs = [emitter.emit(c.wire, env, ty) for c, ty in zip(self.components, self.states, strict=True)]
+        return emitter.diagram(outputs, self.input_names())
+
+    def step(self) -> Diagram:
+        """One turn of the loop: the new maxima, the elements at the new statistics, then the accumulators."""
+        count = len(self.states)
+        emitter = self._emitter([*self.states, *(self.terms.types[w] for w in self.inputs)])
+        streamed = {w: count + k for k, w in enumerate(self.inputs)}
+        old = {**{c.wire: k for k, c in enumerate(self.components)}, **streamed}
+        new = dict(streamed)
+        outputs = []
+        for k, c in enumerate(self.components):
+            before = self._repaired(emitter, c, k, dict(old), new)
+            node = self.terms.node(c.wire)
+            assert node is not None
+            inputs = [emitter.emit(i, new) for i in node.inputs]
+            ty = self.states[k]
+            dom = Ty(*(emitter.types[i] for i in inputs))
+            element = element_type(node.box, list(dom)) if c.monoid == "max" else ty.element
+            block = emitter.add(Box(node.box.op, dom, Ty(ArrayType(ty.axes, element)), node.box.line), inputs)
+            new[c.wire] = self._combined(emitter, c, before, block, ty)
+            outputs.append(new[c.wire])
+        return emitter.diagram(outputs, (*self.names, *self.input_names()))
+
+    def merge(self) -> Diagram:
+        """The state of two neighbouring lists put together."""
+        count = len(self.states)
+        emitter = self._emitter([*self.states, *self.states])
+        left = {c.wire: k for k, c in enumerate(self.components)}
+        right = {c.wire: count + k for k, c in enumerate(self.components)}
+        new: dict[int, int] = {}
+        outputs = []
+        for k, c in enumerate(self.components):
+            parts = [self._repaired(emitter, c, side[c.wire], dict(side), new) for side in (left, right)]
+            new[c.wire] = self._combined(emitter, c, parts[0], parts[1], self.states[k])
+            outputs.append(new[c.wire])
+        return emitter.diagram(outputs, (*self.names, *(f"{n}′" for n in self.names)))
+
+    def _repaired(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+        return self._rescaled(emitter, c, self._kept(emitter, c, value, old, new), old, new)
+
+    def _kept(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+        """An accumulator of selections: what it was where no statistic has changed, else what they fall to."""
+        if not c.on:
+            return value
+        kept: int | None = None
+        for w in c.on:
+            same = emitter.map("eq", emitter.emit(w, dict(old)), emitter.emit(w, new))
+            kept = same if kept is None else emitter.map("and", kept, same)
+        assert kept is not None
+        if c.sticky:
+            kept = emitter.map("or", kept, emitter.map("eq", value, emitter.add(const_box(None), ())))
+        if c.monoid in ("any", "all"):
+            if c.fallen is None:
+                return emitter.map("and" if c.monoid == "any" else "or", value,
+                                   kept if c.monoid == "any" else emitter.map("not", kept))  # fmt: skip
+            other = emitter.map("and", emitter.map("not", kept), emitter.emit(c.fallen, dict(old)))
+            return emitter.map("or", emitter.map("and", kept, value), other)
+        return emitter.map("where", kept, value, self._fallen(emitter, c, old))
+
+    def _fallen(self, emitter: Emitter, c: Component, old: dict[int, int]) -> int:
+        if c.fallen is not None:
+            return emitter.emit(c.fallen, dict(old))
+        return emitter.add(const_box(unit_of(c.monoid)), ())
+
+    def _rescaled(self, emitter: Emitter, c: Component, value: int, old: dict[int, int], new: dict[int, int]) -> int:
+        for w, p in c.factor:
+            # Factor by factor: powers of one that is very small are not made.
+            sides = [emitter.emit(w, env) for env in ((old, new) if p < 0 else (new, old))]
+            for _ in range(abs(p)):
+                value = emitter.map("mul", value, emitter.map("div", *sides))
+        if c.scale is None:
+            return value
+        change = emitter.map("sub", emitter.emit(c.scale, old), emitter.emit(c.scale, new))
+        rho = emitter.map("exp", change)
+        if c.guards:
+            # Where all of these are minus infinity nothing is accumulated yet; elsewhere exp(μ − μ′) is right.
+            bottom = emitter.add(const_box(None), ())
+            guard: int | None = None
+            for w in c.guards:
+                empty = emitter.map("eq", emitter.emit(w, old), bottom)
+                for name in emitter.types[empty].names:
+                    if name not in emitter.types[value].names:
+                        empty = emitter.add(reduce_box("all", name, emitter.types[empty]), (empty,))
+                guard = empty if guard is None else emitter.map("and", guard, empty)
+            assert guard is not None
+            rho = emitter.map("where", guard, emitter.add(const_box(Fraction(0)), ()), rho)
+        return emitter.map("mul", value, rho)
+
+    def _combined(self, emitter: Emitter, c: Component, left: int, right: int, ty: ArrayType) -> int:
+        fn = {"sum": "add", "prod": "mul", "max": "max", "any": "or", "all": "and"}[c.monoid]
+        dom = Ty(emitter.types[left], emitter.types[right])
+        made = map_box(fn, list(dom))
+        if made.cod[0].names == ty.names:
+            return emitter.add(Box(made.op, dom, Ty(ty)), (left, right))
+        return emitter.cast(emitter.add(made, (left, right)), ty)
+
+    # -- the diagram around it ------------------------------------------------------------------
+
+    def input_names(self) -> tuple[str, ...]:
+        """A name for each input of the loop: the user's, or one made from the box that makes it."""
+        given = self.source.input_names
+        taken = {*given, *self.names}
+        found = []
+        for w in self.inputs:
+            node = self.terms.node(w)
+            if node is None:
+                found.append(given[w])
+                continue
+            base = re.sub(r"\W+", "_", node.box.name).strip("_") or "value"
+            name, k = base, 1
+            while name in taken:
+                k += 1
+                name = f"{base}{k}"
+            taken.add(name)
+            found.append(name)
+        return tuple(found)
+
+    def streamed(self) -> Streamed:
+        """The whole: boxes before, the loop, boxes after."""
+        fold = Fold(self.axis, self.block, self.unit(), self.step(), self.merge(), self.state(), self.names)
+        terms = self.terms
+        emitter = Emitter(terms, terms.dom.arrays)
+        env = {w: w for w in range(len(terms.dom))}
+        before = [emitter.emit(w, env) for w in self.inputs]
+        dom = Ty(*(emitter.types[w] for w in before))
+        first = emitter.add(Box(fold, dom, Ty(*self.states)), before)
+        for k, c in enumerate(self.components):
+            ty = terms.types[c.wire]
+            env[c.wire] = emitter.cast(first + k, ty)
+        outputs = [
+            emitter.cast(emitter.emit(w, env), ty) for w, ty in zip(self.cascade.outputs, self.source.cod, strict=True)
+        ]
+        made = emitter.diagram(outputs, self.source.names)
+        made.title = self.source.title
+        found = describe(self.cascade, self.components, self.names, self.source.input_names)
+        return Streamed(made, fold, found, self.cascade.mode, tuple(self.cascade.dropped))
+
+
+def unit_of(monoid: str) -> Fraction | None:
+    """The unit of a monoid of numbers, None for minus infinity."""
+    return None if monoid == "max" else Fraction(1 if monoid == "prod" else 0)
+
+
+def component_names(components: Sequence[Component], taken: Sequence[str]) -> tuple[str, ...]:
+    """A name for each component, by its monoid and place: `max1`, `sum2`."""
+    found: list[str] = []
+    for k, c in enumerate(components, 1):
+        name = f"{c.monoid}{k}"
+        while name in taken or name in found:
+            name += "_"
+        found.append(name)
+    return tuple(found)
+
+
+def _in_order(cascade: Cascade) -> list[Component]:
+    """The components, each after those that its elements and its repair are made of; else in order of the wires."""
+    terms, components = cascade.terms, cascade.components
+    reads: dict[int, set[int]] = {}
+    for w, c in components.items():
+        node = terms.node(w)
+        assert node is not None
+        roots = [*node.inputs, *c.guards, *c.on, *c.scales()]
+        reads[w] = {v for v in terms.cone(roots, components) if v in components}
+    done: list[int] = []
+    waiting = sorted(components)
+    while waiting:
+        ready = next(w for w in waiting if reads[w] <= set(done))
+        done.append(ready)
+        waiting.remove(ready)
+    return [components[w] for w in done]

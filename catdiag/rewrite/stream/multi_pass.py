@@ -1,0 +1,284 @@
+"""Several passes over an axis: loops one after the other, each with the results of those before it, and a map.
+
+A reduction whose elements depend on statistics of the axis in a way that has no repair waits for a later pass, for
+which these statistics are inputs like any other. Each reduction is done in the earliest pass in which it can be: a
+statistic that is known earlier never hurts, so that no other plan has fewer passes. Results that keep the axis are
+made by the last pass, a map over tiles of the axis. What is found is proved elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, product
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.ops import Fold, Group
+from catdiag.category.types import Ty
+from catdiag.rewrite.formula import Found, Printer
+from catdiag.rewrite.group import find
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.stream.cascade import Cascade
+from catdiag.rewrite.stream.fold_search import Streamed, axis_of, candidates
+from catdiag.rewrite.stream.whole_axis_arrays import allocated_whole
+from catdiag.util.errors import NotGroupable, NotStreamable
+
+MOST = 4
+"""The most passes that are looked for where none are asked for."""
+_COMBINATIONS = 12
+
+
+def plans(diagram: Diagram, axis: str, passes: int, plain: bool = False) -> tuple[int, Iterator[Streamed]]:
+    """The fewest passes over an axis that will do, and the diagrams that make them, in order of preference.
+
+    >>> import catdiag as cd
+    >>> spread = cd.algorithm("x ->")(lambda a: cd.sum(cd.abs(a - cd.mean(a, "x")), "x"))
+    >>> count, forms = plans(spread, "x", 3)
+    >>> count, [box.name for box in next(forms).diagram.boxes if "fold" in box.name]
+    (2, ['fold[x]', 'fold[x]'])
+
+    With `plain`, without what `candidates` leaves out then. Raises NotStreamable where these passes do not do, with the
+    reason, and AxisError for an unknown axis.
+    """
+    flat = inline(diagram)
+    if any(isinstance(box.op, Group) for box in flat.boxes):
+        raise NotStreamable(f"cannot stream axis {axis!r} in several passes: the diagram runs in groups already")
+    stages = _stages(flat, axis, passes, plain)
+    forms: list[list[Streamed]] = []
+    taken: set[str] = set()
+    for stage in stages[:-1]:
+        found = list(candidates(stage, axis, taken, plain))
+        taken.update(c.name for c in found[0].found.components)
+        forms.append(found)
+    last = stages[-1]
+    if any(axis in ty.names for ty in last.cod):
+        forms.append([_mapped(last, axis, forms[0][0].fold)])
+    else:
+        forms.append(list(candidates(last, axis, taken, plain)))
+    ranked = sorted(product(*map(range, map(len, forms))), key=lambda chosen: (sum(chosen), chosen))
+    chosen = ([forms[k][place] for k, place in enumerate(places)] for places in ranked)
+    return len(stages), (_joined(diagram, stages, parts) for parts in islice(chosen, _COMBINATIONS))
+
+
+def forms(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
+    """The fewest passes that will do, `passes` at most, and the forms in which they do, in order of preference.
+
+    Raises NotStreamable where these do not do, with the number that does, if one was found.
+
+    >>> import catdiag as cd
+    >>> count, found = forms(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")), "x", 2)
+    >>> count, len(found)
+    (1, 1)
+    """
+    if passes < 1:
+        raise NotStreamable(f"{passes} passes over axis {axis!r} read nothing: expected 1 or more")
+    try:
+        return 1, list(candidates(diagram, axis))
+    except NotStreamable as error:
+        reason = error
+    try:
+        if passes > 1:
+            count, found = plans(diagram, axis, passes)
+            return count, list(found)
+    except NotStreamable as error:
+        reason = error
+    more = offer(diagram, axis, passes)
+    if more is None:
+        raise reason
+    raise NotStreamable(f"{reason.message}; in {more} passes it can be: .stream({axis!r}, passes={more})", reason.line)
+
+
+def in_blocks(diagram: Diagram, axis: str, passes: int) -> Diagram:
+    """The first of the `forms` of a diagram, which is to hold blocks of the axis only: to be chosen unasked.
+
+    Raises NotStreamable where there is none, or where an array is on chip along all of the axis, naming it.
+    """
+    streamed = forms(diagram, axis, passes)[1][0].diagram
+    held = allocated_whole(streamed, diagram, axis)
+    if held.itself:
+        raise NotStreamable(f"cannot stream axis {axis!r} in blocks: {held}")
+    return streamed
+
+
+def plainer(diagram: Diagram, axis: str, passes: int) -> tuple[int, list[Streamed]]:
+    """How many passes do where less is asked of each, and their forms if these are no more than `passes`.
+
+    >>> import catdiag as cd
+    >>> plainer(cd.algorithm("x ->")(lambda a: cd.argmax(a, "x")), "x", 1)
+    (2, [])
+    """
+    try:
+        if passes > 1:
+            count, found = plans(diagram, axis, passes, plain=True)
+            return count, list(found)
+    except NotStreamable:
+        pass
+    return offer(diagram, axis, passes, plain=True) or 0, []
+
+
+def offer(diagram: Diagram, axis: str, more_than: int, plain: bool = False) -> int | None:
+    """How many passes over an axis will do where fewer do not; None where none are found."""
+    try:
+        count, forms = plans(diagram, axis, MOST, plain)
+        next(forms)
+    except NotStreamable:
+        return None
+    return count if count > more_than else None
+
+
+def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]:
+    """A diagram for each pass: from the inputs and the statistics so far to further statistics, or to the results."""
+    stages: list[Diagram] = []
+    rest = flat
+    while True:
+        cascade = Cascade(Terms(rest.dom), axis_of(flat, axis))
+        cascade.plain, cascade.casts = plain, False  # what can be known when does not depend on types
+        cascade.read(rest, patient=True)
+        keeps = any(axis in ty.names for ty in rest.cod)
+        late = [cascade.terms.late[w] for w in cascade.image]
+        if not any(late):
+            if not stages and cascade.refusals:
+                raise cascade.refusals[0]
+            if not stages or not keeps:
+                raise NotStreamable(f"cannot stream axis {axis!r}: nothing is reduced over it")
+            return [*stages, rest]
+        if not cascade.postponed and not keeps:
+            return [*stages, rest]
+        if len(stages) + 2 > passes:
+            raise cascade.refusals[0] if cascade.refusals else cascade.kept(rest)
+        types = rest.graph.wire_types()
+        known = {k for k, here in enumerate(late) if here and k not in cascade.postponed and axis not in types[k].names}
+        cuts = _frontier(rest, known)
+        if not cuts:
+            raise cascade.refusals[0]
+        stages.append(_part(rest, cuts))
+        rest = _after(rest, cuts, stages[-1])
+
+
+def _frontier(diagram: Diagram, known: set[int]) -> list[int]:
+    """The known wires on which the results depend through none that is known."""
+    graph = diagram.graph
+    makers = _makers(graph)
+    found: dict[int, None] = {}
+    seen: set[int] = set()
+    todo = list(graph.outputs)
+    while todo:
+        w = todo.pop()
+        if w in seen:
+            continue
+        seen.add(w)
+        if w in known:
+            found[w] = None
+        elif w in makers:
+            todo.extend(makers[w].inputs)
+    return sorted(found)
+
+
+def _makers(graph: Graph) -> dict[int, Node]:
+    made: dict[int, Node] = {}
+    count = len(graph.dom)
+    for node in graph.nodes:
+        made.update(dict.fromkeys(range(count, count + len(node.box.cod)), node))
+        count += len(node.box.cod)
+    return made
+
+
+def _part(diagram: Diagram, outputs: Sequence[int]) -> Diagram:
+    """The part of a diagram that makes some of its wires."""
+    graph = diagram.graph
+    types = graph.wire_types()
+    made = live(Graph(graph.dom, graph.nodes, tuple(outputs)))
+    return of_graph(made, Ty(*(types[w] for w in outputs)), diagram.input_names, diagram.title)
+
+
+def _after(diagram: Diagram, cuts: Sequence[int], before: Diagram) -> Diagram:
+    """What is left of a diagram once some of its wires are inputs, under names of their own."""
+    graph = diagram.graph
+    count = len(graph.dom)
+    number = {k: k for k in range(count)} | {w: count + k for k, w in enumerate(cuts)}
+    nodes: list[Node] = []
+    old, new = count, count + len(cuts)
+    for node in graph.nodes:
+        nodes.append(Node(node.box, tuple(number[w] for w in node.inputs)))
+        for _ in node.box.cod:
+            number.setdefault(old, new)
+            old, new = old + 1, new + 1
+    names = list(diagram.input_names)
+    makers = _makers(graph)
+    for w in cuts:
+        name = base = "".join(c if c.isalnum() else "_" for c in makers[w].box.name).strip("_") or "value"
+        k = 1
+        while name in names:
+            k += 1
+            name = f"{base}{k}"
+        names.append(name)
+    made = live(Graph(graph.dom @ before.cod, tuple(nodes), tuple(number[w] for w in graph.outputs)))
+    return of_graph(made, diagram.cod, tuple(names), diagram.title)
+
+
+def _mapped(diagram: Diagram, axis: str, fold: Fold) -> Streamed:
+    """The last pass: the results that keep the axis, made tile by tile."""
+    graph = diagram.graph
+    places = [k for k, ty in enumerate(diagram.cod) if axis in ty.names]
+    try:
+        tiles = find(_part(diagram, [graph.outputs[k] for k in places]), [axis])
+    except NotGroupable as error:
+        raise NotStreamable(
+            f"cannot stream axis {axis!r}: the results that keep it are no map over it: {error.message}", error.line
+        ) from None
+    rest = [k for k in range(len(diagram.cod)) if k not in places]
+    others = _part(diagram, [graph.outputs[k] for k in rest])
+    count = len(graph.dom)
+    shift = sum(len(n.box.cod) for n in tiles.graph.nodes)
+    nodes = [
+        *tiles.graph.nodes,
+        *(Node(n.box, tuple(w if w < count else w + shift for w in n.inputs)) for n in others.graph.nodes),
+    ]
+    outputs = dict(zip(places, tiles.graph.outputs, strict=True))
+    moved = [w if w < count else w + shift for w in others.graph.outputs]
+    outputs |= dict(zip(rest, moved, strict=True))
+    whole = Graph(graph.dom, tuple(nodes), tuple(outputs[k] for k in range(len(diagram.cod))))
+    made = of_graph(whole, diagram.cod, diagram.input_names, diagram.title)
+    return Streamed(made, fold, Found((), _formulas(diagram)))
+
+
+def _formulas(diagram: Diagram) -> tuple[str, ...]:
+    terms = Terms(diagram.dom)
+    image = list(range(len(diagram.dom)))
+    for node in diagram.graph.nodes:
+        first = terms.add(node.box, [image[w] for w in node.inputs])
+        image.extend(range(first, first + len(node.box.cod)))
+    printer = Printer(terms, dict(enumerate(diagram.input_names)))
+    return tuple(printer.text(image[w]) for w in diagram.graph.outputs)
+
+
+def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed]) -> Streamed:
+    """The passes one after the other."""
+    made = parts[-1].diagram
+    for part in reversed(parts[:-1]):
+        made = _then(part.diagram, made)
+    made = of_graph(made.graph, source.cod, source.names, source.title)
+    found = parts[-1].found
+    components = [c for part in parts for c in part.found.components]
+    shared = [pair for part in parts for pair in part.found.shared]
+    count = len(source.dom)
+    for part, after in zip(parts[:-1], stages[1:], strict=True):
+        names = after.input_names[count:]
+        shared += zip(names, part.found.finish, strict=True)
+        count += len(names)
+    joined = replace(found, components=tuple(components), shared=tuple(shared))
+    dropped = tuple(box for part in parts for box in part.dropped)
+    return Streamed(made, parts[0].fold, joined, dropped=dropped)
+
+
+def _then(first: Diagram, second: Diagram) -> Diagram:
+    """The inputs and the outputs of one diagram handed to another."""
+    before, after = first.graph, second.graph
+    count = len(before.dom)
+    total = count + sum(len(n.box.cod) for n in before.nodes)
+    number = {k: k for k in range(count)} | {count + k: w for k, w in enumerate(before.outputs)}
+    shift = total - len(after.dom)
+    nodes = [Node(n.box, tuple(number.get(w, w + shift) for w in n.inputs)) for n in after.nodes]
+    outputs = tuple(number.get(w, w + shift) for w in after.outputs)
+    graph = live(Graph(before.dom, (*before.nodes, *nodes), outputs))
+    return of_graph(graph, second.cod, first.names, first.title)

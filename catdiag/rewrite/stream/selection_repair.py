@@ -1,0 +1,287 @@
+"""Selections: elements that change to a known value once a statistic has changed.
+
+**The law** (derived here). Let the elements of a reduction ⊕_e t(e; r) depend on a statistic s of r, and let there be
+a v(e), free of the statistics, such that for all lists A ⊑ B, with statistics r and r′, and all e ∈ A
+
+    t(e; r′) = t(e; r) if s(r) = s(r′), else v(e).
+
+Then the accumulator of A is repaired by `where(s = s′, acc, ⊕_A v)`, whatever the monoid: `where` with a condition free
+of e distributes over every ⊕. If v is the unit, nothing more is kept; else ⊕_A v is an accumulator of its own (for max
+with a v free of e it is v once A is not empty, which its own accumulator tells).
+
+**Which conditions obey it.** For s = max_x B: `B(e) = s`, `B(e) ≥ s` (v is false), and `B(e) ≠ s`, `B(e) < s` (v is
+true), since B(e) ≤ s ≤ s′, so that s ≠ s′ leaves B(e) < s′. Minima are maxima of −B. A common summand, and a common
+positive factor, of both sides does not matter.
+
+**What inherits it.** A function of arrays that obey it, applied to each element, obeys it for all their statistics
+together, if it takes the same value whichever of them have changed: `c ∧ d` of two such conditions is false if either
+is; a function of one of them and of arrays free of statistics always does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from catdiag.category.diagram import Node
+from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
+from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.stream.divisor_repair import Scaling
+from catdiag.rewrite.stream.separable_form import Form, Refused, Term, collect, scaled
+
+COMPARISONS = ("eq", "ne", "lt", "le")
+_SEVERAL = 3  # arguments with statistics of their own of one function
+
+
+@dataclass(frozen=True)
+class Fall:
+    """What an array is once one of the statistics `on` has changed: the wire `value`, free of statistics."""
+
+    on: tuple[int, ...]
+    value: int
+
+
+class Selection(Scaling):
+    """Forms in which elements may be selections."""
+
+    def __init__(self, terms: Terms, axis: Axis, mode: str = "plain") -> None:
+        super().__init__(terms, axis, mode)
+        self._fallen: dict[int, Fall] = {}
+        # Without selections, and with nothing moved out of reductions: what remains is proved most surely.
+        self.plain = False
+
+    # -- what a wire falls to ------------------------------------------------------------------------
+
+    def fall(self, wire: int) -> Fall | None:
+        """What an array is once statistics have changed; None where that is not known."""
+        found: dict[int, Fall | None] = dict(self._fallen)
+        for w in self.terms.cone([wire], found):
+            if w not in found:
+                made = found[w] = self._fall_of(w, found)
+                if made is not None:  # what has no fall yet may get one
+                    self._fallen[w] = made
+        return found[wire]
+
+    def _fall_of(self, wire: int, known: Mapping[int, Fall | None]) -> Fall | None:
+        terms, node = self.terms, self.terms.node(wire)
+        if not terms.late[wire] or wire in self.exponents or self.scale(wire).factor:
+            return Fall((), wire)
+        if not self.has_axis(wire) or node is None or len(node.box.cod) != 1:
+            return None
+        found = [known[i] for i in node.inputs]
+        falls = [f for f in found if f is not None]
+        if len(falls) < len(found):
+            return None
+        if not any(f.on for f in falls):
+            return Fall((), wire)
+        op = node.box.op
+        if isinstance(op, Map):
+            return self._pointwise(node, falls)
+        if isinstance(op, Rename):
+            on = tuple(sorted({terms.rename(s, dict(op.pairs)) for f in falls for s in f.on}))
+            return Fall(on, self._with(node, [f.value for f in falls]))
+        if isinstance(op, (Reduce, Einsum)):
+            left = set(node.box.cod[0].names)
+            if all(set(terms.names(s)) <= left for f in falls for s in f.on):
+                return self._pointwise(node, falls)
+        return None
+
+    def _pointwise(self, node: Node, falls: Sequence[Fall]) -> Fall | None:
+        """What a function of several arrays falls to, if it is one value whichever of their statistics changed."""
+        groups = list(dict.fromkeys(f.on for f in falls if f.on))
+        if len(groups) > _SEVERAL:
+            return None
+        values = set()
+        for changed in product((False, True), repeat=len(groups)):
+            if any(changed):
+                gone = {on for on, yes in zip(groups, changed, strict=True) if yes}
+                inputs = [f.value if f.on in gone else i for f, i in zip(falls, node.inputs, strict=True)]
+                values.add(self._with(node, inputs))
+        fixed = [self.fall(w) for w in values if self.terms.late[w]]
+        if len(values) > 1 or any(f is None or f.on for f in fixed):
+            return None
+        return Fall(tuple(sorted({s for on in groups for s in on})), values.pop())
+
+    def _with(self, node: Node, inputs: Sequence[int]) -> int:
+        """The box on other inputs, computed where constants tell what it gives."""
+        terms, op = self.terms, node.box.op
+        if isinstance(op, Map):
+            known = self._known(op.fn, inputs)
+            if known is not None:
+                return known
+            if not op.fn.startswith("cast:"):
+                return terms.map(op.fn, *inputs, line=node.box.line)
+        products = isinstance(op, Einsum) or (isinstance(op, Reduce) and op.monoid == "sum")
+        if products and any(terms.const_value(i) == 0 for i in inputs):
+            return terms.const(0)
+        if isinstance(op, Rename) and not terms.types[inputs[0]].axes:
+            return inputs[0]
+        fitted = [terms.cast(i, ArrayType(t.axes, terms.types[i].element))
+                  for i, t in zip(inputs, node.box.dom, strict=True)]  # fmt: skip
+        dom = Ty(*(terms.types[i] for i in fitted))
+        return terms.add(Box(op, dom, node.box.cod, node.box.line), fitted)
+
+    def truth(self, value: bool) -> int:
+        """A truth value."""
+        ends = [self.terms.const(k) for k in (0, 1)]
+        return self.terms.map("lt", *(ends if value else ends[::-1]))
+
+    def truth_of(self, wire: int) -> bool | None:
+        """The truth value that a wire is; None for another wire."""
+        return next((v for v in (False, True) if wire == self.truth(v)), None)
+
+    def _known(self, fn: str, inputs: Sequence[int]) -> int | None:
+        """What a scalar function gives, where constants among its arguments tell."""
+        terms = self.terms
+        truths = [self.truth_of(w) for w in inputs]
+        if fn in ("and", "or"):
+            for k in (0, 1):
+                if truths[k] is not None:
+                    return inputs[1 - k] if truths[k] == (fn == "and") else inputs[k]
+        if fn == "not" and truths[0] is not None:
+            return self.truth(not truths[0])
+        if fn == "where":
+            return inputs[1] if truths[0] or inputs[1] == inputs[2] else inputs[2] if truths[0] is False else None
+        if fn.startswith("cast:"):
+            return inputs[0] if terms.is_const(inputs[0]) or truths[0] is not None else None
+        numbers = [terms.const_value(w) for w in inputs]
+        if fn == "mul" and 0 in numbers:
+            return terms.const(0)
+        if fn == "neg" and numbers[0] is not None:
+            return terms.const(-numbers[0])
+        if fn == "div" and numbers[0] == 0:
+            return terms.const(0)
+        if fn in ("add", "sub", "mul", "div"):
+            neutral = Fraction(1 if fn in ("mul", "div") else 0)
+            if numbers[1] == neutral:
+                return inputs[0]
+            if numbers[0] == neutral and fn in ("add", "mul"):
+                return inputs[1]
+        return None
+
+    # -- conditions ----------------------------------------------------------------------------------
+
+    def compared(self, fn: str, left: Form, right: Form) -> Form | None:
+        """The form of a comparison of elements with their own maximum; None for others."""
+        if self.plain:
+            return None
+        for sides in ((left, right), self._logarithms(left, right)):
+            if sides is None:
+                continue
+            found = self._against_maximum(fn, collect((*sides[0], *scaled(sides[1], Fraction(-1)))))
+            if found is not None:
+                return self.atom(found)
+        return None
+
+    def _logarithms(self, left: Form, right: Form) -> tuple[Form, Form] | None:
+        """Two positive products as sums: their order is that of their logarithms."""
+        found = self.logarithm(left), self.logarithm(right)
+        return None if found[0] is None or found[1] is None else (found[0], found[1])
+
+    def logarithm(self, form: Form) -> Form | None:
+        """The logarithm of a form that is a product of positive factors, as a form; None for others."""
+        raise NotImplementedError
+
+    def additive(self, form: Form) -> tuple[Form, Form] | None:
+        """A form as B + C, B of elements and early numbers, C of statistics; None if some term mixes the two."""
+        raise NotImplementedError
+
+    def _against_maximum(self, fn: str, difference: Form) -> int | None:
+        """`B − s` compared with 0, s being max_x B: the wire of the comparison, whose fall is recorded."""
+        parts = self.additive(difference)
+        if parts is None or not parts[0]:
+            return None
+        statistics = self.expand(parts[1])
+        if len(statistics) != 1 or len(statistics[0].monomial) != 1 or statistics[0].bound:
+            return None
+        ((top, power),) = statistics[0].monomial
+        component, node = self.components.get(top), self.terms.node(top)
+        if component is None or component.monoid != "max" or component.on or power != 1 or node is None:
+            return None
+        turned = statistics[0].coefficient > 0
+        below = self.emit(scaled(parts[0], Fraction(-1) / statistics[0].coefficient))
+        if below != node.inputs[0] or self.terms.late[below]:
+            return None
+        if fn in ("eq", "ne"):
+            made, value = self.terms.map(fn, below, top), fn == "ne"
+        else:
+            # B − s < 0 says B ≠ s; with the sign turned, s − B < 0 never holds, and s − B ≤ 0 says B = s.
+            strict = fn == "lt"
+            if turned == strict:
+                return self.terms.map("le", below, below) if not turned else self.terms.map("lt", below, below)
+            made = self.terms.map("eq" if turned else "ne", below, top)
+            value = not turned
+        self._fallen[made] = Fall((top,), self.truth(value))
+        return made
+
+    def selected(self, wire: int, forms: Sequence[Form]) -> bool:
+        """Whether a wire is a selection, made of arrays without a scale."""
+        plain = not any(t.element in self.scales for form in forms for t in form)
+        if not plain or not self.has_axis(wire) or not self.terms.late[wire]:
+            return False
+        found = self.fall(wire)
+        return found is not None and bool(found.on)
+
+    def is_selection(self, t: Term) -> bool:
+        """Whether a term is a selection times numbers free of statistics."""
+        late = self.terms.late
+        return t.element is not None and not any(late[w] for w, _ in t.monomial) and self.selected(t.element, [(t,)])
+
+    # -- components ----------------------------------------------------------------------------------
+
+    def turning_axes(self, element: int) -> set[str]:
+        """The names of the axes of the statistics with which an element changes beside its scale."""
+        found = self.fall(element) if self.terms.late[element] else None
+        return set() if found is None else {n for s in found.on for n in self.terms.names(s)}
+
+    def component(self, wire: int, monoid: str, line: str | None) -> int:
+        """The wire as a part of the state, with the repair that a selection asks for; raises Refused."""
+        known = wire in self.components
+        node = self.terms.node(wire)
+        if known or node is None:
+            return super().component(wire, monoid, line)
+        found = [self.fall(i) for i in node.inputs]
+        falls = [f for f in found if f is not None]
+        if len(falls) < len(found):
+            raise Refused(node.box, "the elements change with the statistics in a way that has no repair")
+        on = tuple(sorted({s for f in falls for s in f.on}))
+        if any(not set(self.terms.names(s)) <= set(self.terms.names(wire)) for s in on):
+            raise Refused(node.box, "its elements are selected by statistics of several rows that it adds up")
+        fallen = self._inputs_fallen(node, monoid, falls) if on else ()
+        super().component(wire, monoid, line)
+        self.components[wire].on = on
+        if not fallen:
+            return wire
+        component, first = self.components[wire], fallen[0]
+        if monoid == "max" and not self.has_axis(first) and self.repeatable(first) and self._finite(node):
+            component.fallen, component.sticky = first, True
+            return wire
+        component.fallen = super().component(self._with(node, fallen), monoid, line)
+        return wire
+
+    def _inputs_fallen(self, node: Node, monoid: str, falls: Sequence[Fall]) -> tuple[int, ...]:
+        """What the elements of a reduction, factors of a contraction, fall to; nothing if that is the unit."""
+        terms = self.terms
+        if len(falls) == 1:
+            return () if self._is_unit(monoid, falls[0].value) else (falls[0].value,)
+        groups = list(dict.fromkeys(f.on for f in falls if f.on))
+        if all(any(terms.const_value(f.value) == 0 for f in falls if f.on == on) for on in groups):
+            return ()
+        if len(groups) > 1:
+            raise Refused(node.box, "a product of selections has no repair unless each falls to 0")
+        return tuple(f.value for f in falls)
+
+    def _finite(self, node: Node) -> bool:
+        """Whether elements are above minus infinity, so that a maximum at minus infinity tells an empty list."""
+        return self.terms.types[node.inputs[0]].element != "extended"
+
+    def _is_unit(self, monoid: str, wire: int) -> bool:
+        terms = self.terms
+        if monoid in ("any", "all"):
+            return self.truth_of(wire) == (monoid == "all")
+        if monoid == "max":
+            return terms.is_bottom(wire)
+        return terms.const_value(wire) == (1 if monoid == "prod" else 0)

@@ -1,0 +1,432 @@
+"""Separable forms: what an array becomes when the statistics of an axis are pulled out of its elements.
+
+Streaming an axis asks of each array `t(e; r)`, made of elements e and of statistics r of the whole
+axis, for a form `Σ_d c_d(r) ⊗ b_d(e)`: then the `b_d` are accumulated and the `c_d` applied at the end.
+A form here is a tuple of `Term`s over the wires of a `Terms` graph. The rules are the multilinearity of
+products and contractions, `exp(b + c) = exp(b)·exp(c)`, and that `max` and `min` commute with adding (derived here).
+
+An exponential is not taken apart but kept as the user's own box, with its *scale* μ(r): it is
+`exp(b − μ)`, and an accumulator of it is repaired by `exp(μ(r) − μ(r′))` when r changes to r′. That is
+the stabiliser which the user wrote. An element that is divided by a maximum is kept so likewise, as `b·σ^p` with its
+*factor*, which is repaired by (σ(r′)/σ(r))^p.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from catdiag.category.ops import Box
+from catdiag.category.types import ArrayType, Axis
+from catdiag.rewrite.hash_consed_graph import Terms
+
+MOST_TERMS = 1024
+"""Forms with more terms are refused: as many accumulators would be no state to keep on chip."""
+MOST_FACTORS = 16
+
+Monomial = tuple[tuple[int, int], ...]
+"""Wires with integer exponents, in order of the wires: their product."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """`coefficient · Π monomial · element`, summed over the axes in `bound`. An element of None is 1."""
+
+    coefficient: Fraction
+    monomial: Monomial = ()
+    element: int | None = None
+    bound: tuple[Axis, ...] = ()
+
+
+Form = tuple[Term, ...]
+"""The sum of the terms, broadcast to the type of the array that it stands for."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How an element changes with the statistics: `exp(b − μ)·Π σ^p`.
+
+    μ is a sum of rational multiples of monomials, with the maxima on which its repair is guarded; the `factor` has the
+    powers of statistics σ, which are not 0.
+    """
+
+    terms: tuple[tuple[Fraction, Monomial], ...] = ()
+    guards: tuple[int, ...] = ()
+    factor: Monomial = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.terms or self.factor)
+
+
+class Refused(Exception):
+    """An array has no separable form: the box at which it is lost, and why."""
+
+    def __init__(self, box: Box, why: str) -> None:
+        super().__init__(why)
+        self.box, self.why = box, why
+
+
+def times(left: Monomial, right: Monomial, sign: int = 1) -> Monomial:
+    """The product of two monomials, or their quotient for `sign` −1.
+
+    >>> times(((3, 1),), ((3, 1), (5, 1)), -1)
+    ((5, -1),)
+    """
+    powers = dict(left)
+    for wire, power in right:
+        powers[wire] = powers.get(wire, 0) + sign * power
+    return tuple(sorted((w, p) for w, p in powers.items() if p))
+
+
+def collect(terms: Iterable[Term]) -> Form:
+    """Like terms put together, those that cancel dropped."""
+    found: dict[tuple[Monomial, int | None, tuple[Axis, ...]], Fraction] = {}
+    for t in terms:
+        key = (t.monomial, t.element, t.bound)
+        found[key] = found.get(key, Fraction(0)) + t.coefficient
+    return tuple(Term(c, *key) for key, c in found.items() if c)
+
+
+def scaled(form: Form, by: Fraction) -> Form:
+    """A form times a rational."""
+    return tuple(Term(by * t.coefficient, t.monomial, t.element, t.bound) for t in form)
+
+
+def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:
+    """The scale of a product of two stabilised elements, or of their quotient for `sign` −1."""
+    found: dict[Monomial, Fraction] = {}
+    for by, scale in ((1, left), (sign, right)):
+        for c, m in scale.terms:
+            found[m] = found.get(m, Fraction(0)) + by * c
+    terms = tuple((c, m) for m, c in sorted(found.items()) if c)
+    return Scale(terms, tuple(sorted({*left.guards, *right.guards})), times(left.factor, right.factor, sign))
+
+
+class Algebra(ABC):
+    """The arithmetic of forms over one `Terms` graph, for one streamed axis."""
+
+    def __init__(self, terms: Terms, axis: str) -> None:
+        self.terms = terms
+        self.axis = axis
+        self.here: Box | None = None
+        self.scales: dict[int, Scale] = {}
+        self._products: dict[tuple[int, ...], int] = {}
+        self._factors: dict[int, tuple[int, ...]] = {}
+
+    # -- what forms are -------------------------------------------------------------------------
+
+    def has_axis(self, wire: int) -> bool:
+        """Whether a wire carries the streamed axis."""
+        return self.axis in self.terms.names(wire)
+
+    def atom(self, wire: int) -> Form:
+        """The form of a wire that needs no rule: an element, a number, or free of the axis."""
+        if self.has_axis(wire):
+            return (Term(Fraction(1), (), wire),)
+        value = self.terms.const_value(wire)
+        if value is not None:
+            return (Term(value),) if value else ()
+        return (Term(Fraction(1), ((wire, 1),)),)
+
+    def is_early(self, form: Form) -> bool:
+        """Whether nothing in a form depends on a reduction over the axis."""
+        late = self.terms.late
+        return not any(late[w] for t in form for w, _ in t.monomial) and not any(
+            t.element is not None and late[t.element] for t in form
+        )
+
+    def outer_axes(self, t: Term) -> set[str]:
+        """The names of the axes that the statistics of a term carry, those of its element's repair included."""
+        names = {n for w, _ in t.monomial for n in self.terms.names(w)}
+        if t.element is not None:
+            names |= self.scale_axes(self.scales.get(t.element, Scale())) | self.turning_axes(t.element)
+        return names
+
+    def turning_axes(self, element: int) -> set[str]:
+        """The names of the axes of the statistics with which an element changes beside its scale."""
+        return set()
+
+    def scale_axes(self, scale: Scale) -> set[str]:
+        """The names of the axes that a scale carries."""
+        monomials = (*(m for _, m in scale.terms), scale.factor)
+        return {n for m in monomials for w, _ in m for n in self.terms.names(w)}
+
+    def term_axes(self, t: Term) -> set[str]:
+        """The names of all axes in a term, bound ones too."""
+        element = set(self.terms.names(t.element)) if t.element is not None else set()
+        return self.outer_axes(t) | element | {a.name for a in t.bound}
+
+    # -- products -------------------------------------------------------------------------------
+
+    def factors(self, wire: int) -> tuple[int, ...]:
+        """The factors of an element that is a product; long products count as one factor."""
+        todo = [wire]
+        while todo:
+            w = todo[-1]
+            node = self.terms.node(w)
+            if w in self._factors:
+                todo.pop()
+                continue
+            found: tuple[int, ...] = (w,)
+            if node is not None and self.terms.made_by(w) == "mul" and all(map(self.has_axis, node.inputs)):
+                missing = [i for i in node.inputs if i not in self._factors]
+                if missing:
+                    todo.extend(missing)
+                    continue
+                flat = tuple(sorted(f for i in node.inputs for f in self._factors[i]))
+                if len(flat) <= MOST_FACTORS:
+                    found = flat
+                    self._products.setdefault(found, w)
+            self._factors[w] = found
+        return self._factors[wire]
+
+    def product(self, left: int | None, right: int | None) -> int | None:
+        """The product of two elements, one wire for each multiset of factors."""
+        if left is None or right is None:
+            return left if right is None else right
+        key = tuple(sorted(self.factors(left) + self.factors(right)))
+        if key not in self._products:
+            made = self.terms.map("mul", left, right)
+            if len(key) <= MOST_FACTORS:
+                self._factors[made] = key
+            self._products[key] = made
+        wire = self._products[key]
+        self.set_scale(wire, merge_scales(self.scale(left), self.scale(right)))
+        return wire
+
+    def scale(self, element: int | None) -> Scale:
+        """The scale of an element; empty for a plain one."""
+        return Scale() if element is None else self.scales.get(element, Scale())
+
+    def set_scale(self, element: int, scale: Scale) -> None:
+        """Records the scale of an element."""
+        if scale:
+            self.scales[element] = scale
+
+    def multiply(self, left: Form, right: Form) -> Form:
+        """The product of two forms. Raises Refused where it has too many terms."""
+        self._limit((left, right))
+        found = []
+        for s in left:
+            for t in right:
+                s1, t1 = self.apart(s, t)
+                element = self.product(s1.element, t1.element)
+                monomial = times(s1.monomial, t1.monomial)
+                found.append(Term(s1.coefficient * t1.coefficient, monomial, element, s1.bound + t1.bound))
+        return collect(found)
+
+    def invert(self, form: Form) -> Form | None:
+        """One over a form; None if it has not exactly one term, free of bound axes."""
+        if len(form) != 1 or form[0].bound:
+            return None
+        t = form[0]
+        element = t.element
+        if element is not None:
+            made = self.terms.map("div", self.terms.const(1), element)
+            self.set_scale(made, merge_scales(Scale(), self.scale(element), -1))
+            element = made
+        return (Term(1 / t.coefficient, times((), t.monomial, -1), element),)
+
+    def divide(self, left: Form, right: Form) -> Form | None:
+        """The quotient of two forms; None if the divisor has not exactly one term."""
+        inverse = self.invert(right)
+        if inverse is None:
+            return None
+        below = right[0].element
+        if below is None:
+            return self.multiply(left, inverse)
+        found: list[Term] = []
+        for t in left:
+            if t.element is None or set(self.terms.names(below)) & {a.name for a in t.bound}:
+                found.extend(self.multiply((t,), inverse))
+                continue
+            element = self.terms.map("div", t.element, below)
+            self.set_scale(element, merge_scales(self.scale(t.element), self.scale(below), -1))
+            monomial = times(t.monomial, inverse[0].monomial)
+            found.append(Term(t.coefficient * inverse[0].coefficient, monomial, element, t.bound))
+        return collect(found)
+
+    def _limit(self, forms: Sequence[Form]) -> None:
+        count = 1
+        for form in forms:
+            count *= len(form)
+        if count > MOST_TERMS and self.here is not None:
+            raise Refused(self.here, f"multiplied out it has {count} terms, more than {MOST_TERMS}")
+
+    # -- bound axes -----------------------------------------------------------------------------
+
+    def apart(self, s: Term, t: Term) -> tuple[Term, Term]:
+        """Two terms of which neither binds an axis that the other has."""
+        for axis in s.bound:
+            if axis.name in self.term_axes(t):
+                s = self.rebind(s, axis, self.term_axes(s) | self.term_axes(t))
+        for axis in t.bound:
+            if axis.name in self.term_axes(s):
+                t = self.rebind(t, axis, self.term_axes(s) | self.term_axes(t))
+        return s, t
+
+    def rebind(self, t: Term, axis: Axis, taken: set[str]) -> Term:
+        """A term with another name for one of its bound axes."""
+        k = 1
+        while f"{axis.name}_{k}" in taken:
+            k += 1
+        fresh = Axis(f"{axis.name}_{k}", axis.size)
+        renamed = self.rename(t, {axis.name: fresh.name})
+        return Term(
+            renamed.coefficient, renamed.monomial, renamed.element, tuple(fresh if a == axis else a for a in t.bound)
+        )
+
+    def rename(self, t: Term, pairs: dict[str, str]) -> Term:
+        """A term with other names for its axes; the bound ones are left to the caller."""
+        monomial: Monomial = ()
+        for w, p in t.monomial:
+            monomial = times(monomial, ((self.terms.rename(w, pairs), p),))
+        element = t.element
+        if element is not None:
+            made = self.terms.rename(element, pairs)
+            if made != element:
+                old = self.scale(element)
+
+                def of(m: Monomial) -> Monomial:
+                    return tuple(sorted((self.terms.rename(w, pairs), p) for w, p in m))
+
+                guards = tuple(self.terms.rename(w, pairs) for w in old.guards)
+                self.set_scale(made, Scale(tuple((c, of(m)) for c, m in old.terms), guards, of(old.factor)))
+            element = made
+        return Term(t.coefficient, monomial, element, t.bound)
+
+    def renamed(self, pairs: dict[str, str], form: Form) -> Form:
+        """A form under new names of axes; axes that are summed over step aside where they share one."""
+        found = []
+        for t in form:
+            for axis in t.bound:
+                if axis.name in {*pairs, *pairs.values()}:
+                    t = self.rebind(t, axis, self.term_axes(t) | {*pairs, *pairs.values()})
+            found.append(self.rename(t, pairs))
+        return collect(found)
+
+    # -- back to wires --------------------------------------------------------------------------
+
+    def emit(self, form: Form) -> int:
+        """A wire that carries a form, on the axes that occur in it."""
+        total: int | None = None
+        for t in sorted(form, key=lambda t: t.coefficient < 0):
+            wire = self.emit_term(Term(abs(t.coefficient), t.monomial, t.element, t.bound))
+            if total is None:
+                total = wire if t.coefficient > 0 else self.negated(wire)
+            else:
+                total = self.terms.map("add" if t.coefficient > 0 else "sub", total, wire)
+        return self.terms.const(0) if total is None else total
+
+    def negated(self, wire: int) -> int:
+        """Minus a wire, a constant for a constant."""
+        value = self.terms.const_value(wire)
+        return self.terms.map("neg", wire) if value is None else self.terms.const(-value)
+
+    def emit_term(self, t: Term) -> int:
+        """A wire that carries one term."""
+        terms = self.terms
+        value = t.element
+        above = [w for w, p in t.monomial for _ in range(p)]
+        below = [w for w, p in t.monomial for _ in range(-p)]
+        if t.bound:
+            for w in below:
+                value = terms.map("div", terms.const(1) if value is None else value, w)
+            factors = ([] if value is None else [value]) + above
+            bound = {a.name for a in t.bound}
+            names = dict.fromkeys(n for w in factors for n in terms.names(w) if n not in bound)
+            value = terms.einsum(factors, tuple(names))
+        else:
+            for w in above:
+                value = w if value is None else terms.map("mul", value, w)
+            for w in below:
+                value = terms.map("div", terms.const(1) if value is None else value, w)
+        if t.coefficient != 1:
+            number = terms.const(t.coefficient)
+            value = number if value is None else terms.map("mul", value, number)
+        return terms.const(1) if value is None else value
+
+    def emit_scale(self, scale: Scale) -> int:
+        """A wire that carries μ."""
+        return self.emit(tuple(Term(c, m) for c, m in scale.terms))
+
+    # -- contractions ---------------------------------------------------------------------------
+
+    def contract(
+        self, forms: Sequence[Form], types: Sequence[ArrayType], output: Sequence[str], line: str | None
+    ) -> Form:
+        """The sum of products of forms over the axes that `output` lacks.
+
+        Statistics that carry a contracted axis stay outside: the elements keep it, it is bound, and it is
+        contracted when the form is emitted. An axis in no factor gives its size.
+        """
+        self._limit(forms)
+        axes = {a.name: a for ty in types for a in ty.axes}
+        gone = [a for a in axes.values() if a.name not in output]
+        found: list[Term] = []
+        for combination in _combinations(forms):
+            parts: list[Term] = []
+            for t in combination:
+                for k in range(len(parts)):
+                    parts[k], t = self.apart(parts[k], t)
+                for axis in t.bound:
+                    if axis.name in axes:
+                        t = self.rebind(t, axis, self.term_axes(t) | set(axes))
+                parts.append(t)
+            found.append(self._contract_term(parts, gone, output, line))
+        return collect(found)
+
+    def _contract_term(self, parts: list[Term], gone: list[Axis], output: Sequence[str], line: str | None) -> Term:
+        terms = self.terms
+        coefficient, scale = Fraction(1), Scale()
+        monomial: Monomial = ()
+        elements: list[int] = []
+        bound: list[Axis] = []
+        outer: set[str] = set()
+        for t in parts:
+            coefficient *= t.coefficient
+            monomial = times(monomial, t.monomial)
+            bound.extend(t.bound)
+            outer |= self.outer_axes(t)
+            if t.element is not None:
+                elements.append(t.element)
+                scale = merge_scales(scale, self.scale(t.element))
+        inner = {n for w in elements for n in terms.names(w)}
+        kept = {a.name for a in bound}
+        summed: list[str] = []
+        for axis in gone:
+            if axis.name in outer:
+                bound.append(axis)
+                kept.add(axis.name)
+            elif axis.name in inner:
+                summed.append(axis.name)
+            else:
+                monomial = times(monomial, ((terms.size(axis.size), 1),))
+        element: int | None = None
+        if len(elements) == 1 and len(summed) < 2:
+            element = terms.reduce("sum", summed[0], elements[0], line) if summed else elements[0]
+        elif elements:
+            layout = [n for n in output if n in inner] + [n for n in sorted(kept) if n in inner and n not in output]
+            element = terms.einsum(elements, layout, line)
+        if element is not None and not self._closes(summed):
+            self.set_scale(element, scale)
+        elif element is not None:
+            wire = self.close(element, scale, line)
+            element, monomial = None, times(monomial, ((wire, 1),))
+        return Term(coefficient, monomial, element, tuple(bound))
+
+    def _closes(self, summed: list[str]) -> bool:
+        return self.axis in summed
+
+    @abstractmethod
+    def close(self, wire: int, scale: Scale, line: str | None) -> int:
+        """What is done with a reduction over the streamed axis itself."""
+
+
+def _combinations(forms: Sequence[Form]) -> Iterable[tuple[Term, ...]]:
+    found: list[tuple[Term, ...]] = [()]
+    for form in forms:
+        found = [(*head, t) for head in found for t in form]
+    return found

@@ -1,0 +1,326 @@
+"""Folds that a user brings: a unit, what one element is, how two states merge, and how the result is read off.
+
+`Fold` is what one writes; `given_parts.typed` traces its parts for a diagram and an axis, and `Given.loop` puts the
+loop together, whose turn merges the state with that of the block at hand. That the loop means what the diagram does is
+proved elsewhere, as for a loop that is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from catdiag.category import ops
+from catdiag.category.diagram import Diagram, Graph, Node, inline, live, of_graph
+from catdiag.category.ops import (
+    Box,
+    Const,
+    Einsum,
+    Index,
+    Map,
+    Reduce,
+    Rename,
+    SizeOf,
+    View,
+    const_box,
+    index_box,
+    size_box,
+)
+from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
+from catdiag.rewrite.graph_builder import Emitter, localised
+from catdiag.rewrite.group import resize
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.list_states import resized
+from catdiag.util.errors import AxisError, TypeMismatch, user_line
+
+Part = Callable[..., Any] | Diagram
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A fold over an axis, for `.stream(axis, by=…)`: it is proved to mean what the diagram does, or refuted.
+
+    - `unit`: the state of the empty list: a number for each component, or a function of no arguments;
+    - `element`: from one element of the list to its state: a function of the diagram's inputs, in order, those that
+      have the axis with it taken off; `cd.index(axis)` is the element's position there, `cd.size(axis)` the whole size;
+    - `merge`: from the states of two neighbouring lists to the state of both: a function of two tuples (of two arrays
+      where the state is one), or of the components of the left one and then of the right one;
+    - `finish`: from the state of the whole list to the results: a function of the components (or of one tuple), and,
+      if it takes them, of the inputs that lack the axis. Left out where the state is the result;
+    - `state`: what each component is of a list: a function of the inputs, on a list of which `cd.size(axis)` is the
+      length, that gives all components; or a tuple of one for each, None where it is to be found. Left out, all are.
+
+    A program or a diagram may stand for any of the functions. A state may have further axes (it is kept for each
+    of their indices), but not the streamed one.
+
+    >>> import catdiag as cd
+    >>> mean = cd.algorithm("x ->", name="mean")(lambda X: cd.mean(X, "x"))
+    >>> running = cd.Fold(
+    ...     unit=(0, 0),
+    ...     element=lambda x: (1, x),
+    ...     merge=lambda a, b: (a[0] + b[0], (a[0] * a[1] + b[0] * b[1]) / (a[0] + b[0])),
+    ...     finish=lambda n, mean: mean,
+    ... )
+    >>> mean.stream("x", by=running).run([1, 2, 3, 6], tiles={"s_x": 3})
+    array(3.)
+
+    Raises TypeMismatch for a part that is of none of these kinds.
+    """
+
+    unit: Any
+    element: Part
+    merge: Part
+    finish: Part | None = None
+    state: Any = None
+    line: str | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.line is None:
+            object.__setattr__(self, "line", user_line())
+        for name in ("element", "merge", "finish"):
+            part = getattr(self, name)
+            object.__setattr__(self, name, getattr(part, "diagram", part))
+            if not _is_part(part) and not (part is None and name == "finish"):
+                raise TypeMismatch(f"{name} of a fold is {part!r}: expected a function or a diagram", self.line)
+        several = isinstance(self.state, (tuple, list))
+        parts = tuple(getattr(part, "diagram", part) for part in (self.state if several else (self.state,)))
+        object.__setattr__(self, "state", parts if several else parts[0])
+        for k, part in enumerate(parts):
+            if part is not None and not _is_part(part):
+                raise TypeMismatch(
+                    f"state of a fold has {part!r} as component {k}: expected a function or a diagram of the list, "
+                    "or None where it is to be found",
+                    self.line,
+                )
+
+
+def _is_part(part: Any) -> bool:
+    return callable(part) or isinstance(getattr(part, "diagram", part), Diagram)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The parts of a fold as diagrams, for one diagram and one axis of it.
+
+    `inputs` are the types of the diagram's inputs (and of the positions, last); `element` takes them with the axis
+    taken off, `states` are the types of the components, `whole` those on lists that are not empty. `state[k]` is what
+    component k is of a list, its inputs' axis being of the size `block`, or None.
+    """
+
+    source: Diagram
+    fold: Fold
+    axis: Axis
+    block: str
+    names: tuple[str, ...]
+    states: tuple[ArrayType, ...]
+    whole: tuple[ArrayType, ...]
+    unit: Diagram
+    element: Diagram
+    merge: Diagram
+    finish: Diagram
+    state: tuple[Diagram | None, ...]
+
+    @property
+    def inputs(self) -> tuple[ArrayType, ...]:
+        """The types of what is streamed and resident: the diagram's inputs, and the positions along the axis."""
+        return (*self.source.dom, ArrayType((self.axis,), "int"))
+
+    @property
+    def missing(self) -> list[int]:
+        """The components whose state is not known."""
+        return [k for k, s in enumerate(self.state) if s is None]
+
+    def of_list(self, length: Size, total: bool = False) -> Diagram:
+        """All components of a list, the axis being of that size; if `total`, of the empty list too.
+
+        Every state must be known. A state that divides by the length, say, is not defined of the empty list as it
+        stands: it is then the unit where the length is 0.
+        """
+        local = self.axis
+        if length != local.size:
+            local = replace(local, size=length, kind="name", parts=())
+        emitter = writer([localised(t, local) for t in self.inputs])
+        units = use(emitter, self.unit, ()) if total else []
+        outputs = []
+        for k, (state, ty) in enumerate(zip(self.state, self.states, strict=True)):
+            assert state is not None, "every state is known"
+            state = of_length(state, self.axis.name, self.block, length)
+            wire = emitter.cast(use(emitter, state, range(len(self.inputs)))[0], ty)
+            bottom = Const(None) in [b.op for b in inline(self.unit).boxes] and self.states[k].element == "extended"
+            if total and (_partial(state, self.axis.name, length) or (_ends(state, self.axis.name) and not bottom)):
+                empty = emitter.map("lt", emitter.add(const_box(Fraction(0)), ()), emitter.add(size_box(length), ()))
+                wire = emitter.cast(emitter.map("where", empty, wire, units[k]), ty)
+            outputs.append(wire)
+        return emitter.diagram(outputs, (*self.source.input_names, f"index_{self.axis.name}"))
+
+    def loop(self) -> tuple[Diagram, ops.Fold]:
+        """The diagram with the loop, and its Fold box. Every state must be known."""
+        state, block = self.of_list(self.block, total=True), self.of_list(self.block)
+        read = {*state.graph.outputs, *(w for n in state.graph.nodes for w in n.inputs)}
+        used = [w for w in range(len(self.inputs)) if w in read]
+        state, block = _only(state, used), _only(block, used)
+        emitter = writer([*self.states, *state.dom])
+        here = use(emitter, block, range(len(self.states), len(emitter.dom)))
+        step = emitter.diagram(use(emitter, self.merge, [*range(len(self.states)), *here]), (*self.names, *state.names))
+        box = ops.Fold(self.axis.name, self.block, self.unit, step, self.merge, state, self.names)
+        emitter = writer(list(self.source.dom))
+        wires = [w if w < len(self.source.dom) else emitter.add(index_box(self.axis), ()) for w in used]
+        first = emitter.add(Box(box, Ty(*(emitter.types[w] for w in wires)), Ty(*self.states), self.fold.line), wires)
+        results = self.finished(emitter, range(first, first + len(self.states)))
+        made = emitter.diagram(results, self.source.names)
+        made.title = self.source.title
+        return made, box
+
+    def finished(self, emitter: Emitter, states: Sequence[int]) -> list[int]:
+        """The results, from the state of the whole list and the inputs, which are the first wires."""
+        inputs = [w for w, ty in enumerate(self.source.dom) if ty.axis(self.axis.name) is None]
+        return use(emitter, self.finish, [*states, *inputs])
+
+
+# -- diagrams put together ------------------------------------------------------------------------
+
+
+def writer(dom: Sequence[ArrayType]) -> Emitter:
+    """A diagram under construction over inputs of these types."""
+    return Emitter(Terms(Ty()), dom)
+
+
+def use(emitter: Emitter, diagram: Diagram, wires: Sequence[int]) -> list[int]:
+    """The outputs of a diagram put to work on wires of the same axes; named boxes are opened."""
+    graph = inline(diagram).graph
+    env = [emitter.cast(w, ty) for w, ty in zip(wires, diagram.dom, strict=True)]
+    for node in graph.nodes:
+        first = emitter.add(node.box, [env[w] for w in node.inputs])
+        env.extend(range(first, first + len(node.box.cod)))
+    return [env[w] for w in graph.outputs]
+
+
+def of_length(diagram: Diagram, axis: str, block: Size, length: Size) -> Diagram:
+    """A diagram of lists, their axis being of size `block`, with another size for it and for its copies.
+
+    >>> from catdiag.frontend.builder import mean, program
+    >>> average = program([ArrayType((Axis("x", "s_x"),))], lambda X: mean(X, "x"))
+    >>> [box.name for box in of_length(average, "x", "s_x", 3).boxes]
+    ['sum[x]', 'sizeof[3]', 'div']
+    """
+    flat = inline(diagram)
+    others = {s for ty in flat.dom for a in ty.axes if a.name != axis for s in size_symbols(a.size)}
+    if isinstance(block, str) and block not in others:
+        # Whatever has this size is a copy of the axis, or made of it.
+        return resized(flat, {block: length})
+    nodes = tuple(Node(size_box(length) if n.box.op == SizeOf(block) else n.box, n.inputs) for n in flat.graph.nodes)
+    made = of_graph(Graph(flat.dom, nodes, flat.graph.outputs), flat.cod, flat.names)
+    copies = _copies(flat, axis)
+    _require_apart(flat, copies)
+    for name in copies:
+        made = resize(made, name, length)
+    return made
+
+
+def _copies(flat: Diagram, axis: str) -> list[str]:
+    """The names of an axis of the inputs, and of what it is renamed to."""
+    found = [axis]
+    for node in flat.graph.nodes:
+        if isinstance(node.box.op, Rename):
+            found += [new for old, new in node.box.op.pairs if old in found and new not in found]
+    return found
+
+
+def _require_apart(flat: Diagram, copies: Sequence[str]) -> None:
+    """Raises AxisError where copies of an axis are not told by their names, or not read index by index."""
+    axis, *others = copies
+    inputs = next((name for name in others if any(ty.axis(name) is not None for ty in flat.dom)), None)
+    reads = [n.box for n in flat.graph.nodes if isinstance(n.box.op, View) and any(map(n.box.op.touches, copies))]
+    if inputs is not None or reads:
+        what = f"joins it with {inputs!r}, an axis of an input" if inputs is not None else "reads parts of it"
+        raise AxisError(
+            f"what is said of a list along {axis!r} {what}, whose size is the same: of a shorter list that has no "
+            "meaning; say it by a function of the list, or give the two axes sizes of their own",
+            reads[0].line if reads else None,
+        )
+
+
+def _partial(state: Diagram, axis: str, length: Size) -> bool:
+    """Whether a state may be undefined of the empty list: it divides by what is known of the list, say."""
+    late = [False] * len(state.dom)
+    for node in state.graph.nodes:
+        op, of = node.box.op, [late[w] for w in node.inputs]
+        if isinstance(op, Map) and ((op.fn == "div" and of[1]) or (op.fn in ("log", "sqrt") and of[0])):
+            return True
+        lost = any(t.axis(axis) is not None for t in node.box.dom) and node.box.cod[0].axis(axis) is None
+        late.append(any(of) or lost or op == SizeOf(length))
+    return False
+
+
+def _ends(state: Diagram, axis: str) -> bool:
+    """Whether a state is made of a least or largest element, which the empty list does not have; but for sums."""
+    graph = state.graph
+    makers = dict(enumerate((n for n in graph.nodes for _ in n.box.cod), len(graph.dom)))
+    todo = list(graph.outputs)
+    while todo:
+        node = makers.get(todo.pop())
+        if node is None:
+            continue
+        if isinstance(node.box.op, Reduce) and node.box.op.axis == axis:
+            if node.box.op.monoid in ("max", "min"):
+                return True
+        elif any(t.axis(axis) is None for t in node.box.dom) and not isinstance(node.box.op, Einsum):
+            todo.extend(node.inputs)
+    return False
+
+
+def with_positions(diagram: Diagram, axis: str) -> Diagram:
+    """A diagram whose last input holds the positions along an axis, in place of its own indices and its copies'.
+
+    Two positions that are compared or subtracted may count from anywhere, and do so from where the list begins: what
+    is said of them then holds of a list wherever it stands.
+    """
+    flat = inline(diagram)
+    last = len(flat.dom) - 1
+    names = list(range(len(flat.dom)))
+    nodes: list[Node] = []
+    copies = _copies(flat, axis)
+    here: dict[int, int] = {}
+    """The wires that are positions, and for each the same counted from where the list begins."""
+
+    count = len(flat.dom)
+
+    def put(box: Box, *wires: int) -> int:
+        nonlocal count
+        nodes.append(Node(box, wires))
+        count += len(box.cod)
+        return count - len(box.cod)
+
+    for node in flat.graph.nodes:
+        box, wire = node.box, len(names)
+        if isinstance(box.op, Index) and box.op.axis in copies:
+            here[wire] = put(box)
+            renamed = Box(Rename(((axis, box.op.axis),)), Ty(flat.dom[last]), box.cod, box.line)
+            names.append(last if box.op.axis == axis else put(renamed, last))
+            continue
+        if isinstance(box.op, Rename) and node.inputs[0] in here:
+            here[wire] = put(box, here[node.inputs[0]])
+        relative = isinstance(box.op, Map) and box.op.fn in _RELATIVE and all(w in here for w in node.inputs)
+        first = put(box, *((here if relative else names)[w] for w in node.inputs))
+        names.extend(range(first, first + len(box.cod)))
+    graph = live(Graph(flat.dom, tuple(nodes), tuple(names[w] for w in flat.graph.outputs)))
+    return of_graph(graph, flat.cod, flat.names)
+
+
+_RELATIVE = frozenset(("sub", "lt", "le", "eq", "ne"))
+
+
+def _only(diagram: Diagram, used: Sequence[int]) -> Diagram:
+    """The diagram without the inputs that are not used."""
+    graph, count = diagram.graph, len(diagram.dom)
+    place = {w: k for k, w in enumerate(used)}
+
+    def moved(w: int) -> int:
+        return place[w] if w < count else w - count + len(used)
+
+    nodes = tuple(Node(n.box, tuple(map(moved, n.inputs))) for n in graph.nodes)
+    dom = Ty(*(diagram.dom[w] for w in used))
+    names = tuple(diagram.names[w] for w in used)
+    return of_graph(Graph(dom, nodes, tuple(map(moved, graph.outputs))), diagram.cod, names)

@@ -1,0 +1,191 @@
+"""Lists on which a fold that a user brought goes wrong, and how they are split.
+
+Nothing is assumed of a fold here but its parts: lists of one to four elements are folded element by element in blocks,
+the blocks' states are merged, and what `finish` makes of that is compared with what the diagram gives, on exact
+numbers. Where the states of lists are known, those are compared too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.index_maps import Expr, Read, View, plus
+from catdiag.category.ops import const_box, index_box, reindex_box
+from catdiag.category.types import Axis
+from catdiag.prover.api import statement_of
+from catdiag.prover.export import size_data
+from catdiag.prover.refute.counterexample_data import Counterexample, said
+from catdiag.rewrite.graph_builder import Emitter
+from catdiag.rewrite.stream.user_fold import Given, use, writer
+
+FEW, MANY = 6, 60
+"""Batches of inputs that are tried for each split, at first and in the end."""
+
+
+@dataclass(frozen=True)
+class FoldCounterexample(Counterexample):
+    """A list on which a fold goes wrong: sizes and exact arrays, `.split` into blocks, and the two values.
+
+    `.lhs` is what `.textbook` says in words gives, the diagram as it is written unless said otherwise, and `.rhs` what
+    merging the states of the blocks gives; `.blocks_of` are their lengths.
+    """
+
+    split: str = ""
+    textbook: str = "the textbook form"
+    merging: str = "merging"
+    blocks_of: tuple[int, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """What the two give, as text."""
+        where = ", ".join(f"{a}={i}" for a, i in self.index.items())
+        at = f" at {where}" if where else ""
+        first = f"{self.split}\n{self.textbook} gives {said(self.lhs)}"
+        if self.undefined is not None:
+            return f"{first}{at}, {self.merging} is not defined: {self.reason}"
+        return f"{first}, {self.merging} gives {said(self.rhs)}{at}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Two diagrams on lists of one length that a true fold makes equal, in words too."""
+
+    left: Diagram
+    right: Diagram
+    length: int
+    split: str
+    textbook: str = "the textbook form"
+    merging: str = "merging"
+    blocks: tuple[int, ...] = ()
+    undefined: bool = True
+    """Whether the right side must be defined where the left one is."""
+
+
+# The empty list is merged to the right of another only to see that it changes nothing: where that is not defined, no
+# harm is done, for no loop and no tree of merges does it.
+_SPLITS: tuple[tuple[int, ...], ...] = ((1,), (0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (1, 1, 2), (1, 0), (2, 0))
+
+
+def trials(given: Given, states: bool = True) -> Iterator[Trial]:
+    """The lists on which a fold is tried, the shortest first; then those of `states`, if they are known."""
+    for split in _SPLITS:
+        length = sum(split)
+        emitter = writer(list(given.source.dom))
+        blocks = [_folded(emitter, given, range(sum(split[:k]), sum(split[: k + 1]))) for k in range(len(split))]
+        state = blocks[0]
+        for other in blocks[1:]:
+            state = use(emitter, given.merge, [*state, *other])
+        right = emitter.diagram(given.finished(emitter, state), given.source.names)
+        yield Trial(given.source, right, length, _words(length, split), blocks=split, undefined=split[-1] > 0)
+    if given.missing or not states:
+        return
+    named = "the state of the whole list by state="
+    for split in _SPLITS[:6]:
+        length = sum(split)
+        emitter = writer(list(given.source.dom))
+        left = emitter.diagram(_state(emitter, given, 0, length), given.source.names)
+        emitter = writer(list(given.source.dom))
+        if split == (1,):
+            right = emitter.diagram(_folded(emitter, given, range(1)), given.source.names)
+            yield Trial(left, right, 1, "a list of one element", named, "element", split)
+            continue
+        first = use(emitter, given.unit, ()) if split[0] == 0 else _state(emitter, given, 0, split[0])
+        second = _state(emitter, given, split[0], split[1])
+        right = emitter.diagram(use(emitter, given.merge, [*first, *second]), given.source.names)
+        words = f"a list of {length} in blocks of {split[0]} and {split[1]}, their states as state= says"
+        yield Trial(left, right, length, words, named, "merging", split)
+
+
+def false_fold(given: Given, tries: int, assume: Sequence[str] = (), states: bool = True) -> FoldCounterexample | None:
+    """A list on which a fold goes wrong, replayed; None where none was found in so many batches for each split.
+
+    `assume` are assumptions about sizes; with `states`, what the fold says that its states are is tried too.
+    """
+    return refuted(trials(given, states), given.axis, tries, assume)
+
+
+def refuted(
+    candidates: Iterable[Trial], axis: Axis, tries: int, assume: Sequence[str] = ()
+) -> FoldCounterexample | None:
+    """A list on which one of the trials differs, replayed; None where none was found in so many batches for each."""
+    from catdiag.prover.refute.counterexample_search import refute
+
+    late: list[tuple[Trial, dict[str, Any]]] = []
+    for partial in (False, True):
+        here = late if partial else ((t, _statement(axis, t, assume)) for t in candidates)
+        for trial, statement in here:
+            if partial and not trial.undefined:
+                continue
+            found = refute(statement, tries=tries, partial=partial)
+            if found is None:
+                if not partial:
+                    late.append((trial, statement))
+                continue
+            return _told(found, trial)
+    return None
+
+
+def _statement(axis: Axis, trial: Trial, assume: Sequence[str]) -> dict[str, Any]:
+    statement = statement_of(trial.left, trial.right, assume)
+    length = ["eq", size_data(axis.size), trial.length]
+    return {**statement, "assume": [*statement["assume"], length]}
+
+
+def _told(found: Counterexample, trial: Trial) -> FoldCounterexample:
+    known = {f.name: getattr(found, f.name) for f in fields(Counterexample)}
+    return FoldCounterexample(
+        **known, split=trial.split, textbook=trial.textbook, merging=trial.merging, blocks_of=trial.blocks
+    )
+
+
+# -- lists, element by element ----------------------------------------------------------------------
+
+
+def read_part(emitter: Emitter, wire: int, axis: Axis, start: Expr, length: int | None) -> int:
+    """Elements of an array from a place on: so many, or one without the axis. The array itself if it lacks the axis."""
+    ty = emitter.types[wire]
+    if ty.axis(axis.name) is None:
+        return wire
+    made = () if length is None else (Axis(axis.name, length),)
+    at = start if length is None else plus(("i", axis.name), start)
+    return emitter.add(reindex_box(View(made, (Read(((axis.name, at),)),)), [ty]), (wire,))
+
+
+def _folded(emitter: Emitter, given: Given, places: Sequence[int]) -> list[int]:
+    """The state of a block, folded element by element; of none, the unit."""
+    if not places:
+        return use(emitter, given.unit, ())
+    found: list[int] = []
+    for place in places:
+        inputs = [read_part(emitter, w, given.axis, place, None) for w in range(len(given.source.dom))]
+        position = emitter.add(const_box(Fraction(place), "int"), ())
+        wires = use(emitter, given.element, [*inputs, position])
+        state = [emitter.cast(w, ty) for w, ty in zip(wires, given.states, strict=True)]
+        found = use(emitter, given.merge, [*found, *state]) if found else state
+    return found
+
+
+def _state(emitter: Emitter, given: Given, start: int, length: int) -> list[int]:
+    """The state of a part of the list, as `state=` says."""
+    positions = emitter.add(index_box(given.axis), ())
+    wires = [*range(len(given.source.dom)), positions]
+    return use(emitter, given.of_list(length), [read_part(emitter, w, given.axis, start, length) for w in wires])
+
+
+def _words(length: int, split: Sequence[int]) -> str:
+    """A split in words.
+
+    >>> _words(3, (1, 2))
+    'a list of 3, in blocks [0, 1) and [1, 3), each folded element by element'
+    """
+    if len(split) == 1:
+        return "a list of one element, in one block"
+    bounds = [sum(split[:k]) for k in range(len(split) + 1)]
+    parts = ["the empty block" if a == b else f"[{a}, {b})" for a, b in pairwise(bounds)]
+    text = ", ".join(parts[:-1]) + f" and {parts[-1]}"
+    return f"a list of {length}, in blocks {text}" + (", each folded element by element" if max(split) > 1 else "")

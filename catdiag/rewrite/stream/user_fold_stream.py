@@ -1,0 +1,124 @@
+"""A diagram streamed by a fold that a user brought: proved, refuted, or neither, and then said so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catdiag.category.diagram import Diagram, inline
+from catdiag.category.index_maps import Read, View
+from catdiag.category.ops import reindex_box
+from catdiag.category.types import show_size
+from catdiag.prover.api import Refuted, Undecided, how_false
+from catdiag.rewrite.formula import ComponentFound, Found, Printer
+from catdiag.rewrite.hash_consed_graph import Terms
+from catdiag.rewrite.stream.user_fold import Fold, Given, use, writer
+from catdiag.rewrite.stream.user_fold_counterexample import FEW, MANY, false_fold
+from catdiag.rewrite.stream.user_fold_state import monoid_of, with_states
+from catdiag.rewrite.stream.user_fold_tracing import require_streamed, typed
+from catdiag.util.errors import NotStreamable
+
+if TYPE_CHECKING:
+    from catdiag.prover.api import Theorem
+
+Prove = Callable[[Diagram, Diagram, bool], "Theorem | str"]
+"""Proves that two diagrams mean the same, or says where the proof stopped; the last argument asks for more work."""
+
+
+@dataclass(frozen=True)
+class GivenStream:
+    """What came of a fold: the diagram with its loop, the theorem, the element's, and the formulas."""
+
+    diagram: Diagram
+    theorem: Theorem
+    element: Theorem
+    found: Found
+
+
+def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], prove: Prove) -> GivenStream:
+    """The diagram with an axis folded as a user says.
+
+    Raises Refuted with a list and its split where the fold is false; NotStreamable, naming the component, where what
+    it is of a list was not found; Undecided, with the goal, where neither a proof nor such a list was found; and what
+    `typed` raises.
+    """
+    title = f"{source.title or 'the diagram'} by the fold over {axis!r}"
+    given = typed(fold, source, require_streamed(source, axis))
+
+    def refute(here: Given, tries: int, states: bool = True) -> None:
+        found = false_fold(here, tries, assume, states)
+        if found is not None:
+            raise Refuted(how_false(title, found), found)
+
+    mine = bool(given.missing)
+    if mine:
+        # A false fold has no states to be found, and what it gives is soon seen.
+        refute(given, FEW)
+        try:
+            given = with_states(given)
+        except NotStreamable:
+            refute(given, MANY)
+            raise
+    diagram, _ = given.loop()
+    one, same = _of_one(given)
+    goal = ""
+    proved: Theorem | None = None
+    for further in (False, True):
+        theorem = proved or prove(source, diagram, further)
+        element = theorem if isinstance(theorem, str) else prove(one, same, further)
+        if isinstance(theorem, str) or isinstance(element, str):
+            goal = theorem if isinstance(theorem, str) else f"the state of one element is what element gives: {element}"
+            proved = None if isinstance(theorem, str) else theorem
+            refute(given, MANY if further else FEW, not mine)
+            continue
+        # The empty list to the right of another is no premise of the loop, but a fold of lists has it.
+        refute(given, FEW, False)
+        return GivenStream(diagram, theorem, element, described(given))
+    if mine and false_fold(given, FEW, assume) is not None:
+        names = ", ".join(given.names[k] for k in typed(fold, source, given.axis).missing)
+        raise NotStreamable(f"{title}: what {names} is of a list was not found; say it by state=", fold.line)
+    raise Undecided(f"{title} is undecided", goal)
+
+
+def _of_one(given: Given) -> tuple[Diagram, Diagram]:
+    """The state of a list of one element, and what `element` makes of it."""
+    left = given.of_list(1)
+    emitter = writer(list(left.dom))
+    wires = []
+    for w, ty in enumerate(left.dom):
+        view = View((), (Read(((given.axis.name, 0),)),))
+        wires.append(w if ty.axis(given.axis.name) is None else emitter.add(reindex_box(view, [ty]), (w,)))
+    made = use(emitter, given.element, wires)
+    cast = [emitter.cast(w, ty) for w, ty in zip(made, given.states, strict=True)]
+    return left, emitter.diagram(cast, left.names)
+
+
+def described(given: Given) -> Found:
+    """The formulas of a fold: of each component, and of the results."""
+    k = len(given.names)
+    primed = [f"{n}′" for n in given.names]
+    inputs = [*given.source.input_names, f"index({given.axis.name})"]
+    whole = show_size(given.axis.size)
+    states = [s.replace(given.block, whole) for s in _formulas(given.of_list(given.block), inputs)]
+    units = _formulas(given.unit, ())
+    merges = _formulas(given.merge, (*given.names, *primed))
+    blocks = _formulas(given.merge, (*given.names, *(f"({s})" if " " in s else s for s in states)))
+    resident = [n for n, ty in zip(inputs, given.source.dom, strict=False) if ty.axis(given.axis.name) is None]
+    results = _formulas(given.finish, (*given.names, *resident))
+    parts = [
+        ComponentFound(given.names[j], monoid_of(given.merge, j) or "", units[j], states[j], None, blocks[j], merges[j])
+        for j in range(k)
+    ]
+    return Found(tuple(parts), tuple(results))
+
+
+def _formulas(diagram: Diagram, names: Sequence[str]) -> list[str]:
+    terms = Terms(diagram.dom)
+    env = list(range(len(diagram.dom)))
+    graph = inline(diagram).graph
+    for node in graph.nodes:
+        first = terms.add(node.box, [env[w] for w in node.inputs])
+        env.extend(range(first, first + len(node.box.cod)))
+    printer = Printer(terms, dict(enumerate(names)))
+    return [printer.text(env[w]) for w in graph.outputs]

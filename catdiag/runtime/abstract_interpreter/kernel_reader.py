@@ -1,0 +1,378 @@
+"""A kernel's text read without running it: its loops, what it loads, its products, and the tiles that they are of.
+
+The text of a Triton kernel is executed on *tiles without elements*: shapes, types, which values are known (constants,
+and so every length of a tile), along which axis neighbours lie side by side in memory, and which loads a value comes
+from. A loop's body is gone through twice, first to see how what it carries is laid out in registers. Nothing is asked
+of the diagram that a kernel was made from, so that what is found is of the kernel as it was written.
+
+>>> trace = read('''
+... @triton.jit
+... def scaled(A, out, n, g: tl.constexpr):
+...     i = tl.program_id(0) * g + tl.arange(0, g)
+...     tl.store(out + i, tl.load(A + i, mask=i < n) * 2)
+... ''', "scaled", {"A": Pointer("bf16"), "out": Pointer("bf16"), "g": 128}, warps=4)
+>>> [(load.array, load.shape) for load in trace.loads]
+[('A', (128,))]
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from catdiag.runtime.abstract_interpreter.tile_operations import Calls, Returned
+from catdiag.runtime.abstract_interpreter.tile_values import (
+    MOST,
+    UNKNOWN,
+    WIDTHS,
+    Loop,
+    Named,
+    Pointer,
+    Trace,
+    Value,
+    dtype_of,
+    power,
+    side,
+    wider,
+)
+from catdiag.util.errors import CatdiagError
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+}  # fmt: skip
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+}  # fmt: skip
+
+
+def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wgmma: bool = True) -> Trace:
+    """What one program of a kernel does, given its arguments by name: `Pointer`s, and numbers where they are known.
+
+    An integer argument counts as known where it is 1, as Triton specialises it, or of a `tl.constexpr` parameter; of
+    others it is known whether 16 divides them, which is assumed of those that are not given. Without `wgmma`, the chip
+    has no products by four warps together.
+    Raises CatdiagError, with the line, for a text that is no Python, a kernel that it lacks, and what is not
+    understood.
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise CatdiagError(f"the text of {kernel} is no Python: {error}") from error
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if kernel not in functions:
+        raise CatdiagError(f"the text defines no kernel {kernel!r}: it has {', '.join(functions) or 'none'}")
+    constants = {
+        target.id: Value(known=node.value.value, by=power(node.value.value))
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    reader = _Reader(functions, constants, warps, wgmma)
+    definition = functions[kernel]
+    given: dict[str, Any] = {}
+    defaults = dict(zip((a.arg for a in definition.args.args[::-1]), definition.args.defaults[::-1]))
+    for parameter in definition.args.args:
+        name = parameter.arg
+        constant = parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
+        if name in arguments:
+            given[name] = _argument(name, arguments[name], constant)
+        elif name in defaults:
+            given[name] = reader.expression(defaults[name], {})
+        else:
+            given[name] = Value(by=DIVIDED)
+    reader.block(definition.body, given)
+    return reader.trace
+
+
+DIVIDED = 16
+"""Triton tells apart integers that this divides, and takes pointers to begin at so many bytes."""
+
+
+def _argument(name: str, value: object, constant: bool) -> Value:
+    if isinstance(value, Pointer):
+        kind = dtype_of(value.dtype)
+        by = max(1, DIVIDED // WIDTHS[kind])
+        return Value(dtype=kind, array=value.array or name, pointer=not value.block, block=value.block, by=by)
+    if isinstance(value, float) and not constant:
+        return Value(dtype="fp32")
+    if constant or value is None or value is True or value == 1:
+        return Value(known=value, by=power(value))
+    return Value(by=DIVIDED if not isinstance(value, int) or value % DIVIDED == 0 else 1)
+
+
+def _a_tensor_and_none(a: Any, b: Any) -> bool:
+    """Whether one of two values is None and the other a tensor or its descriptor, so that they are not the same."""
+    pairs = ((a, b), (b, a))
+    return any(getattr(x, "known", x) is None and isinstance(y, Value) and bool(y.array) for x, y in pairs)
+
+
+class _Reader(Calls):
+    """Executes statements on tiles without elements."""
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def block(self, body: Sequence[ast.stmt], env: dict[str, Any]) -> None:
+        for statement in body:
+            self.statement(statement, env)
+
+    def statement(self, node: ast.stmt, env: dict[str, Any]) -> None:
+        if isinstance(node, ast.Assign):
+            value = self.expression(node.value, env)
+            for target in node.targets:
+                self.assign(target, value, env)
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                self.assign(node.target, self.expression(node.value, env), env)
+        elif isinstance(node, ast.AugAssign):
+            left = self.expression(_loaded(node.target), env)
+            right = self.expression(node.value, env)
+            self.assign(node.target, self.binary(node, _BINARY.get(type(node.op)), left, right), env)
+        elif isinstance(node, ast.Expr):
+            self.expression(node.value, env)
+        elif isinstance(node, ast.For):
+            self.for_loop(node, env)
+        elif isinstance(node, ast.While):
+            self.looped(node.body, env, None)
+        elif isinstance(node, ast.If):
+            asked = self.expression(node.test, env)
+            if isinstance(asked, Value) and asked.known is not UNKNOWN:
+                self.block(node.body if asked.known else node.orelse, env)
+            else:
+                other = dict(env)
+                self.block(node.body, env)
+                self.block(node.orelse, other)
+                env.update({n: v for n, v in other.items() if n not in env})
+        elif isinstance(node, ast.Return):
+            raise Returned(None if node.value is None else self.expression(node.value, env))
+        elif not isinstance(node, (ast.Pass, ast.Assert, ast.Break, ast.Continue)):
+            raise self.fail(node, "this statement is not understood")
+
+    def assign(self, target: ast.expr, value: Any, env: dict[str, Any]) -> None:
+        if isinstance(target, ast.Name):
+            env[target.id] = value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            parts = value if isinstance(value, tuple) else (value,) * len(target.elts)
+            for part, one in zip(target.elts, parts, strict=True):
+                self.assign(part, one, env)
+        else:
+            raise self.fail(target, "expected a name to assign to")
+
+    def for_loop(self, node: ast.For, env: dict[str, Any]) -> None:
+        call = node.iter
+        name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+        if not isinstance(call, ast.Call) or name.split(".")[-1] not in ("range", "static_range"):
+            raise self.fail(node, "expected a loop over range(…), tl.range(…) or tl.static_range(…)")
+        if name.endswith("static_range"):
+            bounds = [self.integer(argument, env) for argument in call.args]
+            for number in range(*bounds):
+                self.assign(node.target, Value(known=number, by=power(number)), env)
+                self.block(node.body, env)
+            return
+        stages = None
+        for keyword in call.keywords:
+            found = self.expression(keyword.value, env)
+            if keyword.arg == "num_stages" and isinstance(found, Value) and found.known is not UNKNOWN:
+                stages = found.known
+        bounds = [self.expression(argument, env) for argument in call.args]
+        steps = [v.by for v in (*bounds[:1], *bounds[2:]) if isinstance(v, Value)] if len(bounds) > 1 else [1]
+        self.assign(node.target, Value(by=min(steps)), env)
+        self.looped(node.body, env, stages)
+
+    def looped(self, body: Sequence[ast.stmt], env: dict[str, Any], stages: int | None) -> None:
+        """A loop: its body first to see the layouts of what it carries, then in earnest."""
+        carried = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        trace, self.trace = self.trace, Trace(time=self.trace.time)
+        trial = dict(env)
+        self.trace.loads = [replace(load) for load in trace.loads]
+        loop, self.loop = self.loop, -1
+        self.block(body, trial)
+        self.trace, self.loop = trace, loop
+        for name in carried & set(env):
+            before, after = env[name], trial[name]
+            if isinstance(before, Value) and isinstance(after, Value):
+                known = UNKNOWN if before.shape or before.known != after.known else before.known
+                by = min(before.by, after.by)
+                env[name] = replace(before, loads=frozenset(), direct=None, layout=after.layout, known=known, by=by)
+        made = Loop(len(self.trace.loops), self.loop, self.now(), 0, stages)
+        for other in self.trace.loops:
+            if other.number == self.loop:
+                other.holds = True
+        self.trace.loops.append(made)
+        self.loop = made.number
+        self.block(body, env)
+        self.loop, made.end = made.outer, self.now()
+
+    # -- expressions ---------------------------------------------------------------------------
+
+    def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
+        if isinstance(node, ast.Constant):
+            kind = "fp32" if isinstance(node.value, float) else "int32"
+            return Value(known=node.value, dtype=kind, by=power(node.value))
+        if isinstance(node, ast.Name):
+            if node.id in env:
+                return env[node.id]
+            return self.constants.get(node.id, Named(node.id))
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return tuple(self.expression(part, env) for part in node.elts)
+        if isinstance(node, ast.Attribute):
+            return self.attribute(node, env)
+        if isinstance(node, ast.Subscript):
+            return self.subscript(node, env)
+        if isinstance(node, ast.BinOp):
+            left, right = self.expression(node.left, env), self.expression(node.right, env)
+            return self.binary(node, _BINARY.get(type(node.op)), left, right)
+        if isinstance(node, ast.UnaryOp):
+            return self.unary(node, env)
+        if isinstance(node, ast.Compare):
+            value = self.expression(node.left, env)
+            for op, part in zip(node.ops, node.comparators, strict=True):
+                other = self.expression(part, env)
+                if isinstance(op, (ast.Is, ast.IsNot)) and _a_tensor_and_none(value, other):
+                    value = Value(known=isinstance(op, ast.IsNot))
+                    continue
+                found = self.binary(node, _COMPARED.get(type(op)), value, other)
+                value = replace(found, dtype="bool", grain=_alike(found, value, other)) if found.shape else found
+            return value
+        if isinstance(node, ast.BoolOp):
+            parts = [self.expression(part, env) for part in node.values]
+            if all(isinstance(p, Value) and p.known is not UNKNOWN for p in parts):
+                join = all if isinstance(node.op, ast.And) else any
+                return Value(known=join(p.known for p in parts))
+            return self.elementwise(node, parts, "bool")
+        if isinstance(node, ast.IfExp):
+            asked = self.expression(node.test, env)
+            if isinstance(asked, Value) and asked.known is not UNKNOWN:
+                return self.expression(node.body if asked.known else node.orelse, env)
+            self.expression(node.orelse, env)
+            return self.expression(node.body, env)
+        if isinstance(node, ast.Call):
+            return self.call(node, env)
+        if isinstance(node, (ast.Lambda, ast.JoinedStr)):
+            return Value()
+        raise self.fail(node, "this expression is not understood")
+
+    def attribute(self, node: ast.Attribute, env: dict[str, Any]) -> Any:
+        base = self.expression(node.value, env)
+        if isinstance(base, Value):
+            if node.attr == "T":
+                return self.transposed(base, (*range(len(base.shape) - 2), len(base.shape) - 1, len(base.shape) - 2))
+            if node.attr in ("dtype", "element_ty", "type"):
+                return Named("dtype:" + base.dtype)
+            if node.attr == "shape":
+                return tuple(Value(known=n) for n in base.shape)
+            if node.attr == "value":
+                return base
+            return Named(node.attr, base)
+        if isinstance(base, Named):
+            if base.name.startswith("dtype:"):
+                bits = 8 * WIDTHS[base.name.removeprefix("dtype:")]
+                sizes = {"primitive_bitwidth": bits, "itemsize": bits // 8}
+                return Value(known=sizes[node.attr], by=bits) if node.attr in sizes else base
+            return Named(f"{base.name}.{node.attr}", base.of)
+        raise self.fail(node, "an attribute that is not understood")
+
+    def subscript(self, node: ast.Subscript, env: dict[str, Any]) -> Any:
+        base = self.expression(node.value, env)
+        if isinstance(base, tuple):
+            return base[self.integer(node.slice, env)]
+        if not isinstance(base, Value):
+            raise self.fail(node, "a subscript that is not understood")
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        shape: list[int] = []
+        unit, source = None, 0
+        grain: list[int] = []
+        for part in parts:
+            if isinstance(part, ast.Slice):
+                if base.unit == source:
+                    unit = len(shape)
+                shape.append(base.shape[source])
+                grain.append(base.grain[source] if base.grain else MOST)
+                source += 1
+            else:
+                shape.append(1)
+                grain.append(MOST)
+        return replace(
+            base, shape=tuple(shape), grain=tuple(grain) if base.grain else (), unit=unit, direct=None, fresh=0
+        )
+
+    def unary(self, node: ast.UnaryOp, env: dict[str, Any]) -> Any:
+        value = self.expression(node.operand, env)
+        if not isinstance(value, Value):
+            raise self.fail(node, "an operand that is not understood")
+        if value.known is not UNKNOWN:
+            if isinstance(node.op, ast.Not):
+                return Value(known=not value.known)
+            return replace(value, known=-value.known if isinstance(node.op, ast.USub) else value.known)
+        return self.elementwise(node, [value], value.dtype)
+
+    def binary(self, node: ast.AST, op: Callable[[Any, Any], Any] | None, left: Any, right: Any) -> Value:
+        if not isinstance(left, Value) or not isinstance(right, Value):
+            if isinstance(left, Named) and isinstance(right, Named) and op in (operator.eq, operator.ne):
+                return Value(known=op(left.name, right.name))
+            raise self.fail(node, "operands that are not understood")
+        if op is not None and left.known is not UNKNOWN and right.known is not UNKNOWN:
+            try:
+                known = op(left.known, right.known)
+            except (TypeError, ZeroDivisionError) as error:
+                raise self.fail(node, str(error)) from error
+            return Value(known=known, dtype=wider(left, right), by=power(known))
+        if op is operator.add and bool(left.fresh) != bool(right.fresh):
+            return self.added(left, right) if left.fresh else self.added(right, left)
+        found = self.elementwise(node, [left, right], wider(left, right))
+        if op in (operator.add, operator.sub):
+            return replace(found, unit=side(found.shape, left, right), by=min(left.by, right.by))
+        if op is operator.mul:
+            for value, factor in ((left, right), (right, left)):
+                if factor.known is not UNKNOWN and factor.known == 1 and value.unit is not None:
+                    return replace(found, unit=value.unit + len(found.shape) - len(value.shape), by=value.by)
+            return replace(found, unit=None, by=min(_each(left) * _each(right), MOST))
+        if op is operator.and_:
+            return replace(found, unit=None, grain=_both(found.shape, left, right))
+        return replace(found, unit=None)
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """A name that is assigned to, as one that is read."""
+    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
+
+
+def _each(value: Value) -> int:
+    """What divides every entry of a tile."""
+    return 1 if value.unit is not None else value.by
+
+
+def _alike(found: Value, left: Value, right: Any) -> tuple[int, ...]:
+    """Along each axis of a comparison, how many neighbours compare alike."""
+    if not isinstance(right, Value):
+        return ()
+    grain = [MOST if n == 1 else 1 for n in found.shape]
+    for value, other in ((left, right), (right, left)):
+        for axis, length in enumerate(found.shape):
+            own = axis - len(found.shape) + len(value.shape)
+            far = axis - len(found.shape) + len(other.shape)
+            flat = far < 0 or other.shape[far] == 1
+            if own >= 0 and value.shape[own] == length and flat:
+                run = value.unit == own
+                grain[axis] = max(grain[axis], min(length, value.by, other.by) if run else 1)
+            elif flat and (own < 0 or value.shape[own] == 1):
+                grain[axis] = MOST
+    return tuple(grain)
+
+
+def _both(shape: tuple[int, ...], left: Value, right: Value) -> tuple[int, ...]:
+    """Along each axis of two conditions together."""
+
+    def of(value: Value, axis: int) -> int:
+        own = axis - len(shape) + len(value.shape)
+        if own < 0 or value.shape[own] == 1:
+            return MOST
+        return value.grain[own] if value.grain else 1
+
+    return tuple(min(of(left, axis), of(right, axis)) for axis in range(len(shape)))

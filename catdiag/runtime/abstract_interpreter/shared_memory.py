@@ -1,0 +1,318 @@
+"""How much shared memory a Triton kernel takes, read off its text: no compiler and no GPU is asked.
+
+The rules are those of Triton 3.6 for compute capability 9.0, found by compiling some hundreds of kernels and comparing.
+
+- **Products** of tiles with 64·k rows, 16 or more columns and a multiple of four warps are made by four warps together
+  (wgmma) and read both factors in shared memory; others by single warps (mma), or by ordinary arithmetic where
+  `input_precision="ieee"`. A factor that was made on chip is read from registers where it is the first of wgmma;
+  otherwise it is put into shared memory for the product.
+- **Loops.** Of loops that have products, the innermost run ahead: what they load and products read, also by way of
+  scalar functions, has `stages` buffers if only wgmma reads it, as it is, and `stages - 1` otherwise, if 4 bytes or
+  more lie side by side as far as Triton knows (it knows of an integer whether 16 divides it). What only accumulators
+  read has none, and neither has anything with `stages=1`; then what a product reads has one buffer from its load to
+  its last use. Values of 8 bits must be side by side along the summed axis: if not, they are stored once more in the
+  right order, one buffer between store and product, and not loaded ahead.
+  Single warps read 8-bit numbers with a point in twice their width.
+- **Before loops.** What a product in a loop reads of before has a buffer as long as the loop runs, but for a first
+  factor that an instruction written out (`inline_asm_elementwise`) holds in registers, and for what single warps read
+  of a tensor descriptor.
+- **For a moment**: reductions across warps, results whose layout changes on their way out
+  (`catdiag.runtime.abstract_interpreter.register_layouts`).
+- Buffers that do not live at one time share room: what is taken is the most that lives at a time.
+- Kernels in Gluon say what they allocate; barriers of 8 bytes are beside it.
+
+Compared with 680 compiled kernels (products, normalised products, cascades with two and four products, split and merged
+ones, losses with a loop within a loop, covariances; 8 to 32 bits; 1 to 4 stages), it is within 1 KiB in all with two or
+more stages. With `stages=1` and products of single warps it can be too much, since Triton then moves one factor after
+the other, in parts.
+
+>>> text = '''
+... @triton.jit
+... def product(A, B, C, n, sa: tl.constexpr, sb: tl.constexpr, g: tl.constexpr, s: tl.constexpr):
+...     i, k = tl.arange(0, g), tl.arange(0, s)
+...     total = tl.zeros((g, g), tl.float32)
+...     for first in range(0, n, s):
+...         a = tl.load(A + i[:, None] * sa + (first + k)[None, :])
+...         b = tl.load(B + (first + k)[:, None] * sb + i[None, :])
+...         total = tl.dot(a, b, total)
+...     tl.store(C + i[:, None] * sa + i[None, :], total)
+... '''
+>>> given = {name: Pointer("bf16") for name in "ABC"} | {"sa": 4096, "sb": 4096, "g": 128, "s": 64}
+>>> print(shared_memory(text, "product", given, warps=4, stages=3))
+98304 bytes: 49152 A, 3 buffers; 49152 B, 3 buffers
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.integer_polynomial import Amount
+from catdiag.runtime.abstract_interpreter.kernel_reader import read
+from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
+from catdiag.runtime.abstract_interpreter.tile_values import WIDTHS, Dot, Load, Loop, Pointer, Trace, Value, dtype_of
+from catdiag.runtime.machine_code import Array
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.runtime.machine_code import Launch
+
+__all__ = ["Buffer", "Pointer", "Shared", "shared_memory", "shared_of_launch", "trace_of_launch"]
+
+_ALLOCATES = "allocate_shared_memory"
+WARPS, STAGES = 4, 3
+"""Triton's own, where a launch says nothing."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Room in shared memory: for what, how many bytes in all, and from when to when."""
+
+    what: str
+    bytes: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The most bytes that are taken at a time, and the buffers that are there then."""
+
+    bytes: int
+    buffers: tuple[Buffer, ...]
+    totals: tuple[Amount, ...] = ()
+    """What is taken from moment to moment, as polynomials of the tiles that were given as
+    `catdiag.runtime.abstract_interpreter.symbolic_lengths`."""
+
+    def __str__(self) -> str:
+        return f"{self.bytes} bytes: {'; '.join(f'{b.bytes} {b.what}' for b in self.buffers) or 'nothing'}"
+
+
+def shared_memory(
+    text: str, kernel: str, arguments: Mapping[str, object], warps: int = WARPS, stages: int = STAGES
+) -> Shared:
+    """The shared memory of one block of a kernel, in bytes (what Triton calls `metadata.shared`).
+
+    `text` is Python's text of the module, `arguments` gives the kernel's by name: `Pointer("bf16")` for a tensor, the
+    values of `tl.constexpr` parameters, and of strides at least those that are 1. Raises CatdiagError, with the
+    kernel's line, for what is not understood there.
+    """
+    return taken(read(text, kernel, arguments, warps), stages)
+
+
+def shared_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Shared:
+    """The shared memory of one block of a launch that `catdiag.runtime.machine_code.launches` recorded.
+
+    Without `wgmma`, the chip has no products by four warps together. Raises CatdiagError as `shared_memory` does.
+    """
+    allocated = _allocated(text, launch)
+    if allocated is not None:
+        return allocated
+    stages = launch.options.get("num_stages")
+    return taken(trace_of_launch(text, launch, wgmma), stages if isinstance(stages, int) else STAGES)
+
+
+def _allocated(text: str, launch: Launch) -> Shared | None:
+    """What a kernel in Gluon allocates, by its text; None for one that is not in Gluon."""
+    functions = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef))
+    found = next((n for n in functions if n.name == launch.kernel), None)
+    if found is None or not any(ast.unparse(d) == "gluon.jit" for d in found.decorator_list):
+        return None
+    known = {n: v for n, v in launch.arguments.items() if isinstance(v, int)}
+    kinds = {
+        n: v.dtype if isinstance(v, (Array, Pointer)) else str(_described(v).dtype)
+        for n, v in launch.arguments.items()
+        if isinstance(v, (Array, Pointer)) or hasattr(v, "block_shape")
+    }
+    buffers = []
+    for node in ast.walk(found):
+        made = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and isinstance(made, ast.Call) and _ALLOCATES in ast.unparse(made.func):
+            kind, shape = made.args[:2]
+            if not isinstance(shape, ast.List):
+                raise CatdiagError(f"{ast.unparse(shape)} is no shape that is known of the launch")
+            lengths = [_length(n, known) for n in shape.elts]
+            array = ast.unparse(kind).split(".")[0]
+            width = 8 if array == "gl" else WIDTHS[dtype_of(kinds[array])]
+            buffers.append(Buffer(ast.unparse(node.targets[0]), math.prod(lengths) * width, 0, 0))
+    total = sum(b.bytes for b in buffers)
+    return Shared(int(total), tuple(buffers), (amount_of(total),))
+
+
+def _length(node: ast.expr, known: Mapping[str, int]) -> int:
+    """A length as it is written: a number, a constant of the kernel, or a quotient of such."""
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name) if name in known:
+            return known[name]
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return _length(left, known) // _length(right, known)
+    raise CatdiagError(f"{ast.unparse(node)} is no length that is known of the launch")
+
+
+def trace_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Trace:
+    """What one program of a recorded launch does. Raises CatdiagError as `shared_memory` does."""
+    arguments = {
+        name: Pointer(value.dtype) if isinstance(value, Array) else _described(value)
+        for name, value in launch.arguments.items()
+    }
+    warps = launch.options.get("num_warps")
+    return read(text, launch.kernel, arguments, warps if isinstance(warps, int) else WARPS, wgmma)
+
+
+def _described(value: Any) -> Any:
+    """A tensor descriptor of triton as a pointer with a block; anything else as it is."""
+    base, block = getattr(value, "base", None), getattr(value, "block_shape", None)
+    return value if base is None or block is None else Pointer(str(base.dtype).removeprefix("torch."), tuple(block))
+
+
+def taken(trace: Trace, stages: int) -> Shared:
+    """The shared memory of what was read, with so many stages in loops that do not say how many."""
+    buffers = _Buffers(trace, stages).all()
+    best: tuple[int, list[Buffer]] = (0, [])
+    totals: dict[Amount, None] = {}
+    for moment in sorted({b.start for b in buffers}):
+        held = [b for b in buffers if b.start <= moment <= b.end]
+        size = sum(b.bytes for b in held)
+        totals[amount_of(size)] = None
+        if size > best[0]:
+            best = size, held
+    return Shared(int(best[0]), tuple(best[1]), tuple(totals))
+
+
+class _Buffers:
+    """Which buffers there are."""
+
+    def __init__(self, trace: Trace, stages: int) -> None:
+        self.trace, self.stages = trace, stages
+        self.found: dict[tuple[object, ...], Buffer] = {}
+
+    def all(self) -> list[Buffer]:
+        copies = self.staged()
+        for number, (count, what) in copies.items():
+            load = self.trace.loads[number]
+            loop = self.trace.loops[load.loop or 0]
+            size = _bytes(load) * count + (8 * count if load.described else 0)
+            self.put(("load", number), f"{what}, {count} buffer{'s' if count > 1 else ''}", size, loop.start, loop.end)
+        for dot in self.trace.dots:
+            self.factor(dot, dot.left, True, copies)
+            self.factor(dot, dot.right, False, copies)
+        for place, moment in enumerate(self.trace.scratch):
+            if moment.bytes and (moment.unless is None or moment.unless not in copies):
+                self.put(("scratch", place), moment.what, moment.bytes, moment.time, moment.time)
+        return list(self.found.values())
+
+    def put(self, key: tuple[object, ...], what: str, size: int, start: int, end: int) -> None:
+        known = self.found.get(key)
+        if known is not None:
+            start, end, size = min(start, known.start), max(end, known.end), max(size, known.bytes)
+        self.found[key] = Buffer(what, size, start, end)
+
+    # -- loops that run ahead ------------------------------------------------------------------
+
+    def staged(self) -> dict[int, tuple[int, str]]:
+        """The loads that run ahead, with how many buffers each has."""
+        found: dict[int, tuple[int, str]] = {}
+        for loop in self.trace.loops:
+            stages = self.stages if loop.stages is None else loop.stages
+            dots = [d for d in self.trace.dots if d.loop == loop.number]
+            if loop.holds or not dots or stages < 2:
+                continue
+            read_by: dict[int, list[tuple[Dot, Value, bool]]] = {}
+            for dot in dots:
+                for value, first in ((dot.left, True), (dot.right, False)):
+                    for number in value.loads:
+                        if self.trace.loads[number].loop == loop.number:
+                            read_by.setdefault(number, []).append((dot, value, first))
+            read_by = {n: r for n, r in read_by.items() if self.ahead(self.trace.loads[n], r)}
+            deep = self.depths(set(read_by), loop)
+            ahead = (stages - 1) // (1 + max(deep.values(), default=0))
+            for number, readers in sorted(read_by.items()):
+                load = self.trace.loads[number]
+                only = not load.others and all(v.direct == number and d.version == 3 for d, v, _ in self.near(readers))
+                count = ahead + (1 if only else 0)
+                if ahead:
+                    found[number] = (count, load.array)
+        return found
+
+    @staticmethod
+    def near(readers: list[tuple[Dot, Value, bool]]) -> list[tuple[Dot, Value, bool]]:
+        """The products that read a load, without those that read what was made of its products."""
+        return [(d, v, f) for d, v, f in readers if not v.matrix] or readers
+
+    @staticmethod
+    def ahead(load: Load, readers: list[tuple[Dot, Value, bool]]) -> bool:
+        """Whether a load can be copied without passing through registers."""
+        if load.described:
+            return True
+        if load.vector * WIDTHS[load.dtype] < 4:
+            return False
+        return not any(v.direct == load.number and _turned(d, v, f, load) for d, v, f in readers)
+
+    def depths(self, numbers: set[int], loop: Loop) -> dict[int, int]:
+        """How many loads that run ahead each waits for, which say where it reads."""
+        found: dict[int, int] = {}
+        for number in sorted(numbers):
+            after = [n for n in self.trace.loads[number].after if n in numbers]
+            found[number] = max((found.get(n, 0) + 1 for n in after), default=0)
+        return found
+
+    # -- factors of products -----------------------------------------------------------------------
+
+    def factor(self, dot: Dot, value: Value, first: bool, copies: Mapping[int, tuple[int, str]]) -> None:
+        """The buffer from which a product reads a factor, where it has none yet."""
+        inside = self.outermost(dot, value.born)
+        end = dot.time if inside is None else inside.end
+        if value.direct is not None:
+            load = self.trace.loads[value.direct]
+            if value.direct in copies:
+                return
+            if load.described and dot.version == 2 and inside is not None:
+                end = load.time  # copied in boxes, and read into registers at once
+            size = _bytes(load) * (_widened(dot, value) if inside is not None else 1) + (8 if load.described else 0)
+            self.put(("load", load.number), load.array, size, load.time, end)
+            return
+        here = inside is None
+        loaded = here and not value.matrix and any(n in copies for n in value.loads)
+        if (first and dot.version == 3 and value.matrix == 3) or (loaded and (first or dot.version != 3)):
+            return
+        if first and value.held and inside is not None:
+            self.put(("made", value.born, value.shape), "a factor on its way in", value.bytes, value.born, value.born)
+            return
+        what, size = "a factor that was made on chip", value.bytes * _widened(dot, value)
+        self.put(("made", value.born, value.shape), what, size, value.born if inside else dot.time, end)
+
+    def outermost(self, dot: Dot, born: int) -> Loop | None:
+        """The outermost loop around a product that began after a factor was made."""
+        found, number = None, dot.loop
+        while number is not None:
+            loop = self.trace.loops[number]
+            if loop.start > born:
+                found = loop
+            number = loop.outer
+        return found
+
+
+def _widened(dot: Dot, value: Value) -> int:
+    """Single warps have no products of 8-bit numbers with a point: these are made 16 bits wide."""
+    return 2 if dot.version == 2 and value.dtype == "fp8" else 1
+
+
+def _bytes(load: Load) -> int:
+    size = WIDTHS[load.dtype]
+    for n in load.shape:
+        size *= n
+    return size
+
+
+def _turned(dot: Dot, value: Value, first: bool, load: Load) -> bool:
+    """Whether wgmma cannot read a tile of 8-bit values as it lies: the summed axis must be the one of neighbours."""
+    if dot.version != 3 or WIDTHS[load.dtype] != 1 or load.unit is None:
+        return False
+    rank = len(load.shape)
+    side = load.unit if not value.swapped else {rank - 1: rank - 2, rank - 2: rank - 1}.get(load.unit, load.unit)
+    return side != (rank - 1 if first else rank - 2)

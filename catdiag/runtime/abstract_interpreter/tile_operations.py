@@ -1,0 +1,389 @@
+"""What the functions of Triton's language do to tiles without elements."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from catdiag.runtime.abstract_interpreter.register_layouts import (
+    Layout,
+    blocked_layout,
+    conversion_bytes,
+    product_layout,
+    reduction_bytes,
+)
+from catdiag.runtime.abstract_interpreter.tile_values import (
+    UNKNOWN,
+    WIDTHS,
+    Dot,
+    Load,
+    Named,
+    Scratch,
+    Shape,
+    Stored,
+    Trace,
+    Value,
+    broadcast,
+    dtype_of,
+    power,
+    side,
+    wider,
+)
+from catdiag.util.errors import CatdiagError
+
+_REDUCTIONS = ("sum", "max", "min", "reduce", "argmax", "argmin", "xor_sum", "cumsum", "cumprod", "associative_scan")
+_SAME = ("multiple_of", "max_contiguous", "max_constancy", "assume", "debug_barrier", "static_assert", "constexpr")
+
+
+class Returned(Exception):
+    """A function's return; its value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Calls:
+    """Functions of tiles; what reads expressions and statements is made of it."""
+
+    def __init__(
+        self, functions: Mapping[str, ast.FunctionDef], constants: Mapping[str, Value], warps: int, wgmma: bool
+    ) -> None:
+        self.functions, self.constants, self.warps, self.wgmma = functions, constants, warps, wgmma
+        self.trace = Trace()
+        self.loop: int | None = None
+
+    def expression(self, node: ast.AST, env: dict[str, Any]) -> Any:
+        """The value of an expression."""
+        raise NotImplementedError
+
+    def block(self, body: Sequence[ast.stmt], env: dict[str, Any]) -> None:
+        """Executes statements."""
+        raise NotImplementedError
+
+    def now(self) -> int:
+        """The next moment."""
+        self.trace.time += 1
+        return self.trace.time
+
+    def fail(self, node: ast.AST, why: str) -> CatdiagError:
+        """What is not understood, with the kernel's line."""
+        return CatdiagError(f"the kernel's line {getattr(node, 'lineno', '?')}, {ast.unparse(node)[:80]!r}: {why}")
+
+    def integer(self, node: ast.AST, env: dict[str, Any]) -> int:
+        """A length that must be known."""
+        value = self.expression(node, env)
+        if isinstance(value, Value) and isinstance(value.known, int):
+            return int(value.known)
+        raise self.fail(node, "a length that is not known: expected a constant, or a tl.constexpr that is given")
+
+    def shape(self, node: ast.AST, env: dict[str, Any]) -> Shape:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return tuple(self.integer(part, env) for part in node.elts)
+        value = self.expression(node, env)
+        if isinstance(value, tuple):
+            return tuple(int(v.known) for v in value)
+        return (self.integer(node, env),)
+
+    def added(self, product: Value, other: Value) -> Value:
+        """A product's result and something else: that is what the product's sum then starts from."""
+        full = len(other.shape) > 1 and other.shape == product.shape and not other.matrix
+        if full and other.layout is not None and product.layout is not None and other.loads:
+            size = conversion_bytes(other.shape, other.width, other.layout, product.layout)
+            self.trace.scratch.append(Scratch(product.fresh, size, "what a sum starts from"))
+        for number in other.loads if other.direct is None else (other.direct,):
+            self.trace.loads[number].others = True
+        return replace(product, fresh=0, born=self.now())
+
+    def elementwise(self, node: ast.AST, values: Sequence[Any], dtype: str) -> Value:
+        """A scalar function of tiles, broadcast against each other."""
+        parts = [v for v in values if isinstance(v, Value)]
+        shape: Shape = ()
+        for part in parts:
+            try:
+                shape = broadcast(shape, part.shape)
+            except ValueError as error:
+                raise self.fail(node, str(error)) from None
+        pointer = next((p for p in parts if p.pointer), None)
+        time = self.now()
+        if pointer is not None:
+            unit = side(shape, *parts)
+            loads = frozenset[int]().union(*(p.loads for p in parts))
+            return Value(shape, pointer.dtype, array=pointer.array, pointer=True, unit=unit, loads=loads, born=time)
+        for part in parts:
+            if part.direct is not None:
+                self.trace.loads[part.direct].others = True
+        layout = self.joined(parts, shape, time)
+        loads = frozenset[int]().union(*(p.loads for p in parts))
+        return Value(shape, dtype, loads=loads, layout=layout, born=time)
+
+    def joined(self, parts: Sequence[Value], shape: Shape, time: int) -> Layout | None:
+        """The layout of a scalar function of tiles: a product's result's, else that of what was loaded."""
+        laid = [p for p in parts if p.layout is not None and p.layout.registers and len(p.shape) == len(shape)]
+        if not laid:
+            return None
+        best = max(laid, key=lambda p: (p.matrix, math.prod(p.shape)))
+        assert best.layout is not None
+        for part in laid:
+            full = len(shape) > 1 and part.shape == shape
+            if part.layout is None or part is best or not full:
+                continue
+            mixed = part.layout.matrix != best.matrix
+            if mixed or (not best.matrix and part.layout.contiguous != best.layout.contiguous):
+                size = conversion_bytes(shape, part.width, part.layout, best.layout)
+                near = min(part.loads, default=None) if part.direct is None else part.direct
+                self.trace.scratch.append(Scratch(time, size, "a change of layout", near))
+        return best.layout if best.shape == shape else None
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def call(self, node: ast.Call, env: dict[str, Any]) -> Any:
+        target = self.expression(node.func, env)
+        if not isinstance(target, Named):
+            raise self.fail(node, "a call that is not understood")
+        name = target.name.split(".")[-1]
+        if target.of is not None:
+            return self.method(node, target.of, name, env)
+        if target.name in self.functions:
+            return self.inlined(node, self.functions[target.name], env)
+        keywords = {k.arg: k.value for k in node.keywords if k.arg}
+        if name == "arange":
+            first, end = (self.integer(a, env) for a in node.args[:2])
+            return Value((end - first,), unit=0, born=self.now(), by=power(first))
+        if name in ("zeros", "full", "empty"):
+            at = 1 if name == "zeros" else 2
+            dtype = keywords.get("dtype", node.args[at] if len(node.args) > at else None)
+            kind = self.dtype(dtype, env) if dtype is not None else "fp32"
+            return Value(self.shape(keywords.get("shape", node.args[0] if node.args else node), env), kind)
+        if name == "range":
+            raise self.fail(node, "a range outside a loop")
+        values = [self.expression(a, env) for a in node.args]
+        named = {k: self.expression(v, env) for k, v in keywords.items()}
+        return self.function(node, name, values, named)
+
+    def function(self, node: ast.Call, name: str, values: list[Any], named: dict[str, Any]) -> Any:
+        first = values[0] if values else None
+        if name in _SAME:
+            return first
+        if name == "program_id" or name == "num_programs":
+            return Value()
+        if name == "load" and isinstance(first, Value):
+            mask = named.get("mask", values[1] if len(values) > 1 else None)
+            return self.loaded(first, first.shape, first.unit, False, mask)
+        if name in ("store", "atomic_add", "atomic_max", "atomic_min") and isinstance(first, Value):
+            mask = named.get("mask", values[2] if len(values) > 2 else None)
+            self.stored(first, values[1] if len(values) > 1 else named["value"], mask)
+            return Value(first.shape, first.dtype)
+        if name == "dot":
+            return self.dot(node, values, named)
+        if name in ("trans", "permute") and isinstance(first, Value):
+            rank = len(first.shape)
+            given = values[1:] or [named[k] for k in ("dims", "order") if k in named]
+            given = list(given[0]) if given and isinstance(given[0], tuple) else given
+            order = tuple(v.known for v in given) if given else (*range(rank - 2), rank - 1, rank - 2)
+            return self.transposed(first, order)
+        if name in ("reshape", "view", "broadcast_to", "expand_dims", "ravel") and isinstance(first, Value):
+            return self.reshaped(node, name, first, [*values[1:], *named.values()])
+        if name in _REDUCTIONS and isinstance(first, Value) and first.shape:
+            axis = named.get("axis", values[1] if len(values) > 1 else None)
+            keep = named.get("keep_dims")
+            scan = name in ("cumsum", "cumprod", "associative_scan")
+            at = axis.known if isinstance(axis, Value) else None
+            return self.reduced([first], at, scan, keep is not None)
+        if name in _REDUCTIONS and isinstance(first, tuple):
+            axis = named.get("axis", values[1] if len(values) > 1 else None)
+            at = axis.known if isinstance(axis, Value) else None
+            found = self.reduced([v for v in first if isinstance(v, Value)], at, name.endswith("scan"), False)
+            return tuple(replace(found, dtype=v.dtype) for v in first)
+        if name == "cast":
+            return self.cast(values[0], values[1] if len(values) > 1 else named["dtype"])
+        if name == "make_tensor_descriptor" and isinstance(first, Value):
+            block = named.get("block_shape", values[3] if len(values) > 3 else ())
+            return Value(dtype=first.dtype, array=first.array, block=tuple(v.known for v in block))
+        if name in ("load_tensor_descriptor", "store_tensor_descriptor") and isinstance(first, Value):
+            return self.described(first, name.split("_")[0], values[1:])
+        if name in ("cdiv", "next_power_of_2", "min", "max", "minimum", "maximum", "int", "float", "len"):
+            known = [v.known for v in values if isinstance(v, Value)]
+            if len(known) == len(values) and UNKNOWN not in known:
+                return Value(known=_folded(name, known))
+        if name == "inline_asm_elementwise":
+            given = values[2] if len(values) > 2 else named["args"]
+            kind = values[3] if len(values) > 3 else named["dtype"]
+            parts = list(given) if isinstance(given, tuple) else [given]
+            return replace(self.elementwise(node, parts, self.named_type(kind)), held=True)
+        if name == "where":
+            parts = [v for v in values[1:] if isinstance(v, Value)]
+            return self.elementwise(node, values, wider(*parts) if parts else "fp32")
+        parts = [v for v in (*values, *named.values()) if isinstance(v, Value)]
+        return self.elementwise(node, parts, wider(*parts) if parts else "int32")
+
+    def method(self, node: ast.Call, of: Value, name: str, env: dict[str, Any]) -> Any:
+        if name == "to":
+            return self.cast(of, self.expression(node.args[0], env))
+        values = [self.expression(a, env) for a in node.args]
+        if of.block and name in ("load", "store"):
+            return self.described(of, name, values)
+        named = {k.arg: self.expression(k.value, env) for k in node.keywords if k.arg}
+        return self.function(node, name, [of, *values], named)
+
+    def inlined(self, node: ast.Call, function: ast.FunctionDef, env: dict[str, Any]) -> Any:
+        """A call of another function of the text."""
+        names = [a.arg for a in function.args.args]
+        inner = dict(zip(names, (self.expression(a, env) for a in node.args)))
+        inner.update({k.arg: self.expression(k.value, env) for k in node.keywords if k.arg})
+        for name, default in zip(names[::-1], function.args.defaults[::-1]):
+            if name not in inner:
+                inner[name] = self.expression(default, env)
+        try:
+            self.block(function.body, inner)
+        except Returned as returned:
+            return returned.value
+        return Value()
+
+    def dtype(self, node: ast.AST, env: dict[str, Any]) -> str:
+        return self.named_type(self.expression(node, env))
+
+    def named_type(self, given: Any) -> str:
+        if isinstance(given, Named):
+            return dtype_of(given.name.removeprefix("dtype:").split(".")[-1])
+        if isinstance(given, Value) and isinstance(given.known, str):
+            return dtype_of(given.known)
+        return given.dtype if isinstance(given, Value) else "fp32"
+
+    def cast(self, value: Value, given: Any) -> Value:
+        kind = self.named_type(given)
+        if kind == value.dtype:
+            return value
+        if value.direct is not None:
+            self.trace.loads[value.direct].others = True
+        unit = value.unit if value.dtype.startswith("int") and kind.startswith("int") else None
+        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, born=self.now())
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def together(self, at: Value, mask: Any = None) -> int:
+        """How many neighbours a thread moves at once: as many as 16 bytes hold, begin together and are asked alike."""
+        if at.unit is None or not at.shape:
+            return 1
+        most = min(max(1, 16 // WIDTHS[at.dtype]), at.shape[at.unit], at.by)
+        if isinstance(mask, Value) and mask.shape:
+            own = at.unit - len(at.shape) + len(mask.shape)
+            if own >= 0 and mask.shape[own] > 1:
+                most = min(most, mask.grain[own] if mask.grain else 1)
+        return max(1, min(most, max(1, math.prod(at.shape) // (32 * self.warps)) if len(at.shape) > 1 else 2))
+
+    def loaded(self, at: Value, shape: Shape, unit: int | None, described: bool, mask: Any = None) -> Value:
+        """A tile that comes from memory."""
+        number, time = len(self.trace.loads), self.now()
+        vector = self.together(replace(at, shape=shape, unit=unit), mask)
+        load = Load(number, time, self.loop, at.array, shape, at.dtype, unit, at.loads, described, vector)
+        self.trace.loads.append(load)
+        layout = None
+        if shape:
+            side = len(shape) - 1 if unit is None else unit
+            layout = blocked_layout(shape, side, vector, self.warps)
+        return Value(shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, born=time)
+
+    def stored(self, at: Value, value: Any, mask: Any = None) -> None:
+        """A tile that goes to memory: a product's result changes its layout first."""
+        self.trace.stores.append(Stored(at.array, at.shape, at.unit, self.together(at, mask)))
+        if not isinstance(value, Value) or len(value.shape) < 2 or value.layout is None or not value.matrix:
+            self.now()
+            return
+        side = len(at.shape) - 1 if at.unit is None else at.unit
+        width = WIDTHS[at.dtype]
+        target = blocked_layout(value.shape, side, self.together(at, mask), self.warps)
+        size = conversion_bytes(value.shape, width, value.layout, target)
+        self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
+
+    def described(self, of: Value, what: str, values: Sequence[Any]) -> Value:
+        """A load or a store by a tensor descriptor."""
+        if what == "load":
+            return self.loaded(of, of.block, len(of.block) - 1, True)
+        size = math.prod(of.block) * WIDTHS[of.dtype]
+        self.trace.scratch.append(Scratch(self.now(), size, f"{of.array} on its way out"))
+        return Value()
+
+    def transposed(self, value: Value, order: Sequence[int]) -> Value:
+        shape = tuple(value.shape[axis] for axis in order)
+        unit = None if value.unit is None else list(order).index(value.unit)
+        turned = tuple(order) != tuple(range(len(order)))
+        if value.pointer or not turned:
+            return replace(value, shape=shape, unit=unit)
+        layout = None
+        if value.layout is not None and not value.matrix:
+            steps = frozenset(tuple(step[a] for a in order) for step in value.layout.registers)
+            warps = tuple(value.layout.warps[a] for a in order)
+            layout = Layout(steps, warps, 0, list(order).index(value.layout.contiguous))
+        return replace(value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0)
+
+    def reshaped(self, node: ast.Call, name: str, value: Value, given: list[Any]) -> Value:
+        flat = list(given[0]) if given and isinstance(given[0], tuple) else given
+        numbers = [v.known for v in flat if isinstance(v, Value) and isinstance(v.known, int)]
+        if name == "expand_dims":
+            at = numbers[0] % (len(value.shape) + 1)
+            shape = (*value.shape[:at], 1, *value.shape[at:])
+            unit = value.unit if value.unit is None or value.unit < at else value.unit + 1
+            return replace(value, shape=shape, unit=unit, direct=None, layout=None)
+        shape = (math.prod(value.shape),) if name == "ravel" else tuple(numbers)
+        if shape == value.shape:
+            return value
+        if name != "broadcast_to" and math.prod(shape) != math.prod(value.shape):
+            raise self.fail(node, f"a tile of {value.shape} has no shape {shape}")
+        if value.direct is not None:
+            if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape:
+                # Axes of length 1 come and go without a copy.
+                vector = self.trace.loads[value.direct].vector
+                layout = blocked_layout(shape, len(shape) - 1, vector, self.warps)
+                return replace(value, shape=shape, unit=None, layout=layout, fresh=0)
+            self.trace.loads[value.direct].others = True
+        return replace(value, shape=shape, unit=None, direct=None, layout=None, fresh=0, born=self.now())
+
+    def reduced(self, values: Sequence[Value], axis: int | None, scan: bool, keep: bool) -> Value:
+        value = values[0]
+        time = self.now()
+        for v in values:
+            if v.direct is not None:
+                self.trace.loads[v.direct].others = True
+        axes = range(len(value.shape)) if axis is None else (axis % len(value.shape),)
+        if value.layout is not None and len(value.layout.warps) == len(value.shape):
+            size = sum(reduction_bytes(value.shape, a, v.width, value.layout) for a in axes for v in values)
+            if size:
+                self.trace.scratch.append(Scratch(time, size, "a reduction across warps"))
+        if scan:
+            return replace(value, direct=None, born=time)
+        shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keep or a not in axes)
+        return Value(shape, value.dtype, loads=value.loads, born=time)
+
+    def dot(self, node: ast.Call, values: list[Any], named: dict[str, Any]) -> Value:
+        left, right = values[0], values[1]
+        if not isinstance(left, Value) or not isinstance(right, Value) or left.shape[-1:] != right.shape[-2:-1]:
+            raise self.fail(node, "factors that do not match")
+        shape = (*left.shape[:-1], right.shape[-1])
+        precision = named.get("input_precision")
+        exact = isinstance(precision, Value) and precision.known == "ieee" and left.dtype == "fp32"
+        out = named.get("out_dtype")
+        version = 0 if exact or "fp64" in (left.dtype, right.dtype) else 2
+        if self.wgmma and version and len(shape) == 2 and shape[0] % 64 == 0 and shape[1] >= 16 and self.warps % 4 == 0:
+            version = 3
+        time = self.now()
+        self.trace.dots.append(Dot(time, self.loop, left, right, version))
+        layout = product_layout(shape, self.warps, version) if version else blocked_layout(shape, 1, 4, self.warps)
+        integer = left.dtype in ("int8", "uint8")
+        kind = "int32" if integer else "fp32" if out is None else self.named_type(out)
+        fresh = 0 if len(values) > 2 or "acc" in named else time
+        return Value(shape, kind, loads=left.loads | right.loads, layout=layout, born=time, fresh=fresh)
+
+
+def _folded(name: str, known: list[Any]) -> Any:
+    if name == "cdiv":
+        return -(-known[0] // known[1])
+    if name == "next_power_of_2":
+        return 1 << (int(known[0]) - 1).bit_length()
+    if name in ("int", "float"):
+        return (int if name == "int" else float)(known[0])
+    if name == "len":
+        return len(known[0])
+    return (min if name in ("min", "minimum") else max)(known)

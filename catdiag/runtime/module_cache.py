@@ -1,0 +1,160 @@
+"""Generated modules as modules of Python: kept in files by the hash of their text, since Triton reads its source there.
+
+The folder is `$CATDIAG_CACHE`, else `catdiag` in `$XDG_CACHE_HOME`, else `~/.cache/catdiag`. A file is written whole or
+not at all, and is compared with the text before it is used; what is run is the text, never a file of bytecode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from catdiag.category.types import ArrayType
+from catdiag.util.errors import CatdiagError, SizeError
+from catdiag.util.files import write_whole
+
+INSTALL = "pip install 'catdiag[gpu]'"
+
+
+class Argument(Protocol):
+    """An input or a result of a generated module: its name, its axes (none: a number), and torch's name of its type."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ty(self) -> ArrayType: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
+class Source(Protocol):
+    """What is asked of a generated module (`catdiag.codegen.triton.Module`): its text, the name of the function that
+    launches its kernels, what that takes and gives, and the tiles that it takes by name, with what they are otherwise.
+    """
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def entry(self) -> str: ...
+
+    @property
+    def inputs(self) -> Sequence[Argument]: ...
+
+    @property
+    def outputs(self) -> Sequence[Argument]: ...
+
+    @property
+    def tiles(self) -> Mapping[str, int]: ...
+
+
+def needed(package: str, what: str) -> ModuleType:
+    """An optional package. Raises CatdiagError, with the line that installs it, where it is missing.
+
+    >>> needed("no_such_package", "this example")
+    Traceback (most recent call last):
+    ...
+    catdiag.util.errors.CatdiagError: this example needs no_such_package, which is not installed: pip install ...
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package.split(".")[0]:
+            raise
+        raise CatdiagError(f"{what} needs {package}, which is not installed: {INSTALL}") from None
+
+
+def cache_folder() -> Path:
+    """Where generated modules are kept.
+
+    >>> cache_folder().name
+    'kernels'
+    """
+    if given := os.environ.get("CATDIAG_CACHE"):
+        return Path(given) / "kernels"
+    above = os.environ.get("XDG_CACHE_HOME")
+    return (Path(above) if above else Path.home() / ".cache") / "catdiag" / "kernels"
+
+
+def digest(text: str) -> str:
+    """The hash by which a text is known: the first 20 digits of its SHA-256.
+
+    >>> digest("x = 1")
+    '8ff436def1451285599a'
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def kept(text: str, entry: str) -> Path:
+    """The file with a text, `ENTRY_HASH.py` in the cache folder; written where it is not there, or is another.
+
+    Raises CatdiagError where the folder cannot be made or written to.
+    """
+    path = cache_folder() / f"{entry}_{digest(text)}.py"
+    try:
+        if path.is_file() and path.read_bytes() == text.encode():
+            return path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, text)
+    except OSError as error:
+        raise CatdiagError(
+            f"the kernel cannot be kept in {path.parent}: {error.strerror or error}; Triton reads its source from a "
+            "file, so set CATDIAG_CACHE to a folder that can be written to"
+        ) from error
+    return path
+
+
+def imported(text: str, entry: str) -> ModuleType:
+    """A new module of Python that a text makes, with its file in the cache folder; it is not put into `sys.modules`.
+
+    Raises CatdiagError where torch or triton is not installed or the text defines no `entry`.
+    """
+    for package in ("torch", "triton"):
+        needed(package, "a generated kernel")
+    path = kept(text, entry)
+    module = ModuleType(f"catdiag_kernel_{path.stem}")
+    module.__file__ = str(path)
+    exec(compile(text, str(path), "exec"), module.__dict__)
+    if not callable(getattr(module, entry, None)):
+        raise CatdiagError(f"the generated module defines no function {entry!r}")
+    return module
+
+
+def launch_options(
+    code: Source, tiles: Mapping[str, int] | None, warps: int | None, stages: int | None
+) -> dict[str, int]:
+    """What is handed to a launch function for tiles, warps and buffers; tiles that are 1 need not be known to it.
+
+    Raises SizeError for a tile that the module does not have.
+    """
+    options: dict[str, int] = {}
+    for name, value in (tiles or {}).items():
+        if name in code.tiles:
+            options[name] = value
+        elif value != 1:
+            known = ", ".join(code.tiles) or "none"
+            raise SizeError(f"{code.entry} has no tile {name!r} to be {value}: its tiles are {known}")
+    options.update({n: v for n, v in (("num_warps", warps), ("num_stages", stages)) if v is not None})
+    return options
+
+
+def unseen(code: Source, launch: Callable[..., Any], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that a launch function asks for by name, since no input shows them.
+
+    Raises SizeError for one that is not known.
+    """
+    found = {}
+    for name, parameter in inspect.signature(launch).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            if name not in sizes:
+                raise SizeError(f"{code.entry} has an axis of size {name!r} that no input shows: expected its size")
+            found[name] = sizes[name]
+    return found

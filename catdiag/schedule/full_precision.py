@@ -1,0 +1,116 @@
+"""Statistics: which arrays are results of reductions, so that another kernel should find them in full precision.
+
+A row maximum, a log-sum-exp, a mean, a norm is one number for many, and what is made of it (a weight, a gradient) is
+wrong by as much as it is. So what passes between kernels in slow memory keeps fp32 if it is a statistic:
+
+- a reduction, or a sum of products, of which one array has all axes of the result and an axis that is reduced: each
+  element reduces a row of that array, as in a row sum, a weighted mean, a dot product of two rows. No factor of a
+  matrix product has all axes of its output. Arrays count that the reduced one is made of element by element;
+- what is made element by element of a statistic with all its axes, and else of statistics, numbers, integers, truth
+  values, positions, sizes and constants only: `max + log(sum)`, a mean's root;
+- a state of a loop that each turn makes so of such states and reductions.
+
+The rule reads the boxes, not what they mean: the same statistic is one in every form in which it is written so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.ops import Box, Call, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.types import ArrayType
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an array is made of: whether it is a `statistic`, and the axes of each array that it is made of element by
+    element (`of`; none, if of positions, sizes and numbers only)."""
+
+    of: frozenset[frozenset[str]] = frozenset()
+    statistic: bool = False
+
+
+def given(ty: ArrayType) -> Origin:
+    """Of an array that is made elsewhere."""
+    return Origin(frozenset((frozenset(ty.names),)) if ty.axes else frozenset())
+
+
+def _beside(ty: ArrayType, origin: Origin) -> bool:
+    """Whether what is made of an array and a statistic may be one."""
+    return origin.statistic or not origin.of or not ty.axes or not _real(ty)
+
+
+def _real(ty: ArrayType) -> bool:
+    return ty.element in ("real", "extended")
+
+
+def made(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
+    """Of what a box makes, which is no loop, group or named diagram."""
+    if len(box.cod) != 1 or isinstance(box.op, (Index, SizeOf, Const)):
+        return tuple(Origin() if isinstance(box.op, (Index, SizeOf, Const)) else given(ty) for ty in box.cod)
+    ty, op = box.cod[0], box.op
+    own = frozenset(ty.names)
+    plain = given(ty)
+    sums = isinstance(op, Einsum) and not {n for t in box.dom for n in t.names} <= own
+    if isinstance(op, Reduce) or sums:
+        lost = {n for t in box.dom for n in t.names} - own
+        reduced = [axes for origin in reads for axes in origin.of]
+        row = not reduced or any(own <= axes and axes & lost for axes in reduced)
+        return (Origin(plain.of, row and _real(ty)),)
+    whole = _real(ty) and all(_beside(t, o) for o, t in zip(reads, box.dom, strict=True))
+    kept = any(o.statistic and own <= set(t.names) for o, t in zip(reads, box.dom, strict=True))
+    if isinstance(op, (Map, Einsum)):
+        return (Origin(frozenset().union(*(o.of for o in reads)), whole and kept),)
+    if isinstance(op, Rename):
+        names = dict(op.pairs)
+        of = frozenset(frozenset(names.get(n, n) for n in axes) for axes in reads[0].of)
+        return (Origin(of, reads[0].statistic and len(ty.axes) == len(box.dom[0].axes)),)
+    return (Origin(plain.of, isinstance(op, Reindex) and all(o.statistic for o in reads)),)
+
+
+def origins(graph: Graph, reads: Sequence[Origin]) -> list[Origin]:
+    """Of all wires of a graph, given those of its inputs."""
+    found = list(reads)
+    for node in graph.nodes:
+        args = [found[w] for w in node.inputs]
+        op = node.box.op
+        if isinstance(op, (Group, Call)):
+            found += _ends(op.body, args)
+        elif isinstance(op, Fold):
+            found += _states(op, node.box, args)
+        else:
+            found += made(node.box, args)
+    return found
+
+
+def _ends(diagram: Diagram, reads: Sequence[Origin]) -> list[Origin]:
+    graph = inline(diagram).graph
+    found = origins(graph, reads)
+    return [found[w] for w in graph.outputs]
+
+
+def _states(op: Fold, box: Box, reads: Sequence[Origin]) -> list[Origin]:
+    """The states of a loop: statistics, but for those that a turn makes otherwise even if all of them were."""
+    states = [Origin(given(ty).of, _real(ty)) for ty in box.cod]
+    while True:
+        ends = _ends(op.step, [*states, *reads])
+        fewer = [Origin(s.of, s.statistic and (e.statistic or not e.of)) for s, e in zip(states, ends, strict=True)]
+        if fewer == states:
+            return states
+        states = fewer
+
+
+def statistics(graph: Graph, known: Collection[int] = ()) -> frozenset[int]:
+    """The wires of a graph that are statistics, `known` ones among its inputs.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q x, x v -> q v")(lambda S, V: cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V))
+    >>> from catdiag.category.diagram import inline
+    >>> flat = inline(f)
+    >>> [flat.boxes[w - 2].name for w in sorted(statistics(flat.graph))]
+    ['max[x]', 'sum[x]']
+    """
+    reads = [Origin(given(ty).of, k in known) for k, ty in enumerate(graph.dom)]
+    return frozenset(w for w, origin in enumerate(origins(graph, reads)) if origin.statistic)

@@ -1,0 +1,97 @@
+"""Views outside of groups that are no work of their own: each group reads arrays through them, where elements lie.
+
+Rows of a table at the integers of an array are such a view. What says where is in range is known of a whole array of
+integers and not of a block of it, so that the view of what a loop reads in blocks stands before the loop and the
+groups, in what is proved; no kernel makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from catdiag.category.diagram import Graph, Node
+from catdiag.category.ops import Box, Const, Fold, Group, Index, Map, Reindex, Rename, SizeOf, View
+
+
+def looked_up(graph: Graph) -> frozenset[int]:
+    """The places of views of whole arrays, by groups alone read: each reads the elements of its tile where they lie.
+
+    What says where they lie are inputs, positions and sizes, integers made of these, or other such views; the places of
+    the integers that only views read are among them.
+
+    >>> import catdiag as cd
+    >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
+    >>> looked_up(rows.graph), looked_up(rows.stream("t").group("d").diagram.graph)
+    (frozenset(), frozenset({0}))
+    """
+    if not any(isinstance(node.box.op, Group) for node in graph.nodes):
+        return frozenset()
+    return _read_by(graph, groups=True)
+
+
+def in_blocks(graph: Graph) -> frozenset[int]:
+    """The places of views of whole arrays that loops alone read, along the axes that they run over.
+
+    >>> import catdiag as cd
+    >>> rows = cd.algorithm("v d, int[t] -> d")(lambda a, at: cd.sum(cd.gather(a, "v", at), "t"))
+    >>> in_blocks(rows.graph), in_blocks(rows.stream("t").diagram.graph)
+    (frozenset(), frozenset({0}))
+    """
+    if not any(isinstance(node.box.op, Fold) for node in graph.nodes):
+        return frozenset()
+    return _read_by(graph, groups=False)
+
+
+def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
+    arrays, given, spots = set(range(len(graph.dom))), set(range(len(graph.dom))), set[int]()
+    views: set[int] = set()
+    says: set[int] = set()
+    made: list[range] = []
+    for place, node in enumerate(graph.nodes):
+        first = made[-1].stop if made else len(graph.dom)
+        made.append(range(first, first + len(node.box.cod)))
+        of_arrays = bool(node.inputs) and node.inputs[0] in arrays and set(node.inputs) <= given
+        if of_arrays and isinstance(node.box.op, View):
+            views.add(place)
+        if of_arrays and (place in views or _is_form(node.box)):
+            arrays.update(made[place])
+        elif is_spot(node, spots):
+            spots.update(made[place])
+            if isinstance(node.box.op, Map):
+                says.add(place)
+        else:
+            continue
+        given.update(made[place])
+    # What anything else reads is made as an array, and so is what that is a view of.
+    stored = set(graph.outputs)
+    for place in reversed(range(len(graph.nodes))):
+        node, op = graph.nodes[place], graph.nodes[place].box.op
+        if place in views or _is_form(node.box):
+            if stored.intersection(made[place]):
+                views.discard(place)
+                stored.update(node.inputs)
+        elif isinstance(op, Fold) and not groups:
+            pairs = zip(node.inputs, node.box.dom, strict=True)
+            stored.update(w for w, ty in pairs if ty.axis(op.axis) is None)
+        elif place in says:
+            if stored.intersection(made[place]):
+                says.discard(place)
+                stored.update(node.inputs)
+        else:
+            stored.update(spots.intersection(node.inputs) if isinstance(op, Group) and groups else node.inputs)
+    return frozenset(views | says)
+
+
+def is_spot(node: Node, spots: Container[int]) -> bool:
+    """Whether a box makes positions, sizes, constants or integers of those: of such `spots`, by wire."""
+    op = node.box.op
+    if isinstance(op, Map):
+        return node.box.cod[0].element == "int" and all(w in spots for w in node.inputs)
+    return isinstance(op, (Index, SizeOf, Const))
+
+
+def _is_form(box: Box) -> bool:
+    """Whether a box gives the same elements under other names or along other axes."""
+    if isinstance(box.op, Reindex):
+        return box.op.kind in ("split", "merge")
+    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)

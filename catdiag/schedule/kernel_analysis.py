@@ -1,0 +1,429 @@
+"""A diagram cut into kernels, each measured: what `io` shows as formulas and `plan` evaluates.
+
+>>> from catdiag.category.ops import einsum_box
+>>> from catdiag.category.diagram import of_box
+>>> from catdiag.category.types import ArrayType, Axis
+>>> a, b, c = Axis("a"), Axis("b"), Axis("c")
+>>> account = measure(of_box(einsum_box([ArrayType((a, b)), ArrayType((b, c))], ["a", "c"])))
+>>> [(t.array, t.direction, str(t.amount)) for t in account.kernels[0].transfers]
+[('in0', 'load', 'a*b'), ('in1', 'load', 'b*c'), ('out', 'save', 'a*c')]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import count as count_from
+
+from catdiag.category.diagram import Diagram, Graph, Node, inline
+from catdiag.category.integer_polynomial import Amount
+from catdiag.category.ops import Box, Fold, Group, Map, array_name
+from catdiag.category.types import BYTES, ArrayType
+from catdiag.schedule.access_region import box as box_of
+from catdiag.schedule.access_region import clipped, of_inputs
+from catdiag.schedule.access_region import outer as around
+from catdiag.schedule.contractions import deciding
+from catdiag.schedule.element_widths import Widths
+from catdiag.schedule.footprint import in_place, picked
+from catdiag.schedule.full_precision import statistics
+from catdiag.schedule.gathers import looked_up
+from catdiag.schedule.liveness import Buffer, Kernel, Transfer, Walk, Walks, is_view, lives, spots
+from catdiag.schedule.loop_bounds import Bound, known
+from catdiag.schedule.phases import Phases, part
+from catdiag.schedule.placement import Places, two
+from catdiag.schedule.split_k import Parted, is_split, two_kernels
+from catdiag.util.errors import CatdiagError
+
+Dtype = str | Mapping[str, str] | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """The kernels of a diagram, and the axes' sizes that it mentions; and of a split loop, how it is two of them."""
+
+    kernels: tuple[Kernel, ...]
+    sizes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parted: Parted | None = None
+
+    @property
+    def inner(self) -> set[str]:
+        """The symbols of all sizes on chip."""
+        return {s for k in self.kernels for ms in k.moments.values() for m in ms for s in m.total.symbols()}
+
+    def runs_all(self, what: str) -> None:
+        """Raises CatdiagError where a loop leaves blocks out, of which `what` is not known."""
+        left = next((e.axis for k in self.kernels for e in k.extents.values()), None)
+        if left is not None:
+            raise CatdiagError(f"the loop over {left!r} leaves blocks out: {what}; ask before .skip({left!r})")
+        placed = next((t.array for k in self.kernels for t in k.transfers if t.window), None)
+        if placed is not None:
+            raise CatdiagError(
+                f"of {placed} a group loads what its positions reach, which overlaps: that is not counted"
+            )
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The scalar inputs on whose values it depends how often loops turn, in order of name."""
+        return tuple(sorted({name for k in self.kernels for e in k.extents.values() for name in e.scalars()}))
+
+
+def width(dtype: str) -> int:
+    """Bytes of a value; raises CatdiagError for a name that is not known."""
+    if dtype not in BYTES:
+        raise CatdiagError(f"unknown dtype {dtype!r}: expected one of {', '.join(BYTES)}")
+    return BYTES[dtype]
+
+
+def widest(dtype: str | Mapping[str, str]) -> str:
+    """The type given, or the widest of those given by array (the first of equal ones). Raises CatdiagError for unknown
+    types, and where none is given.
+
+    >>> widest({"Q": "fp8", "V": "bf16", "out": "fp16"})
+    'bf16'
+    """
+    if isinstance(dtype, str):
+        width(dtype)
+        return dtype
+    if not isinstance(dtype, Mapping) or not dtype:
+        raise CatdiagError(f"dtype is {dtype!r}: expected a type such as 'bf16', or types by array")
+    return max(dtype.values(), key=width)
+
+
+def worked_in(diagram: Diagram, dtype: str | Mapping[str, str]) -> str:
+    """The type of a diagram's products: the one given, or of those given by array the widest of what products read as
+    it is. What is computed on the way is rounded to it, whatever the types of the arrays that it is computed of. Where
+    all factors are computed, it is the widest of the inputs with the most axes. Raises CatdiagError as `widest` does.
+
+    >>> import catdiag as cd
+    >>> scaled = cd.algorithm("q d, x d, q -> q x")(lambda A, B, s: cd.einsum("q d, x d -> q x", A, B) - s)
+    >>> worked_in(scaled, {"A": "bf16", "B": "bf16", "s": "fp32"})
+    'bf16'
+    """
+    whole = widest(dtype)
+    kinds = [whole] if isinstance(dtype, str) else [dtype.get(name, "fp32") for name in deciding(diagram)]
+    return max(kinds, key=width, default=whole)
+
+
+def output_names(diagram: Diagram) -> tuple[str, ...]:
+    """`out`, or `out0`, `out1`, … where there are several."""
+    return ("out",) if len(diagram.cod) == 1 else tuple(f"out{k}" for k in range(len(diagram.cod)))
+
+
+def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
+    """The widths of all arrays, by the rule of `catdiag.cost.traffic`. Raises CatdiagError for unknown dtypes and
+    arrays."""
+    if dtype is None:
+        return Widths()
+    names, ends = diagram.input_names, output_names(diagram)
+    given = {} if isinstance(dtype, str) else {name: width(kind) for name, kind in dtype.items()}
+    states = _components(diagram)
+    unknown = sorted(set(given) - {*names, *ends, *states})
+    if unknown:
+        known = ", ".join((*names, *ends, *states))
+        raise CatdiagError(f"dtype names an array {unknown[0]!r} that the diagram lacks: it has {known}")
+    whole = width(dtype) if isinstance(dtype, str) else 4
+
+    def outer(name: str, ty: ArrayType) -> int:
+        return given.get(name) or {"bool": 1, "int": 4}.get(ty.element, whole)
+
+    inputs = {name: outer(name, ty) for name, ty in zip(names, diagram.dom, strict=True)}
+    outputs = {name: outer(name, ty) for name, ty in zip(ends, diagram.cod, strict=True)}
+    inner = max(4, whole, *inputs.values(), *outputs.values())
+    return Widths(inputs, outputs, whole, inner, {n: given[n] for n in states if n in given}, True)
+
+
+def _components(diagram: Diagram) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    todo = [diagram]
+    while todo:
+        for box in inline(todo.pop()).boxes:
+            if isinstance(box.op, Fold):
+                found.update(dict.fromkeys(box.op.components))
+                todo.append(box.op.step)
+            elif isinstance(box.op, Group):
+                todo.append(box.op.body)
+    return tuple(found)
+
+
+def measure(
+    diagram: Diagram,
+    dtype: Dtype = None,
+    stages: int = 1,
+    registers: bool = False,
+    fused: bool = True,
+    places: Places | None = None,
+    walks: Walks = Walk,
+    clip: bool = False,
+) -> Account:
+    """Cuts a diagram into kernels and walks each; with arrays in `places`, else in those of two levels (`two`).
+
+    `walks` makes the walks: what draws them watches them so. Windows that reach beyond an array have all of their
+    length in memory, as in a kernel whose tiles have one shape; `clip` counts what there is of them instead, by the
+    symbols of `Kernel.clipped`.
+
+    Raises CatdiagError as `io` does.
+    """
+    held = two(stages, registers) if places is None else places
+    parted = two_kernels(diagram) if is_split(diagram) else None
+    flat = in_place(diagram if parted is None else parted.diagram)
+    widths = widths_of(flat, dtype)
+    graph, types = flat.graph, flat.graph.wire_types()
+    free = spots(graph, [False] * len(graph.dom))
+    root = lives(graph, free, 0, False).root
+    outer = _Outer(flat, graph, types, free, root, widths, held, clip)
+    if parted is not None:
+        names = dict(zip(count_from(outer.first[parted.place]), parted.names))
+        outer.names.update((w, f"{name} of a part") for w, name in names.items())
+        for w in range(outer.first[parted.place], outer.first[parted.place] + len(graph.nodes[parted.place].box.cod)):
+            outer.between[w] = widths.on_chip(types[w], names.get(w, ""))
+    kernels: list[Kernel] = []
+    for boxes in outer.segments(fused):
+        node = graph.nodes[boxes[0]]
+        kernel = outer.group(boxes[0], node) if isinstance(node.box.op, Group) else outer.run(boxes)
+        body, wires, kernel_widths, made = kernel
+        made.moments = {name: [] for name in held.names}
+        if not held.phased:
+            saved = walks(made, kernel_widths, held, None).kernel_body(body, wires, outer.given)
+            loads = [
+                Transfer(
+                    b.name,
+                    "load",
+                    amount.times(b.width * b.loads),
+                    again,
+                    _role(b),
+                    held.path(_role(b)),
+                    times=b.loads,
+                    wire=b.wire,
+                )
+                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                if b is not None and b.loads
+            ]
+            loads += [
+                Transfer(
+                    b.name,
+                    "load",
+                    amount.times(b.width),
+                    again,
+                    _role(b),
+                    held.path(_role(b)),
+                    local=local.times(b.width),
+                    extent=extent,
+                    loops=loops,
+                    window=b.window,
+                    wire=b.wire,
+                )
+                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                if b is not None
+                for local, extent, loops in b.partly
+            ]
+            loads += [
+                Transfer(
+                    b.name,
+                    "load",
+                    amount.times(b.width * times),
+                    again,
+                    _role(b),
+                    held.path(_role(b)),
+                    times=times,
+                    wire=b.wire,
+                    turns=turns,
+                )
+                for b, (amount, again) in zip(wires, outer.incoming, strict=True)
+                if b is not None
+                for turns, times in Counter(b.nested).items()
+            ]
+        else:
+            loads, saved = Phases(made, body, wires, outer.incoming, kernel_widths, held, walks).run()
+        made.transfers = [
+            replace(t, role=saved[k], path=held.way_up(saved[k]))
+            for t, k in zip(made.transfers, outer.leaving, strict=True)
+        ]
+        made.transfers[:0] = loads
+        made.order = describe(body)
+        kernels.append(made)
+    inlined = [(name, types[w]) for name, w in zip(output_names(flat), graph.outputs, strict=True) if free[w]]
+    if inlined:
+        kernels = kernels or [Kernel({}, moments={name: [] for name in held.names})]
+    for name, ty in inlined:
+        amount = Amount.elements(ty.axes).times(widths.outputs.get(name, 1))
+        kernels[-1].transfers.append(Transfer(name, "save", amount, (), "spot", held.way_up("spot")))
+    sizes = sorted({s for ty in types for axis in ty.axes for s in Amount.of(axis.size).symbols()})
+    if parted is not None:
+        sizes = [s for s in sizes if s not in (parted.parts, parted.length)]
+    return Account(tuple(kernels), tuple(sizes), diagram.input_names, output_names(diagram), parted)
+
+
+@dataclass
+class _Outer:
+    """The slow memory's side: which arrays there are, and what each kernel takes and leaves."""
+
+    diagram: Diagram
+    graph: Graph
+    types: list[ArrayType]
+    free: list[bool]
+    root: list[int]
+    widths: Widths
+    places: Places
+    clip: bool
+
+    def __post_init__(self) -> None:
+        self.names: dict[int, str] = dict(enumerate(self.diagram.input_names))
+        self.between: dict[int, int] = {}
+        self.first: list[int] = []
+        told = statistics(self.graph)
+        count = len(self.graph.dom)
+        for node in self.graph.nodes:
+            self.first.append(count)
+            for k in range(len(node.box.cod)):
+                self.names[count + k] = array_name(node.box, k)
+                self.between[count + k] = self.widths.saved(node.box, k, count + k in told)
+            count += len(node.box.cod)
+        self.ends: dict[int, list[str]] = {}
+        self.looked_up = looked_up(self.graph)
+        for place in sorted(self.looked_up):
+            # Its elements are those of the array that it is a view of, and as wide.
+            if isinstance(self.graph.nodes[place].box.op, Map):
+                continue
+            w, source = self.first[place], self.root[self.graph.nodes[place].inputs[0]]
+            self.names[w], self.between[w] = self.names[source], self.width(source)
+        for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
+            if self.root[w] >= len(self.graph.dom):
+                self.ends.setdefault(self.root[w], []).append(name)
+        self.names.update((w, names[0]) for w, names in self.ends.items())
+        self.incoming: list[tuple[Amount, tuple[str, ...]]] = []
+        self.leaving: list[int] = []
+        self.given: list[Bound | None] = []
+        inputs = zip(self.diagram.input_names, self.diagram.dom, strict=True)
+        scalars = [("of", name) if ty.element == "int" and not ty.axes else None for name, ty in inputs]
+        self.known = known(self.graph, scalars)
+        self.crossing: set[int] = set(self.ends)
+
+    def width(self, w: int) -> int:
+        """Bytes of a value of a slow array."""
+        name = self.names[w]
+        if w < len(self.graph.dom):
+            return self.widths.inputs.get(name, 1)
+        return self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
+
+    def saved(self, kernel: Kernel, k: int, w: int, again: tuple[str, ...]) -> None:
+        """Output `k` of a kernel's body goes to slow memory: as each result that it is, or between kernels.
+
+        The first result's array is the one that other kernels read."""
+        kernel.leaves = (*kernel.leaves, (k, w))
+        elements = Amount.elements(self.types[w].axes)
+        for name in self.ends.get(w, [self.names[w]]):
+            width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
+            kernel.transfers.append(Transfer(name, "save", elements.times(width), again))
+            self.leaving.append(k)
+
+    def segments(self, fused: bool) -> list[list[int]]:
+        """The places of the boxes of each kernel; views, what is looked up and values computed on the spot belong to
+        none."""
+        found: list[list[int]] = []
+        maker: dict[int, int] = {}
+        open_run = False
+        for place, node in enumerate(self.graph.nodes):
+            made = range(self.first[place], self.first[place] + len(node.box.cod))
+            if is_view(node.box) or place in self.looked_up or (made and all(self.free[w] for w in made)):
+                continue
+            group = isinstance(node.box.op, Group)
+            if group or not open_run or not fused:
+                found.append([])
+            open_run = not group
+            found[-1].append(place)
+            maker.update(dict.fromkeys(made, len(found) - 1))
+            for w in node.inputs:
+                w = self.root[w]
+                if w in maker and maker[w] != len(found) - 1:
+                    self.crossing.add(w)
+        return found
+
+    def _operand(self, w: int, local: ArrayType) -> Buffer | None:
+        if self.free[w]:
+            return None
+        size, held = Amount.elements(local.axes), self.places.operand
+        return Buffer(self.names[w], "operand", size, self.width(w), held, loaded=False, wire=w, axes=local.axes)
+
+    def group(self, place: int, node: Node) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
+        """A Group box as a kernel."""
+        op = node.box.op
+        if not isinstance(op, Group):
+            raise CatdiagError(f"{node.box.name} is no group")
+        tiles = {symbol: _whole(node.box, name) for name, symbol in op.tiles}
+        kernel = Kernel(tiles, {symbol: name for name, symbol in op.tiles}, reads=node.inputs)
+        body = inline(op.body).graph
+        seen: dict[tuple[int, ArrayType], int] = {}
+        alone = picked(body)
+        kept = [k if k in alone else seen.setdefault((self.root[w], body.dom[k]), k) for k, w in enumerate(node.inputs)]
+        body = _read_once(body, kept)
+        wires: list[Buffer | None] = []
+        self.incoming, self.leaving = [], []
+        self.given = [self.known[w] for w in node.inputs]
+        for w, local in zip(node.inputs, body.dom, strict=True):
+            wires.append(self._operand(self.root[w], local))
+            self.incoming.append((Amount.elements(self.types[w].axes), _lacking(tiles, local)))
+        for k, window in of_inputs(body, self.given, dict(op.tiles)).items():
+            buffer, local = wires[k], body.dom[k]
+            if buffer is not None:
+                if self.clip:
+                    window, sides = clipped(window, f"{place}.{k}")
+                    kernel.clipped |= sides
+                buffer.window, buffer.amount, buffer.inside = window, box_of(local, window), around(local, window)
+        for k, local in enumerate(op.body.cod):
+            w = self.first[place] + k
+            if w in self.crossing:
+                self.saved(kernel, k, w, _lacking(tiles, local))
+        return body, wires, self.widths, kernel
+
+    def run(self, places: list[int]) -> tuple[Graph, list[Buffer | None], Widths, Kernel]:
+        """Consecutive boxes as a kernel: one group of everything."""
+        body, outside, ends = part(self.graph, self.types, self.free, self.root, places, self.crossing)
+        kernel = Kernel({}, reads=tuple(outside))
+        self.leaving, self.given = [], [self.known[w] for w in outside]
+        for k, w in enumerate(ends):
+            self.saved(kernel, k, w, ())
+        self.incoming = [(Amount.elements(ty.axes), ()) for ty in body.dom]
+        wires = [self._operand(w, self.types[w]) for w in outside]
+        return body, wires, self.widths, kernel
+
+
+def _read_once(graph: Graph, kept: list[int]) -> Graph:
+    """The graph with inputs that are the same array at the same tile read as one."""
+    if kept == list(range(len(kept))):
+        return graph
+    name = [*kept, *range(len(kept), len(graph.wire_types()))]
+    nodes = tuple(Node(n.box, tuple(name[w] for w in n.inputs)) for n in graph.nodes)
+    return Graph(graph.dom, nodes, tuple(name[w] for w in graph.outputs))
+
+
+def _whole(box: Box, name: str) -> Amount:
+    for ty in (*box.dom, *box.cod):
+        axis = ty.axis(name)
+        if axis is not None:
+            return Amount.of(axis.size)
+    raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
+
+
+def _role(buffer: Buffer) -> str:
+    return "streamed" if buffer.streamed_only else "operand"
+
+
+def _lacking(tiles: Mapping[str, Amount], local: ArrayType) -> tuple[str, ...]:
+    have = {s for axis in local.axes for s in Amount.of(axis.size).symbols()}
+    return tuple(t for t in tiles if t not in have)
+
+
+def describe(graph: Graph) -> list[str]:
+    """The stored order of a kernel's boxes in words."""
+    words: list[str] = []
+    for node in graph.nodes:
+        op = node.box.op
+        if isinstance(op, Fold):
+            turn = ", ".join(describe(inline(op.step).graph)) or "nothing"
+            words.append(f"for each stream block {op.block} of {op.axis} ({turn})")
+        elif not is_view(node.box) and (node.inputs or node.box.op.__class__.__name__ == "Generic"):
+            words.append(node.box.name)
+    return words

@@ -1,0 +1,145 @@
+"""Groups that differ in length: how often their loops turn, on average and at most, for candidates of tiles.
+
+Where a loop leaves blocks out, the values of a candidate are extended by what `catdiag.planner.time_model` reads of
+them:
+`("turns", block)`, how often the loop turns in a group, `("moved", transfer)`, what an array moves in the whole run.
+`("share", block)` says what part of its blocks a loop runs that asks data about each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from catdiag.category.index_maps import leaves
+from catdiag.category.integer_polynomial import Amount
+from catdiag.schedule.access_region import Side
+from catdiag.schedule.liveness import Kernel, Loop, Transfer
+from catdiag.schedule.loop_bounds import Extent, Tally, number
+
+Values = Mapping[Any, Any]
+
+
+def counted(kernel: Kernel, values: Values) -> tuple[Values, Values]:
+    """The values of candidates with the turns of the average group, and with those of the longest."""
+    tally = Tally(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
+    average, longest = dict(values), dict(values)
+    for (block, _), extent in kernel.extents.items():
+        sums, most = tally.turns(extent)
+        groups: Any = 1
+        for _, tile in extent.tiles:
+            groups = groups * -(-kernel.tiles[tile].value(values) // values[tile])
+        average["turns", block], longest["turns", block] = sums / groups, most
+    for moved in kernel.transfers:
+        if moved.window:
+            average["moved", moved] = longest["moved", moved] = window_loads(moved, kernel, values)
+        elif moved.extent is not None:
+            total = whole_run(moved.local, moved.loops, moved.extent, kernel, values, tally)
+            average["moved", moved] = longest["moved", moved] = total
+    return average, longest
+
+
+def whole_run(
+    amount: Amount, loops: Iterable[Loop], extent: Extent, kernel: Kernel, values: Values, tally: Tally | None = None
+) -> Any:
+    """A local amount summed over all groups, and over the blocks that a loop runs."""
+    import numpy as np
+
+    if tally is None:
+        tally = Tally(kernel.tiles, values, {key[1]: v for key, v in values.items() if key[0] == "share"})
+    ranges = {**kernel.tiles, **dict(loops)}
+    inner = [*(tile for _, tile in extent.tiles), extent.block]
+    total: Any = 0
+    for monomial, coefficient in amount.terms.items():
+        term: Any = coefficient
+        for name in monomial:
+            if name not in ranges:
+                term = term * values[name]
+        for name, whole in ranges.items():
+            if name not in inner:
+                power = monomial.count(name)
+                size, piece = whole.value(values), values[name]
+                full = size // piece
+                rest = size - full * piece
+                term = term * (full * piece**power + np.where(rest > 0, rest**power, 0))
+        total = total + term * tally.total(extent, tuple(monomial.count(name) for name in inner))[0]
+    return total
+
+
+def window_loads(transfer: Transfer, kernel: Kernel, values: Mapping[Any, Any]) -> Any:
+    """What of it is loaded in the whole run, in numbers, or arrays of them for candidates of tiles.
+
+    A sum over groups of what depends on few tiles each: it is the product of the sums over those that go together.
+    """
+    import numpy as np
+
+    ranges = {**kernel.tiles, **dict(transfer.loops)}
+    parts = _together(transfer, kernel)
+    total: Any = 0
+    for monomial, coefficient in transfer.local.terms.items():
+        term: Any = coefficient
+        for name in monomial:
+            if name not in ranges:
+                term = term * values[name]
+        for tiles, sides in parts:
+            term = term * _over(tiles, sides, [monomial.count(t) for t in tiles], kernel, values)
+        for block, axis in transfer.loops:
+            size, piece, power = axis.value(values), np.asarray(values[block]), monomial.count(block)
+            rest = size % piece
+            term = term * (size // piece * piece**power + np.where(rest > 0, rest**power, 0))
+        total = total + term
+    return np.asarray(total)[()]
+
+
+def _together(transfer: Transfer, kernel: Kernel) -> list[tuple[list[str], list[Side]]]:
+    """The tiles that some side of the window depends on at once, with these sides."""
+    of = {kernel.axes[tile]: tile for tile in kernel.tiles}
+    found: list[tuple[set[str], list[Side]]] = [({tile}, []) for tile in kernel.tiles]
+    for side in transfer.window:
+        if side.whole:
+            continue
+        read = [v for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, (str, tuple))]
+        used = {v if isinstance(v, str) else of.get(v[1], "") for v in read}
+        mine = [f for f in found if f[0] & used]
+        tiles, sides = {t for f in mine for t in f[0]}, [s for f in mine for s in f[1]]
+        found = [f for f in found if not f[0] & used] + [(tiles, [*sides, side])]
+    return [([t for t in kernel.tiles if t in tiles], sides) for tiles, sides in found]
+
+
+def _over(
+    tiles: Sequence[str], sides: Sequence[Side], powers: Sequence[int], kernel: Kernel, values: Mapping[Any, Any]
+) -> Any:
+    """The sum over the pieces that some tiles cut their axes in: of the lengths to these powers, times the sides."""
+    import numpy as np
+
+    # The length of an axis may differ between candidates too: of that of the parts of a loop, as many as there are.
+    lengths = [*(kernel.tiles[tile] for tile in tiles), *(Amount.of(side.size) for side in sides)]
+    names = sorted(
+        {
+            *tiles,
+            *(name for length in lengths for name in length.symbols()),
+            *(v for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, str)),
+        }
+    )
+    columns = np.broadcast_arrays(*(np.asarray(values[name]) for name in names)) if names else []
+    shape = columns[0].shape if columns else ()
+    table = np.stack([c.ravel() for c in columns], axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
+    rows, places = np.unique(table, axis=0, return_inverse=True)
+    found = []
+    for row in rows:
+        known = {**values, **dict(zip(names, map(int, row), strict=True))}
+        seen: dict[Any, Any] = dict(known)
+        held: Any = 1
+        for k, (tile, power) in enumerate(zip(tiles, powers, strict=True)):
+            whole = int(kernel.tiles[tile].value(known))
+            starts = np.arange(0, whole, known[tile]).reshape([-1 if i == k else 1 for i in range(len(tiles))])
+            stops = np.minimum(starts + known[tile], whole)
+            seen["first", kernel.axes[tile]], seen["last", kernel.axes[tile]] = starts, stops - 1
+            held = held * (stops - starts) ** power
+        for side in sides:
+            low, high = number(side.lo, seen), number(side.hi, seen) + 1
+            size = int(Amount.of(side.size).value(known))
+            low, high = np.maximum(low, 0) if side.below else low, np.minimum(high, size) if side.above else high
+            held = held * np.maximum(0, high - low)
+        found.append(int(np.sum(held)))
+    return np.array(found)[places.ravel()].reshape(shape)[()]

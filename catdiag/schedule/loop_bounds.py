@@ -1,0 +1,309 @@
+"""Which blocks a loop runs that leaves some out: bounds as functions of where a group lies.
+
+A loop's extent says, for each group, between which positions `lo` and `hi` something is left. Both are integer
+arithmetic in positions along grouped axes, in sizes and in integers that are inputs (the width of a window). Where
+they only rise or only fall with each position, the least `lo` and the largest `hi` of a tile are those of its first or
+last position, so that how often the loop turns is a formula of where the tile begins and ends. Expressions are those
+of `catdiag.category.index_maps` with two further operations, `("max", e, f)` and `("min", e, f)`, and these leaves:
+
+- an integer, a size symbol; `("of", name)`, the value of a scalar input;
+- `("at", axis)`, a position along an axis; `("first", axis)` and `("last", axis)`, those at the ends of the tile.
+
+>>> row = ("+", ("at", "q"), 1)
+>>> ends(row, False), ends(("*", -1, row), False)
+(('+', ('last', 'q'), 1), ('*', -1, ('+', ('first', 'q'), 1)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catdiag.category.diagram import Graph, inline
+from catdiag.category.index_maps import read_off
+from catdiag.category.integer_polynomial import Amount
+from catdiag.category.ops import Box, Const, Fold, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.types import Size
+
+Bound = Any
+"""An integer expression; see above."""
+
+_JOINS = {"add": "+", "mul": "*", "floordiv": "//", "max": "max", "min": "min"}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The blocks that a loop over `axis` runs of a group: those that meet `lo` ≤ p < `hi`, within 0 and `whole`.
+
+    Bounds are of one group: their leaves are integers, sizes, scalar inputs and the ends of its tile. Where the loop
+    asks each of these blocks besides whether anything is left in it, `asks` is true: then they are the most that it
+    runs. `reads` are the numbers of the loop's inputs that asking reads.
+    """
+
+    axis: str
+    block: str
+    whole: Amount
+    lo: Bound
+    hi: Bound
+    asks: bool
+    reads: frozenset[int] = frozenset()
+    tiles: tuple[tuple[str, str], ...] = ()
+    """The axes on whose tiles the bounds depend, in order of name, each with the tile's symbol."""
+
+    def scalars(self) -> tuple[str, ...]:
+        """The scalar inputs that the bounds mention, in order of name."""
+        found = {v[1] for e in (self.lo, self.hi) for v in _leaves(e) if isinstance(v, tuple) and v[0] == "of"}
+        return tuple(sorted(found))
+
+    def symbols(self) -> set[str]:
+        """The sizes that the bounds mention."""
+        return {v for e in (self.lo, self.hi) for v in _leaves(e) if isinstance(v, str)}
+
+
+def _leaves(e: Bound) -> list[Any]:
+    found: list[Any] = []
+
+    def leaf(v: Any) -> None:
+        found.append(v)
+
+    read_off(e, leaf, lambda op, a, b: None)
+    return found
+
+
+def _ends(*bounds: Bound) -> list[Any]:
+    return [v for e in bounds for v in _leaves(e) if isinstance(v, tuple) and v[0] in ("first", "last")]
+
+
+# -- what wires are ---------------------------------------------------------------------------------
+
+
+def known(graph: Graph, given: Sequence[Bound | None]) -> list[Bound | None]:
+    """For each wire of a graph the integer that it is as an expression in positions; None where it is none.
+
+    >>> from catdiag.category.ops import index_box, size_box
+    >>> from catdiag.category.diagram import Node
+    >>> from catdiag.category.types import Axis, Ty
+    >>> known(Graph(Ty(), (Node(index_box(Axis("q")), ()), Node(size_box("q"), ())), (0,)), [])
+    [('at', 'q'), 'q']
+    """
+    values: list[Bound | None] = list(given)
+    for node in graph.nodes:
+        value = _made(node.box, [values[w] for w in node.inputs])
+        values.extend([value] * len(node.box.cod))
+    return values
+
+
+def _made(box: Box, inputs: list[Bound | None]) -> Bound | None:
+    op = box.op
+    if isinstance(op, Index):
+        return ("at", op.axis)
+    if isinstance(op, SizeOf):
+        return op.size
+    if isinstance(op, Const):
+        return int(op.value) if op.value is not None and op.value.denominator == 1 else None
+    if not inputs or any(v is None for v in inputs):
+        return None
+    if isinstance(op, Map):
+        return _scalar(op.fn, inputs)
+    (value,) = inputs[:1]
+    if isinstance(op, Rename):
+        pairs = dict(op.pairs)
+        return put(value, lambda v: (v[0], pairs.get(v[1], v[1])) if isinstance(v, tuple) and v[0] == "at" else v)
+    if isinstance(op, Reduce) and op.monoid in ("min", "max"):
+        way = direction(value, op.axis)
+        name = "first" if (op.monoid == "min") == ((way or 0) >= 0) else "last"
+        return None if way is None else put(value, lambda v: (name, op.axis) if v == ("at", op.axis) else v)
+    if isinstance(op, Reindex) and op.kind == "split" and len(op.axis.parts) == 2:
+        outer, inner = op.axis.parts
+        both = ("+", ("*", ("at", outer.name), inner.size), ("at", inner.name))
+        return put(value, lambda v: both if v == ("at", op.axis.name) else v)
+    return None
+
+
+def _scalar(fn: str, inputs: list[Bound]) -> Bound | None:
+    if fn.startswith("cast:"):
+        return inputs[0]
+    if fn == "neg":
+        return ("*", -1, inputs[0])
+    if fn == "sub":
+        return ("+", inputs[0], ("*", -1, inputs[1]))
+    return (_JOINS[fn], *inputs) if fn in _JOINS else None
+
+
+def put(e: Bound, leaf: Callable[[Any], Bound]) -> Bound:
+    """An expression with other leaves."""
+    return read_off(e, leaf, lambda op, a, b: (op, a, b))
+
+
+def direction(e: Bound, axis: str) -> int | None:
+    """Whether an expression rises (1) or falls (-1) with the position along an axis, or is free of it (0).
+
+    >>> direction(("+", ("of", "w"), ("*", -1, ("at", "q"))), "q")
+    -1
+    """
+
+    def leaf(v: Any) -> tuple[int | None, int | None]:  # the direction, and the sign of what is free of the axis
+        if v == ("at", axis):
+            return 1, None
+        if isinstance(v, int):
+            return 0, (v > 0) - (v < 0)
+        return 0, None if isinstance(v, tuple) else 1
+
+    def join(op: str, a: tuple[int | None, int | None], b: tuple[int | None, int | None]) -> tuple[Any, Any]:
+        sign = a[1] if a[1] == b[1] else None
+        if op == "*":
+            sign = None if a[1] is None or b[1] is None else a[1] * b[1]
+            for (way, _), (fixed, by) in ((a, b), (b, a)):
+                if fixed == 0 and by is not None and way is not None:
+                    return way * by, sign
+            return (0 if a[0] == b[0] == 0 else None), sign
+        if op == "//":
+            return (a[0] if b == (0, 1) else 0 if a[0] == b[0] == 0 else None), None
+        ways = {a[0], b[0]} - {0}
+        return (ways.pop() if len(ways) == 1 else None if ways else 0), sign
+
+    way: int | None = read_off(e, leaf, join)[0]
+    return way
+
+
+def ends(e: Bound, least: bool) -> Bound | None:
+    """The least or the largest value on a tile, by its first and last positions; None where it may lie between."""
+    for axis in sorted({v[1] for v in _leaves(e) if isinstance(v, tuple) and v[0] == "at"}):
+        way = direction(e, axis)
+        if way is None:
+            return None
+        name = "first" if (way > 0) == least else "last"
+        e = put(e, lambda v, name=name, axis=axis: (name, axis) if v == ("at", axis) else v)  # type: ignore[misc]
+    return e
+
+
+# -- of a loop --------------------------------------------------------------------------------------
+
+
+def extent_of(box: Box, inputs: Sequence[Bound | None], tiles: Collection[str]) -> Extent | None:
+    """Which blocks a loop runs whose inputs are known as `inputs`; None for a loop that runs all.
+
+    `tiles` are the symbols of group tiles. What is not known of a bound is taken to be 0, or the whole axis, and counts
+    as asked of each block.
+    """
+    op = box.op
+    if not isinstance(op, Fold) or (op.extent is None and op.live is None):
+        return None
+    asked = op.asked
+    sizes: dict[str, Size] = {a.name: a.size for ty in box.dom for a in ty.axes}
+    size = sizes.get(op.axis, op.axis)
+    reads: set[int] = set()
+    if asked is not None:
+        graph = inline(asked).graph
+        used = {w for n in graph.nodes for w in n.inputs} | set(graph.outputs)
+        reads = {k for k in range(len(graph.dom)) if k in used}
+    lo: Bound | None = 0
+    hi: Bound | None = size
+    if op.extent is not None:
+        graph = inline(op.extent).graph
+        values = known(graph, inputs)
+        low, high = (values[w] for w in graph.outputs)
+        lo, hi = (None if e is None else put(e, lambda v: size if v == op.block else v) for e in (low, high))
+        lo, hi = None if lo is None else ends(lo, True), None if hi is None else ends(hi, False)
+    asks = asked is not None or lo is None or hi is None
+
+    def whole(v: Any) -> Bound:
+        """The ends of axes that are not tiled."""
+        if isinstance(v, tuple) and v[0] in ("first", "last") and sizes.get(v[1], v[1]) not in tiles:
+            return 0 if v[0] == "first" else ("+", sizes.get(v[1], v[1]), -1)
+        return v
+
+    lo, hi = 0 if lo is None else put(lo, whole), size if hi is None else put(hi, whole)
+    axes = sorted({v[1] for v in _ends(lo, hi)})
+    symbols = tuple((a, str(sizes.get(a, a))) for a in axes)
+    return Extent(op.axis, op.block, Amount.of(size), lo, hi, asks, frozenset(reads), symbols)
+
+
+def number(e: Bound, values: Mapping[Any, Any]) -> Any:
+    """The value of a bound, given those of its leaves: numbers, or NumPy arrays of them.
+
+    >>> number(("+", ("*", 2, ("last", "q")), "x"), {("last", "q"): 4, "x": 9})
+    17
+    """
+    import numpy as np
+
+    def join(op: str, a: Any, b: Any) -> Any:
+        if op == "+":
+            return a + b
+        if op == "*":
+            return a * b
+        if op == "//":
+            return a // b
+        return np.maximum(a, b) if op == "max" else np.minimum(a, b)
+
+    return read_off(e, lambda v: v if isinstance(v, int) else values[v], join)
+
+
+# -- in numbers ---------------------------------------------------------------------------------------
+
+
+class Tally:
+    """What loops that leave blocks out add up to, for candidates of tiles and blocks: numbers, or arrays of them.
+
+    `values` gives every size, tile, block and scalar input; `shares` the part of the blocks that is run of loops that
+    ask, by block, 1 where left out.
+    """
+
+    def __init__(self, tiles: Mapping[str, Amount], values: Mapping[str, Any], shares: Mapping[str, Any]) -> None:
+        self.tiles, self.values, self.shares = tiles, values, shares
+        self._known: dict[tuple[Extent, tuple[int, ...]], tuple[Any, Any]] = {}
+
+    def turns(self, extent: Extent) -> tuple[Any, Any]:
+        """How often the loop turns in all tiles together that its bounds depend on, and at most in one."""
+        return self.total(extent, (*(0 for _ in extent.tiles), 0))
+
+    def total(self, extent: Extent, powers: tuple[int, ...]) -> tuple[Any, Any]:
+        """The sum over tiles and blocks of powers of their lengths, and the most that a tile has of it.
+
+        `powers` are those of the tiles in the extent's order, and last that of the block.
+        """
+        import numpy as np
+
+        if (extent, powers) not in self._known:
+            symbols = {*extent.symbols(), *extent.scalars(), *extent.whole.symbols(), extent.block}
+            for _, tile in extent.tiles:
+                symbols |= {tile} | self.tiles[tile].symbols()
+            names = sorted(symbols)
+            columns = np.broadcast_arrays(*(np.asarray(self.values[name]) for name in names))
+            rows, places = np.unique(np.stack([c.ravel() for c in columns], axis=1), axis=0, return_inverse=True)
+            found = [self._row(extent, powers, dict(zip(names, map(int, row), strict=True))) for row in rows]
+            shape = np.shape(columns[0])
+            share = self.shares.get(extent.block, 1) if extent.asks else 1
+            sums, largest = (
+                share * (np.array(part)[places.ravel()].reshape(shape) if shape else part[0])
+                for part in zip(*found, strict=True)
+            )
+            self._known[extent, powers] = sums, largest
+        return self._known[extent, powers]
+
+    def _row(self, extent: Extent, powers: tuple[int, ...], values: dict[str, int]) -> tuple[int, int]:
+        import numpy as np
+
+        leaves: dict[Any, Any] = {**values, **{("of", name): values[name] for name in extent.scalars()}}
+        weight: Any = 1
+        for k, (axis, tile) in enumerate(extent.tiles):
+            whole = self.tiles[tile].value(values)
+            starts = np.arange(0, whole, values[tile]).reshape([-1 if i == k else 1 for i in range(len(extent.tiles))])
+            stops = np.minimum(starts + values[tile], whole)
+            leaves[("first", axis)], leaves[("last", axis)] = starts, stops - 1
+            weight = weight * (stops - starts) ** powers[k]
+        s, total = values[extent.block], extent.whole.value(values)
+        first = np.maximum(0, number(extent.lo, leaves)) // s
+        last = -(-np.minimum(total, number(extent.hi, leaves)) // s)
+        stop = np.minimum(total, s * last)
+        if powers[-1] == 0:
+            blocks = np.maximum(0, last - first)
+        elif powers[-1] == 1:
+            blocks = np.maximum(0, stop - s * first)
+        else:
+            full = stop // s
+            rest = np.maximum(0, stop - s * np.maximum(full, first))
+            blocks = np.maximum(0, full - first) * s ** powers[-1] + rest ** powers[-1]
+        found = np.asarray(weight * blocks)
+        return int(found.sum()), int(found.max())

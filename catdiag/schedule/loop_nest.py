@@ -1,0 +1,446 @@
+"""A diagram as a nest of loops: what is loaded, computed, carried from block to block and saved, in order.
+
+`lower` reads a diagram by `catdiag.category.functor`: a value is an array of the program, and what a box does is to
+write a statement. Printers (`pseudocode`, `numpy_source`) decide on names and on what is written in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from catdiag.category.diagram import Diagram, Graph, inline
+from catdiag.category.functor import interpret
+from catdiag.category.ops import Box, Const, Fold, Group, Index, Map, SizeOf
+from catdiag.category.types import ArrayType, Size
+from catdiag.schedule.gathers import looked_up
+from catdiag.schedule.live_ranges import is_view, only_streamed, postponed
+
+
+@dataclass(eq=False)
+class Value:
+    """An array of the program; `name` is the user's, a state's or a result's, and empty for what is in between.
+
+    `slow` says that it is in slow memory; `spot` that it is made of positions, sizes and constants only; `view` is the
+    array that it is another form of; `of` names the user's array whose elements are looked up through it.
+    """
+
+    ty: ArrayType
+    name: str = ""
+    slow: bool = False
+    spot: bool = False
+    view: Value | None = None
+    of: str = ""
+
+    @property
+    def origin(self) -> Value:
+        """The array that is loaded for it."""
+        return self if self.view is None else self.view
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of an axis that a loop is at: pieces of `symbol` indices each (or `symbol` pieces, for parts)."""
+
+    axis: str
+    symbol: str
+    size: Size
+
+
+@dataclass(frozen=True, eq=False)
+class Let:
+    """What a box makes of some values."""
+
+    targets: tuple[Value, ...]
+    box: Box
+    args: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """Arrays come from slow memory, as much of them as the loops around say."""
+
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The part of an array that a loop is at."""
+
+    target: Value
+    source: Value
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The state of a loop before its first turn."""
+
+    states: tuple[Value, ...]
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Carry:
+    """The state of a loop after a turn."""
+
+    states: tuple[Value, ...]
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class For:
+    """A loop over ranges of axes.
+
+    `how` is "tiles" (in any order, or at once), "blocks" (one after the other), "parts" (as tiles; each part has its
+    own states, which are kept in `kept`) or "merge" (over the states of `kept`, in order). Blocks outside of `extent`,
+    two arrays lo and hi, are passed over.
+    """
+
+    how: str
+    spans: tuple[Span, ...]
+    body: list[Statement]
+    extent: tuple[Value, ...] = ()
+    kept: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Statements in which the symbol of a block is this size: what is asked of a whole axis."""
+
+    symbol: str
+    size: Size
+    body: list[Statement]
+
+
+@dataclass(frozen=True, eq=False)
+class Unless:
+    """The turn of the loop ends here unless some entry of an array holds."""
+
+    live: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Make:
+    """Room in slow memory for arrays that tiles of are saved to."""
+
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Save:
+    """A value goes to slow memory: as the part of `target` that the loops around are at."""
+
+    target: Value
+    value: Value
+    spans: tuple[Span, ...] = ()
+
+
+Statement: TypeAlias = Let | Load | Cut | Start | Carry | For | Within | Unless | Make | Save
+
+
+@dataclass(frozen=True)
+class Program:
+    """Statements with the inputs that they read and the results that they give."""
+
+    title: str
+    inputs: tuple[Value, ...]
+    body: list[Statement]
+    outputs: tuple[Value, ...]
+
+
+def inner(statement: Statement) -> list[Statement]:
+    """The statements inside a statement."""
+    return statement.body if isinstance(statement, (For, Within)) else []
+
+
+def read(statement: Statement) -> tuple[Value, ...]:
+    """The values that a statement reads itself, as often as it does; loads read nothing."""
+    match statement:
+        case Let(args=args):
+            return args
+        case Cut(source=source):
+            return (source,)
+        case Start(values=values) | Carry(values=values):
+            return values
+        case For(extent=extent):
+            return extent
+        case Unless(live):
+            return (live,)
+        case Save(value=value):
+            return (value,)
+    return ()
+
+
+def statements(body: Sequence[Statement]) -> Iterator[tuple[Sequence[Statement], Statement]]:
+    """All statements in order, those inside others too, each with the list that it stands in."""
+    stack = [(body, iter(body))]
+    while stack:
+        found = next(stack[-1][1], None)
+        if found is None:
+            stack.pop()
+            continue
+        yield stack[-1][0], found
+        if inner(found):
+            stack.append((inner(found), iter(inner(found))))
+
+
+def lower(diagram: Diagram) -> Program:
+    """The program of a diagram, named boxes opened; each Group box is a kernel, and so is what lies between two.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("q x", name="total")(lambda A: cd.sum(A, "x"))
+    >>> [type(s).__name__ for _, s in statements(lower(total).body)]
+    ['Load', 'Let', 'Save']
+    """
+    flat = inline(diagram)
+    inputs = tuple(Value(ty, name, slow=True) for name, ty in zip(flat.input_names, flat.dom, strict=True))
+    several = len(flat.cod) > 1
+    ends: dict[int, str] = {}
+    for k, w in enumerate(flat.graph.outputs):
+        ends.setdefault(w, f"out{k}" if several else "out")
+    lowering = _Lowering()
+    outputs = lowering.whole(flat, inputs, ends)
+    return Program(flat.title, inputs, lowering.body, outputs)
+
+
+@dataclass
+class _Lowering:
+    """Where the next statement goes, and what is on chip already."""
+
+    body: list[Statement] = field(default_factory=list)
+    loaded: set[Value] = field(default_factory=set)
+
+    # -- kernels -------------------------------------------------------------------------------------
+
+    def whole(self, flat: Diagram, inputs: tuple[Value, ...], ends: Mapping[int, str]) -> tuple[Value, ...]:
+        """The boxes of a diagram, kernel after kernel; its results are saved."""
+        graph = flat.graph
+        crossing = self._crossing(graph)
+        crossing.update(dict.fromkeys(ends, True))
+        count = len(inputs)
+        place = 0
+        apart = _apart(graph, inputs)
+        seen = looked_up(graph)
+        saved: dict[Value, Value] = {}
+
+        def action(box: Box, args: tuple[Value, ...]) -> Sequence[Value]:
+            nonlocal count, place
+            first, count, place = count, count + len(box.cod), place + 1
+            names = [ends.get(first + k, "") for k in range(len(box.cod))]
+            if isinstance(box.op, Group):
+                self.loaded = set()
+                results = self.group(box, box.op, args, names)
+                self.loaded = set()
+                return results
+            made = self.looked_up(box, args) if place - 1 in seen else self.box(box, args, apart)
+            for k, value in enumerate(made):
+                if names[k] and not (is_view(box) and value.slow):
+                    saved[value] = Value(value.ty, names[k], slow=True)
+                    self.body.append(Save(saved[value], value))
+                elif crossing.get(first + k) and not (value.slow or value.spot):
+                    self.body.append(Save(value, value))
+                    value.slow = True
+                    self.loaded.add(value)
+            return made
+
+        outputs = list(interpret(flat, inputs, action))
+        for k, value in enumerate(outputs):
+            if value in saved:
+                outputs[k] = saved[value]
+            elif value in inputs or (value.slow and not value.name):
+                outputs[k] = Value(value.ty, ends[graph.outputs[k]], slow=True)
+                self.body.append(Save(outputs[k], value))
+                saved[value] = outputs[k]
+        return tuple(outputs)
+
+    def _crossing(self, graph: Graph) -> dict[int, bool]:
+        """The wires that one kernel makes and another reads."""
+        kernel, current = [-1] * len(graph.dom), 0
+        found: dict[int, bool] = {}
+        root = list(range(len(graph.dom)))
+        for node in graph.nodes:
+            grouped = isinstance(node.box.op, Group)
+            current += grouped
+            for w in node.inputs:
+                if kernel[w] not in (-1, current) and not is_view(node.box):
+                    found[root[w]] = True
+            for _ in node.box.cod:
+                view = is_view(node.box)
+                kernel.append(kernel[node.inputs[0]] if view else current)
+                root.append(root[node.inputs[0]] if view else len(root))
+            current += grouped
+        return found
+
+    def group(self, box: Box, op: Group, args: Sequence[Value], names: Sequence[str]) -> list[Value]:
+        """A body run on each tile, its results put side by side."""
+        spans = tuple(Span(axis, symbol, _size(box, axis)) for axis, symbol in op.tiles)
+        results = [Value(ty, name, slow=True) for ty, name in zip(box.cod, names, strict=True)]
+        self.body.append(Make(tuple(results)))
+        outside, self.body = self.body, []
+        flat = inline(op.body)
+        inputs: list[Value] = []
+        same: dict[tuple[Value, ArrayType], Value] = {}
+        for arg, ty in zip(args, flat.dom, strict=True):
+            if (arg, ty) not in same:
+                own = tuple(s for s in spans if s.axis in ty.names)
+                same[arg, ty] = Value(ty, arg.name, arg.slow, arg.spot, of=arg.of) if own else arg
+                if own:
+                    self.body.append(Cut(same[arg, ty], arg, own))
+            inputs.append(same[arg, ty])
+        made = self.inside(flat, inputs)
+        for result, value, ty in zip(results, made, flat.cod, strict=True):
+            self.need([value])
+            own = tuple(s for s in spans if s.axis in ty.names)
+            self.body.append(Save(result, value, own))
+        outside.append(For("tiles", spans, self.body))
+        self.body = outside
+        return results
+
+    def inside(self, flat: Diagram, inputs: Sequence[Value]) -> tuple[Value, ...]:
+        """The boxes of a body, after one another."""
+        apart = _apart(flat.graph, inputs)
+        return interpret(flat, inputs, lambda box, args: self.box(box, args, apart))
+
+    # -- boxes ---------------------------------------------------------------------------------------
+
+    def box(self, box: Box, args: Sequence[Value], apart: set[Value]) -> Sequence[Value]:
+        """One box; arrays of slow memory are loaded before they are read, but for those that loops read in blocks."""
+        op = box.op
+        if isinstance(op, Fold):
+            return self.fold(box, op, args, apart)
+        if isinstance(op, Group):
+            return self.group(box, op, args, [""] * len(box.cod))
+        view = is_view(box)
+        spot = isinstance(op, (Index, SizeOf, Const)) or (
+            bool(args) and all(a.spot for a in args) and (view or not box.cod[0].axes)
+        )
+        slow = view and args[0].slow
+        made = tuple(Value(ty, slow=slow, spot=spot, view=args[0].origin if slow else None) for ty in box.cod)
+        if not view:
+            self.need(args)
+        self.body.append(Let(made, box, tuple(args)))
+        return made
+
+    def looked_up(self, box: Box, args: Sequence[Value]) -> Sequence[Value]:
+        """A view that groups read an array through: where its elements lie, which is in slow memory."""
+        spot = isinstance(box.op, Map)  # the integers that say where
+        source = args[0].origin
+        made = tuple(Value(ty, slow=not spot, spot=spot, of="" if spot else source.of or source.name) for ty in box.cod)
+        self.body.append(Let(made, box, tuple(args)))
+        return made
+
+    def need(self, values: Sequence[Value]) -> None:
+        """Loads what is in slow memory and was not loaded yet."""
+        origins = [v.origin for v in values if v.slow and not v.spot]
+        missing = tuple(dict.fromkeys(v for v in origins if v not in self.loaded))
+        if missing:
+            self.loaded.update(missing)
+            self.body.append(Load(missing))
+
+    # -- loops ---------------------------------------------------------------------------------------
+
+    def fold(self, box: Box, op: Fold, args: Sequence[Value], apart: set[Value]) -> Sequence[Value]:
+        """The loop over blocks; with `parts` several of them, whose states are merged."""
+        along = [ty.axis(op.axis) is not None for ty in box.dom]
+        left = _left(box, args)
+        self.need([a for a in args if a.origin not in apart and a.origin not in left])
+        size = _size(box, op.axis)
+        extent: tuple[Value, ...] = ()
+        if op.extent is not None:
+            outside, self.body = self.body, []
+            extent = tuple(self.inside(inline(op.extent), args))
+            outside.append(Within(op.block, size, self.body))
+            self.body = outside
+        states = self.states(op, box)
+        if op.parts is None:
+            self.start(op, states)
+            self.blocks(op, box, args, along, states, Span(op.axis, op.block, size), extent)
+            return states
+        outside, self.body = self.body, []
+        before = set(self.loaded)
+        partial = [Value(v.ty, v.name + "_p") for v in states]
+        self.start(op, partial)
+        self.blocks(op, box, args, along, partial, Span(op.axis, op.block, size), extent)
+        self.loaded = before
+        outside.append(For("parts", (Span(op.axis, op.parts, size),), self.body, kept=tuple(partial)))
+        self.body = outside
+        self.start(op, states)
+        outside, self.body = self.body, []
+        merged = self.inside(inline(op.merge), (*states, *partial))
+        self.body.append(Carry(tuple(states), merged))
+        outside.append(For("merge", (Span(op.axis, op.parts, size),), self.body, kept=tuple(partial)))
+        self.body = outside
+        return states
+
+    def states(self, op: Fold, box: Box) -> list[Value]:
+        """The variables of a loop's state."""
+        names = op.components if len(op.components) == len(box.cod) else [f"state{k}" for k in range(len(box.cod))]
+        return [Value(ty, name) for ty, name in zip(box.cod, names, strict=True)]
+
+    def start(self, op: Fold, states: Sequence[Value]) -> None:
+        """The state of the empty list."""
+        outside, self.body = self.body, []
+        values = self.inside(inline(op.unit), ())
+        outside.append(Within(op.block, 0, [*self.body, Start(tuple(states), values)]))
+        self.body = outside
+
+    def blocks(
+        self,
+        op: Fold,
+        box: Box,
+        args: Sequence[Value],
+        along: Sequence[bool],
+        states: Sequence[Value],
+        span: Span,
+        extent: tuple[Value, ...],
+    ) -> None:
+        """One turn for each block."""
+        outside, self.body = self.body, []
+        step = inline(op.step)
+        inputs: list[Value] = []
+        cuts: dict[tuple[Value, ArrayType], Value] = {}
+        for arg, has, ty in zip(args, along, step.dom.arrays[len(states) :], strict=True):
+            if has and (arg, ty) not in cuts:
+                slow = arg.slow and arg.origin not in self.loaded
+                cuts[arg, ty] = Value(ty, arg.name, slow, arg.spot, of=arg.of)
+                self.body.append(Cut(cuts[arg, ty], arg, (span,)))
+            inputs.append(cuts[arg, ty] if has else arg)
+        left = _left(box, inputs)
+        self.need([v for v in inputs if v.origin not in left])
+        if op.asked is not None:
+            (live,) = self.inside(inline(op.asked), inputs)
+            self.body.append(Unless(live))
+        new = self.inside(step, (*states, *inputs))
+        self.body.append(Carry(tuple(states), new))
+        outside.append(For("blocks", (span,), self.body, extent))
+        self.body = outside
+
+
+def _size(box: Box, axis: str) -> Size:
+    """How long an axis of a loop is, in the words of what is around it."""
+    found: Iterator[Size] = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
+    return next(found, axis)
+
+
+def _apart(graph: Graph, inputs: Sequence[Value]) -> set[Value]:
+    """The inputs that only loops read, along their axis or by loops inside: no more of them than a block is loaded at a
+    time."""
+    whole = only_streamed(graph, _roots(graph), [True] * len(graph.dom), nested=True)
+    return {v.origin for v, alone in zip(inputs, whole, strict=True) if alone} - {
+        v.origin for v, alone in zip(inputs, whole, strict=True) if not alone
+    }
+
+
+def _left(box: Box, args: Sequence[Value]) -> set[Value]:
+    """What a loop leaves to loops inside its turns to load."""
+    found = postponed(box, [id(a.origin) for a in args])
+    return {a.origin for a, left in zip(args, found, strict=True) if left}
+
+
+def _roots(graph: Graph) -> list[int]:
+    root = list(range(len(graph.dom)))
+    for node in graph.nodes:
+        root.extend(root[node.inputs[0]] if is_view(node.box) else len(root) for _ in node.box.cod)
+    return root

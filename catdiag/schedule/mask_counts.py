@@ -1,0 +1,404 @@
+"""How often loops turn that leave blocks out, summed over all groups: exactly, without rounding, and in numbers.
+
+For a tile that holds the positions from t to e - 1 a loop runs the blocks that meet `lo` ≤ p < `hi`
+(`catdiag.schedule.loop_bounds`), which are those from ⌊max(0, lo)/s⌋ to ⌈min(x, hi)/s⌉: exactly that is added up over
+the tiles, as a `GroupSum` where it depends on them.
+
+Without rounding (derived here). Bounds that only rise take `lo` at a tile's first position and `hi` at its last, so
+that neighbouring tiles at the boundary b share w(b) = hi(b - 1) - lo(b) positions, and the sum telescopes:
+
+    Σ (hi - lo) = hi(q - 1) - lo(0) + Σ w(b)   over the boundaries b = g, 2g, … below q
+
+(with the ends exchanged for bounds that fall). Let w be piecewise linear on [0, q], not negative at q, g ≤ q, and
+u₁, u₂, … the places where its slope falls, by δ₁, δ₂, …. Then Σ w(b) ≥ 1/g ∫ w - (w(0) + w(q))/2 - Σ δₖ uₖ/2, with
+equality for a linear w and a g that divides q:
+
+1. With n = ⌈q/g⌉ and y = n·g ≥ q, where w goes on in its last slope a, Σ w(b) is the trapezoid sum over [0, y] less
+   (w(0) + w(y))/2. Against 1/g ∫₀^y w the trapezoid sum gains at each place where the slope rises, and loses
+   δ·(g/2)·φ(1 - φ) where it falls, φ being the part of a tile by which u passes a multiple of g: at most δ·u/2.
+2. 1/g ∫₀^y w - w(y)/2 is no less than at y = q: with h = y - q < g the difference is (h/g)·w(q) - (a·h/2)(1 - h/g),
+   not negative if w(q) ≥ max(0, a)·(q - 1)/2, as q > g where there is a boundary at all. Without one g is q, and the
+   right side is not positive, as ∫ w ≤ q(w(0) + w(q))/2 + Σ δₖ uₖ(q - uₖ)/2.
+
+The integral is the area of what the mask leaves: that is what transfers are proportional to.
+
+>>> import catdiag as cd
+>>> x, q, g, s = (symbol(name) for name in ("x", "q", "g_q", "s_x"))
+>>> GroupSum(sympy.Min(q, g * (symbol("j") + 1)), (symbol("j"), 0, sympy.ceiling(q / g) - 1)).subs({q: 7, g: 3})
+16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import sympy
+
+from catdiag.category.index_maps import read_off
+from catdiag.category.integer_polynomial import Amount, symbol
+from catdiag.schedule.grid_formulas import Down, GroupSum, Up
+from catdiag.schedule.loop_bounds import Bound, Extent
+from catdiag.schedule.loop_bounds import put as put_leaves
+from catdiag.schedule.tile_counts import spread
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from catdiag.schedule.kernel_analysis import Account
+    from catdiag.schedule.liveness import Kernel, Loop, Transfer
+    from catdiag.schedule.split_k import Parted
+
+Expr = Any
+
+Density = float | Fraction | Mapping[str, float | Fraction] | None
+"""The share of blocks run among those that a loop asks, for all loops or by axis."""
+
+
+class Shares:
+    """The share of blocks that each loop runs among those that it asks, and what was assumed on the way."""
+
+    def __init__(self, density: Density, account: Account) -> None:
+        self.density, self.parted = density, account.parted
+        self.taken = {*account.sizes, *account.inputs}
+        asking = {e.axis for k in account.kernels for e in k.extents.values() if e.asks}
+        given = density if isinstance(density, Mapping) else {} if density is None else dict.fromkeys(asking, density)
+        for axis, share in given.items():
+            if axis not in asking:
+                raise CatdiagError(
+                    f"density is given for axis {axis!r}: expected one whose loop asks blocks of data, of "
+                    f"{', '.join(sorted(asking)) or 'which there is none'}"
+                )
+            if isinstance(share, bool) or not isinstance(share, (int, float, Fraction)) or not 0 <= share <= 1:
+                raise CatdiagError(f"density of axis {axis!r} is {share!r}: expected a number from 0 to 1")
+        # A decimal number stands for itself, not for the binary one near it.
+        exact = {axis: Fraction(repr(float(s))) if isinstance(s, float) else Fraction(s) for axis, s in given.items()}
+        self.given = {axis: sympy.Rational(share.numerator, share.denominator) for axis, share in exact.items()}
+        self.said: dict[str, None] = {}
+        self.conditions: dict[Expr, None] = {}
+
+    def of(self, extent: Extent) -> Expr:
+        """The share of a loop: 1 where positions alone decide."""
+        if not extent.asks:
+            return sympy.S.One
+        share = self.given.get(extent.axis)
+        if share is None:
+            name = f"rho_{extent.axis}"
+            while name in self.taken:
+                name += "_"
+            share = sympy.Symbol(name, positive=True)
+        what = f"{share}, at most 1, is" if extent.axis not in self.given else f"{float(share):g} is taken to be"
+        within = "within the bounds that positions give, " if extent.lo != 0 or extent.hi != extent.axis else ""
+        self.said[f"{what} the share of the blocks of {extent.axis} that are run, {within}by the data"] = None
+        return share
+
+    def moved(self, transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
+        """What a streamed array moves in the whole run, exactly and without rounding."""
+        assert transfer.extent is not None
+        share = self.of(transfer.extent)
+        exact = exactly(transfer.local, kernel, transfer.loops, transfer.extent, share, self.parted)
+        least, conditions = at_least(transfer.local, kernel, transfer.loops, transfer.extent, share, self.parted)
+        if least == 0:
+            name = transfer.array
+            self.said[f"{name} is left out of the form without rounding: its bounds are not piecewise linear"] = None
+        self.conditions.update(dict.fromkeys(conditions))
+        return exact, least
+
+    def assumptions(self) -> tuple[str, ...]:
+        """In words."""
+        words = [f"without rounding: {', '.join(map(str, self.conditions))}"] if self.conditions else []
+        return (*self.said, *words)
+
+
+# -- exactly ----------------------------------------------------------------------------------------
+
+
+def written(e: Bound, leaf: Mapping[Any, Expr]) -> Expr:
+    """A bound as a formula, given what its leaves are; sizes and scalar inputs are symbols of their names."""
+
+    def read(v: Any) -> Expr:
+        if v in leaf:
+            return leaf[v]
+        return sympy.Integer(v) if isinstance(v, int) else symbol(v if isinstance(v, str) else v[1])
+
+    def join(op: str, a: Expr, b: Expr) -> Expr:
+        if op == "+":
+            return a + b
+        if op == "*":
+            return a * b
+        if op == "//":
+            return Down(a, b)
+        return sympy.Max(a, b) if op == "max" else sympy.Min(a, b)
+
+    return read_off(e, read, join)
+
+
+def exactly(
+    amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr, parted: Parted | None = None
+) -> Expr:
+    """A local amount summed over all groups and over the blocks that a loop runs, of which a `share` is run."""
+    ranges = {**kernel.tiles, **dict(loops)}
+    put: dict[str, Expr] = {}
+    if parted is not None:
+        put = {parted.length: Amount.of(parted.whole).expr() / symbol(parted.parts)}
+        put.update(dict.fromkeys(parted.single, sympy.S.One))
+    known = {symbol(name): value for name, value in put.items()}
+    indices = {tile: index_of(axis, ranges) for axis, tile in extent.tiles}
+    ends: dict[Any, Expr] = dict(put)
+    lengths: dict[str, Expr] = {}
+    for axis, tile in extent.tiles:
+        g, whole, j = put.get(tile, symbol(tile)), kernel.tiles[tile].expr(), indices[tile]
+        stop = j + 1 if g == 1 else sympy.Min(whole, g * (j + 1))
+        ends[("first", axis)], ends[("last", axis)] = g * j, stop - 1
+        lengths[tile] = stop - g * j
+    s, total = symbol(extent.block), extent.whole.expr().xreplace(known)
+    first = Down(sympy.Max(0, written(extent.lo, ends)), s)
+    end = sympy.Min(total, written(extent.hi, ends))
+    last = Up(end, s)
+    summed: dict[Expr, Expr] = {}
+    for monomial, coefficient in amount.terms.items():
+        outer, inner = sympy.Integer(coefficient), sympy.S.One
+        for name in monomial:
+            if name not in ranges:
+                outer *= put.get(name, symbol(name))
+        for name, axis_size in ranges.items():
+            power = monomial.count(name)
+            if name in lengths:
+                inner *= lengths[name] ** power
+            elif name == extent.block:
+                inner *= _blocks(first, last, total if end == total else sympy.Min(total, s * last), s, power)
+            else:
+                outer *= spread(axis_size.expr().xreplace(known), (put.get(name, symbol(name)),), power)
+        summed[inner] = summed.get(inner, sympy.S.Zero) + outer
+    found = sympy.S.Zero
+    for inner, outer in summed.items():
+        term = inner
+        for tile, j in indices.items():
+            term = GroupSum(term, (j, 0, sympy.ceiling(kernel.tiles[tile].expr() / put.get(tile, symbol(tile))) - 1))
+        found += share * outer * term
+    return found
+
+
+def index_of(axis: str, taken: Mapping[str, Any]) -> Expr:
+    """The number of a tile of an axis."""
+    name = f"j_{axis}"
+    while name in taken:
+        name += "_"
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+def _blocks(first: Expr, last: Expr, stop: Expr, s: Expr, power: int) -> Expr:
+    """The sum of a power of the lengths of the blocks from `first` to before `last`, which ends at `stop`."""
+    if power == 0:
+        return sympy.Max(0, last - first)
+    if power == 1:
+        return sympy.Max(0, stop - s * first)
+    full = Down(stop, s)
+    return sympy.Max(0, full - first) * s**power + sympy.Max(0, stop - s * sympy.Max(full, first)) ** power
+
+
+# -- without rounding -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """The positions that a loop reads in all groups of one axis, at least `area`/tile + `constant`, where `assumed`."""
+
+    area: Expr
+    constant: Expr
+    assumed: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """c + a·b + Σ δ·max(0, b - u), for b from 0 to q."""
+
+    c: Expr
+    a: Expr
+    bends: tuple[tuple[Expr, Expr], ...] = ()
+
+    def __add__(self, other: _Line) -> _Line:
+        return _Line(self.c + other.c, self.a + other.a, (*self.bends, *other.bends))
+
+    def times(self, k: Expr) -> _Line:
+        return _Line(self.c * k, self.a * k, tuple((d * k, u) for d, u in self.bends))
+
+    def end(self, q: Expr) -> Expr:
+        """The value at q, beyond all bends."""
+        return self.c + self.a * q + sympy.Add(*(d * (q - u) for d, u in self.bends))
+
+    def area(self, q: Expr) -> Expr:
+        return self.c * q + self.a * q**2 / 2 + sympy.Add(*(d * (q - u) ** 2 / 2 for d, u in self.bends))
+
+
+class _NoLine(Exception):
+    """A bound that is not piecewise linear in a way that is known here."""
+
+
+class _Lines:
+    """Bounds as lines in the boundary between two tiles of an axis of size q, with what is assumed on the way."""
+
+    def __init__(self, axis: str, q: Expr) -> None:
+        self.axis, self.q = axis, q
+        self.assumed: list[Expr] = []
+
+    def of(self, e: Bound, above: bool) -> _Line:
+        """A line that the bound is; where it rounds, one that is above it, or below."""
+        zero = sympy.S.Zero
+
+        def leaf(v: Any) -> tuple[_Line, _Line]:
+            if v == ("first", self.axis):
+                line = _Line(zero, sympy.S.One)
+            elif v == ("last", self.axis):
+                line = _Line(sympy.Integer(-1), sympy.S.One)
+            elif isinstance(v, tuple) and v[0] in ("first", "last"):
+                raise _NoLine
+            else:
+                line = _Line(written(v, {}), zero)
+            return line, line  # from below and from above
+
+        def join(op: str, x: tuple[_Line, _Line], y: tuple[_Line, _Line]) -> tuple[_Line, _Line]:
+            if op == "+":
+                return x[0] + y[0], x[1] + y[1]
+            if op in ("max", "min"):
+                low, high = self.larger(x[0], y[0], op == "max"), self.larger(x[1], y[1], op == "max")
+                return low, high
+            if op == "*" and (x[0].a != 0 or x[0].bends):
+                x, y = y, x
+            by = (x if op == "*" else y)[0]
+            if by.a != 0 or by.bends or (x if op == "*" else y)[1] != by:
+                raise _NoLine
+            if op == "//":
+                if not by.c.is_positive:
+                    raise _NoLine
+                down = _Line(1 / by.c - 1, zero)
+                return x[0].times(1 / by.c) + down, x[1].times(1 / by.c)
+            if by.c.is_nonnegative:
+                return y[0].times(by.c), y[1].times(by.c)
+            if by.c.is_negative:
+                return y[1].times(by.c), y[0].times(by.c)
+            if y[0] == y[1] and y[0].a == 0 and not y[0].bends:
+                line = _Line(by.c * y[0].c, zero)
+                return line, line
+            raise _NoLine
+
+        return read_off(e, leaf, join)[above]
+
+    def assume(self, condition: Expr) -> None:
+        if condition == sympy.false:
+            raise _NoLine
+        if condition != sympy.true and condition not in self.assumed:
+            self.assumed.append(condition)
+
+    def larger(self, f: _Line, g: _Line, largest: bool) -> _Line:
+        """The larger or the smaller of two lines, taken to cross within the axis."""
+        if f == g:
+            return f
+        if f.bends or g.bends:
+            raise _NoLine
+        steeper = g.a - f.a
+        if steeper == 0:
+            return _Line((sympy.Max if largest else sympy.Min)(f.c, g.c), f.a)
+        if not steeper.is_positive:
+            if not steeper.is_negative:
+                raise _NoLine
+            f, g, steeper = g, f, -steeper
+        u = sympy.expand((f.c - g.c) / steeper)
+        if u.is_nonpositive:
+            return g if largest else f
+        self.assume(sympy.Ge(u, 0))
+        self.assume(sympy.Le(u, self.q))
+        bend = ((steeper if largest else -steeper, u),)
+        return _Line((f if largest else g).c, (f if largest else g).a, bend)
+
+
+def relaxed(extent: Extent, axis: str, q: Expr) -> Relaxed | None:
+    """The positions that a loop reads in all tiles of an axis of size q, at least, without rounding (see above).
+
+    None where its bounds are no piecewise linear functions of one axis's positions that are known here.
+    """
+    lines = _Lines(axis, q)
+    total = extent.whole.expr()
+    try:
+        low, high = lines.of(extent.lo, True), lines.of(extent.hi, False)
+        if low.bends or (low.a != 0 and not low.a.is_positive):
+            lines.assume(sympy.Ge(low.c, 0))
+            if low.bends or low.a != 0:
+                lines.assume(sympy.Ge(low.end(q), 0))
+        else:
+            low = lines.larger(low, _Line(sympy.S.Zero, sympy.S.Zero), True)
+        for at in dict.fromkeys((high.c, high.end(q))):
+            if not sympy.expand(total - at).is_nonnegative:
+                lines.assume(sympy.Le(sympy.expand(at), total))
+        shared = high + low.times(sympy.Integer(-1))
+        rising = sympy.Max(0, shared.a + sympy.Add(*(d for d, _ in shared.bends)))
+        room = sympy.expand(2 * shared.end(q) - rising * (q - 1))
+        if not room.is_nonnegative:
+            lines.assume(sympy.Ge(sympy.expand(2 * shared.end(q)), sympy.expand(rising * (q - 1))))
+    except _NoLine:
+        return None
+    last = {v[1] for v in _leaves_of(extent.hi) if v[0] == "last"}
+    first = {v[1] for v in _leaves_of(extent.lo) if v[0] == "last"}
+    beyond = (high.end(q) if last else high.c) - (low.end(q) if first else low.c)
+    falls = sympy.Add(*(-d * u / 2 for d, u in shared.bends if d.is_negative))
+    constant = beyond - (shared.c + shared.end(q)) / 2 - falls
+    return Relaxed(sympy.expand(shared.area(q)), sympy.expand(constant), tuple(lines.assumed))
+
+
+def _leaves_of(e: Bound) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+
+    def leaf(v: Any) -> None:
+        if isinstance(v, tuple):
+            found.append(v)
+
+    read_off(e, leaf, lambda op, a, b: None)
+    return found
+
+
+def written_at(e: Bound, part: str) -> Bound:
+    """A bound of the first part."""
+    return put_leaves(e, lambda v: 0 if v in (("first", part), ("last", part)) else v)
+
+
+def at_least(
+    amount: Amount, kernel: Kernel, loops: tuple[Loop, ...], extent: Extent, share: Expr, parted: Parted | None = None
+) -> tuple[Expr, tuple[Expr, ...]]:
+    """`exactly` without rounding, which it is at least, and the conditions under which that holds."""
+    ranges = {**kernel.tiles, **dict(loops)}
+    found, assumed = sympy.S.Zero, tuple[Expr, ...]()
+    if parted is not None and any(tile in parted.single for _, tile in extent.tiles):
+        # The parts of a tile's range add up to it: what the bounds are counted from is 0 for the first part.
+        part = next(axis for axis, tile in extent.tiles if tile in parted.single)
+        lo, hi = (written_at(e, part) for e in (extent.lo, extent.hi))
+        own = tuple((axis, tile) for axis, tile in extent.tiles if axis != part)
+        extent = replace(extent, lo=lo, hi=hi, whole=Amount.of(parted.whole), tiles=own)
+        ranges = {name: whole for name, whole in ranges.items() if name not in parted.single}
+    g: Sequence[str] = [tile for _, tile in extent.tiles]
+    axis = extent.tiles[0][0] if len(g) == 1 else ""
+    q = kernel.tiles[g[0]].expr() if len(g) == 1 else sympy.S.One
+    line = relaxed(extent, axis, q) if len(g) <= 1 else None
+    if line is None:
+        return found, ()
+    assumed = line.assumed
+    for monomial, coefficient in amount.terms.items():
+        term = sympy.Integer(coefficient)
+        for name in monomial:
+            if name not in ranges:
+                term *= symbol(name)
+        for name, whole in ranges.items():
+            power = monomial.count(name)
+            if name == extent.block:
+                term *= symbol(name) ** (power - 1)
+            elif name not in g:
+                term *= whole.expr() * symbol(name) ** (power - 1)
+        if not g:
+            term *= line.constant + line.area
+        elif monomial.count(g[0]) == 0:
+            term *= line.area / symbol(g[0]) + line.constant
+        else:
+            # Every position that is left at some row of a tile is read for the whole tile.
+            term *= line.area
+        found += share * term
+    return found, assumed

@@ -1,0 +1,146 @@
+"""What groups load of arrays that they read in place, in the whole run, as formulas.
+
+The windows of `catdiag.schedule.access_region` added up over the tiles of an axis of n positions are
+σ·n + (δ·(k - 1) + 1 - σ)·⌈n/g⌉, less what lies outside. For a padding of p the tiles lose p, p - σ·g, p - 2·σ·g, … of
+it, at most p(p + 1)/2 in all, on either side: so much less is the form without rounding (derived here). The same in
+numbers is in `catdiag.schedule.load_imbalance`.
+
+>>> import catdiag as cd
+>>> from catdiag.rewrite.group import find
+>>> io = find(cd.library.get("conv1d"), ["y"]).io()
+>>> next(t.exact for t in io.traffic if t.array == "a")
+c*k*n*ceiling(y/g_y) + c*n*y - c*n*ceiling(y/g_y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+
+from catdiag.category.index_maps import leaves
+from catdiag.category.integer_polynomial import ONE, ZERO, Amount, symbol
+from catdiag.schedule.access_region import Side, linear
+from catdiag.schedule.grid_formulas import GroupMax, GroupSum
+from catdiag.schedule.liveness import Kernel, Transfer
+from catdiag.schedule.mask_counts import index_of, written
+from catdiag.schedule.tile_counts import spread
+
+Expr = Any
+
+
+def most(side: Side, kernel: Kernel) -> Expr:
+    """The most elements of the array that any group of a kernel reads along an axis, or 1."""
+    there, ends = _within([side], kernel, kernel.tiles)
+    held = _clipped(side, there)
+    for tile, j in ends.items():
+        held = GroupMax(held, (j, 0, _last(tile, kernel)))
+    return sympy.Max(1, held)
+
+
+def _within(sides: Sequence[Side], kernel: Kernel, taken: Mapping[str, Any]) -> tuple[dict[Any, Expr], dict[str, Expr]]:
+    """The ends of the tiles that sides of windows depend on, by the number of the group along each tile."""
+    tile_of = {axis: tile for tile, axis in kernel.axes.items()}
+    mine = sorted({tile_of[v[1]] for s in sides for e in (s.lo, s.hi) for v in leaves(e) if isinstance(v, tuple)})
+    indices = {tile: index_of(kernel.axes[tile], taken) for tile in mine}
+    there: dict[Any, Expr] = {}
+    for tile, j in indices.items():
+        g, whole = symbol(tile), kernel.tiles[tile].expr()
+        there["first", kernel.axes[tile]] = g * j
+        there["last", kernel.axes[tile]] = sympy.Min(whole, g * (j + 1)) - 1
+    return there, indices
+
+
+def _clipped(side: Side, there: Mapping[Any, Expr]) -> Expr:
+    """How much of a window lies in the array, where a tile has these ends."""
+    low, high = written(side.lo, there), written(side.hi, there) + 1
+    size = Amount.of(side.size).expr()
+    return sympy.Max(0, (sympy.Min(size, high) if side.above else high) - (sympy.Max(0, low) if side.below else low))
+
+
+def _last(tile: str, kernel: Kernel) -> Expr:
+    """The number of the last group along a tile."""
+    return sympy.ceiling(kernel.tiles[tile].expr() / symbol(tile)) - 1
+
+
+def moved(transfer: Transfer, kernel: Kernel) -> tuple[Expr, Expr]:
+    """What a group loads of it, added up over all groups, exactly and without rounding (no more than that)."""
+    ranges = {**kernel.tiles, **dict(transfer.loops)}
+    partly = [side for side in transfer.window if not side.whole]
+    tile_of = {axis: tile for tile, axis in kernel.axes.items()}
+    there, indices = _within(partly, kernel, ranges)
+    lengths = {tile: there["last", kernel.axes[tile]] + 1 - there["first", kernel.axes[tile]] for tile in indices}
+    held = sympy.Mul(*(_clipped(side, there) for side in partly))
+    exact = relaxed = sympy.S.Zero
+    rest = ONE
+    for side in partly:
+        rest = rest * side.length
+    for monomial, coefficient in transfer.local.terms.items():
+        outside, inside = sympy.Integer(coefficient), held
+        for name in monomial:
+            if name not in ranges:
+                outside *= symbol(name)
+        for name, whole in ranges.items():
+            power = monomial.count(name)
+            if name in lengths:
+                inside *= lengths[name] ** power
+            else:
+                outside *= spread(whole.expr(), (symbol(name),), power)
+        for tile, j in indices.items():
+            inside = GroupSum(inside, (j, 0, _last(tile, kernel)))
+        exact += outside * inside
+    for monomial, coefficient in (transfer.local * rest).terms.items():
+        relaxed += coefficient * _unrounded(monomial, ranges)
+    if partly:
+        relaxed = _less(transfer, kernel, ranges, tile_of, partly)
+    return exact, sympy.expand(relaxed)
+
+
+def _unrounded(monomial: Sequence[str], ranges: Mapping[str, Amount]) -> Expr:
+    term = sympy.S.One
+    for name in monomial:
+        if name not in ranges:
+            term *= symbol(name)
+    for name, whole in ranges.items():
+        term *= whole.expr() * symbol(name) ** (monomial.count(name) - 1)
+    return term
+
+
+def _less(
+    transfer: Transfer,
+    kernel: Kernel,
+    ranges: Mapping[str, Amount],
+    tile_of: Mapping[str, str],
+    partly: Sequence[Side],
+) -> Expr:
+    """Without rounding, and without the most that may lie outside: each side's sum, times what else there is."""
+    full: list[Expr] = []
+    lost: list[Expr] = []
+    used: set[str] = set()
+    for side in partly:
+        tiles = sorted({tile_of[v[1]] for e in (side.lo, side.hi) for v in leaves(e) if isinstance(v, tuple)})
+        if len(tiles) != 1 or tiles[0] in used:
+            return sympy.S.Zero
+        (tile,) = tiles
+        used.add(tile)
+        low, high = linear(side.lo), linear(side.hi)
+        step = low.get(("first", kernel.axes[tile]), ZERO).expr()
+        if not step.is_positive:
+            return sympy.S.Zero
+        terms = side.length.terms.items()
+        full.append(sympy.Add(*(c * _unrounded(m, {tile: kernel.tiles[tile]}) for m, c in terms)))
+        below = -low.get(None, ZERO).expr()
+        above = high.get(None, ZERO).expr() + step * (kernel.tiles[tile].expr() - 1) + 1 - Amount.of(side.size).expr()
+        beyond = (below if side.below else sympy.S.Zero, above if side.above else sympy.S.Zero)
+        lost.append(sympy.Add(*(p * (p + 1) / 2 for p in beyond)))
+    # A product of sums, each less by what is lost of it, is at least the product less each loss times the others.
+    sums = sympy.Mul(*full)
+    for k, less in enumerate(lost):
+        sums -= less * sympy.Mul(*(f for j, f in enumerate(full) if j != k))
+    rest = sympy.S.Zero
+    for monomial, coefficient in transfer.local.terms.items():
+        if used & set(monomial):
+            return sympy.S.Zero
+        rest += coefficient * _unrounded(monomial, {k: v for k, v in ranges.items() if k not in used})
+    return sums * rest

@@ -1,0 +1,158 @@
+"""What the counting machine reads off a graph before it runs: the readers of each array, and what is rematerialized."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from catdiag.category.diagram import Graph, inline
+from catdiag.category.ops import Box, Const, Einsum, Fold, Group, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.schedule.footprint import Picked, Window
+
+_INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+
+
+def is_view(box: Box) -> bool:
+    """Whether a box only shows the elements of its input in another way, without a copy.
+
+    These are a renaming or transposition, a product axis split or merged, a reduction over an axis of length 1, and an
+    array that is read in place.
+    """
+    if isinstance(box.op, Window):
+        return not isinstance(box.op, Picked)
+    if isinstance(box.op, Reindex):
+        return box.op.kind in ("split", "merge")
+    if isinstance(box.op, Reduce):
+        return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
+    return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
+
+
+def _multiplies(box: Box) -> bool:
+    """Whether a box multiplies elementwise, without a sum."""
+    return isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} <= set(box.cod[0].names)
+
+
+class Outline:
+    """Boxes of a graph that run as one kernel or loop body: the readers of each array, views, and rematerialization.
+
+    The boxes are those at `places`. `spot` tells which arrays are rematerialized: computed where they are read, and
+    never stored. `states` is the number of loop states among the inputs of a loop's body, and `kept` tells whether the
+    outputs are the new states of a loop. `base` gives for each wire the array that it is a view of, `placed` the wires
+    read in place, `direct` the readers of each wire, `leaving` the arrays that outside boxes or outputs read, and
+    `reads` how often an array is read.
+    """
+
+    def __init__(self, graph: Graph, places: Sequence[int], spot: Mapping[int, bool], states: int, kept: bool) -> None:
+        self.graph, self.places, self.states, self.kept = graph, places, states, kept
+        self.types = graph.wire_types()
+        self.first: list[int] = []
+        self.maker: dict[int, int] = {}
+        number = len(graph.dom)
+        for place, node in enumerate(graph.nodes):
+            self.first.append(number)
+            self.maker.update(dict.fromkeys(range(number, number + len(node.box.cod)), place))
+            number += len(node.box.cod)
+        inside = set(places)
+        self.base = list(range(number))
+        self.placed: set[int] = set()  # what is read in place
+        self.direct: list[list[int]] = [[] for _ in range(number)]
+        self.leaving: set[int] = set()
+        self.spot = {**dict.fromkeys(range(len(graph.dom)), False), **spot}
+        for place, node in enumerate(graph.nodes):
+            view = is_view(node.box)
+            for w in node.inputs:
+                if place in inside:
+                    self.direct[w].append(place)
+                elif not view:
+                    self.leaving.add(self.base[w])
+            for k, ty in enumerate(node.box.cod):
+                w = self.first[place] + k
+                self.base[w] = self.base[node.inputs[0]] if view else w
+                if view and (isinstance(node.box.op, Window) or node.inputs[0] in self.placed):
+                    self.placed.add(w)
+                if w not in self.spot:
+                    each = isinstance(node.box.op, (Map, Rename, Reindex, View)) or _multiplies(node.box)
+                    closed = all(self.spot.get(v, False) for v in node.inputs) and (view or each or not ty.axes)
+                    loop = isinstance(node.box.op, (Fold, Group))
+                    self.spot[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
+        self.leaving.update(self.base[w] for w in graph.outputs)
+        # Counts reads of an array and of its views. New states are read once more, at the end of the loop body.
+        self.reads: Counter[int] = Counter()
+        for place in places:
+            if not is_view(graph.nodes[place].box):
+                self.reads.update(self.base[w] for w in graph.nodes[place].inputs)
+        if kept:
+            self.reads.update(self.base[w] for w in graph.outputs)
+
+    def made(self, place: int) -> range:
+        """The wires that a box makes."""
+        return range(self.first[place], self.first[place] + len(self.graph.nodes[place].box.cod))
+
+    def left_inside(self, place: int) -> frozenset[int]:
+        """The arrays that the loop at `place` leaves to loops inside its body.
+
+        Only inner loops read such an array there: along their own axes, or by leaving it to loops inside them in turn.
+        A loop that skips blocks leaves none.
+        """
+        # No deeper than loops are within loops.
+        box, op = self.graph.nodes[place].box, self.graph.nodes[place].box.op
+        if not isinstance(op, Fold) or op.extent is not None or op.live is not None:
+            return frozenset()
+        step, states = inline(op.step).graph, len(box.cod)
+        inside = Outline(step, range(len(step.nodes)), {}, states, True)
+        read: set[int] = set()
+        kept = {inside.base[w] for w in step.outputs}
+        for at, node in enumerate(step.nodes):
+            if is_view(node.box) and not isinstance(node.box.op, Window):
+                continue
+            loop = node.box.op
+            further = inside.left_inside(at)
+            for k, w in enumerate(node.inputs):
+                read.add(inside.base[w])
+                along = isinstance(loop, Fold) and node.box.dom[k].axis(loop.axis) is not None
+                if not (along or inside.base[w] in further):
+                    kept.add(inside.base[w])
+        found: dict[int, bool] = {}
+        for k, w in enumerate(self.graph.nodes[place].inputs):
+            left = states + k in read - kept
+            found[self.base[w]] = found.get(self.base[w], True) and left
+        return frozenset(w for w, only in found.items() if only)
+
+    def host(self, place: int) -> int | None:
+        """The place of the elementwise box that a reduction accumulates into, or None."""
+        op = self.graph.nodes[place].box.op
+        if not isinstance(op, (Reduce, Einsum)) or is_view(self.graph.nodes[place].box):
+            return None
+        w = self.first[place]
+        if len(self.direct[w]) != 1:
+            return None
+        node = self.graph.nodes[self.direct[w][0]]
+        if not isinstance(node.box.op, Map) or len(set(node.inputs)) != 2 or len(node.inputs) != 2:
+            return None
+        other = node.inputs[0] if node.inputs[1] == w else node.inputs[1]
+        if self._goes_into(w, other) and not (other > w and self._goes_into(other, w)):
+            return self.direct[w][0]
+        return None
+
+    def _goes_into(self, w: int, target: int) -> bool:
+        """Whether array `w` can be accumulated directly into array `target`; both are operands of one box."""
+        if w in self.leaving or w not in self.maker or self.direct[w] != self.direct[target][-1:]:
+            return False
+        source, (place,) = self.graph.nodes[self.maker[w]], self.direct[w]
+        if target in source.inputs:
+            return False
+        box = source.box
+        if isinstance(box.op, Reduce):
+            monoid = box.op.monoid
+        elif isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} > set(box.cod[0].names):
+            monoid = "sum"
+        else:
+            return False
+        host = self.graph.nodes[place].box
+        if not isinstance(host.op, Map) or host.op.fn != _INTO[monoid]:
+            return False
+        made_here = target < self.states or (self.maker.get(target) in self.places and self.base[target] == target)
+        viewed = any(is_view(self.graph.nodes[p].box) for p in self.direct[target])
+        ends = self.kept and target in self.leaving
+        axes = {frozenset(t.names) for t in (*host.dom, *host.cod)}
+        return made_here and not viewed and not ends and not self.spot[target] and len(axes) == 1

@@ -1,0 +1,340 @@
+"""The memories on chip of the counting machine: boxes run on the tiles of a kernel, which load what they read.
+
+A piece is the tile of a kernel that one memory of a level works on (a thread block's, a warp's). The pieces of all
+levels walk along the stored order together, box by box. Those of the fastest level compute. At each level a piece loads
+what its box reads into its own memory, from the level above, and frees an array after its last read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from catdiag.category.ops import Box, Einsum, Fold, Group, Map
+from catdiag.category.types import ArrayType
+from catdiag.execute.interpreter import Runner
+from catdiag.execute.named_arrays import Named
+from catdiag.execute.size_inference import local_sizes
+from catdiag.simulate.byte_widths import Widths
+from catdiag.simulate.cache_waves import Waves
+from catdiag.simulate.graph_readers import Outline, is_view
+from catdiag.simulate.loop_iterations import Loop
+from catdiag.simulate.memory_cells import PASSED, UNSEEN, Cell, Chain, Piece, Wire, cut, extent
+from catdiag.simulate.read_regions import windows
+from catdiag.util.errors import CatdiagError
+
+Edge = tuple[int, int]
+
+
+class Chip:
+    """Runs the boxes of kernels, and counts what crosses each edge between levels.
+
+    Counts are in values, or in bytes where the widths are of a dtype. `peaks` is the most that one memory of each level
+    held, `children` the most pieces of a level within one of the level above.
+    """
+
+    def __init__(self, runner: Runner, chain: Chain, widths: Widths) -> None:
+        self.runner, self.chain, self.widths = runner, chain, widths
+        self.loads: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
+        self.saves: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
+        self.peaks = [0] * len(chain.names)
+        self.children = [1] * len(chain.names)
+        self.waves = Waves(chain.caches, chain.wave)
+
+    # -- pieces --------------------------------------------------------------------------------------------------
+
+    def piece(self, level: int, wires: dict[int, Wire], sizes: dict[str, int], bounds: dict[str, tuple[int, int]],
+              tiles: Sequence[tuple[str, str]]) -> Piece:  # fmt: skip
+        """A piece of a kernel at a level, with the smaller pieces of the levels below."""
+        piece = Piece(level, sizes, bounds, wires)
+        if level == self.chain.last:
+            return piece
+        for inner in self.tiled(level + 1, bounds, tiles):
+            piece.children.append(self.part(piece, inner, tiles))
+        self.children[level + 1] = max(self.children[level + 1], len(piece.children))
+        return piece
+
+    def tiled(self, level: int, bounds: Mapping[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]) -> list[Any]:
+        """The tiles of a level within a tile of the level above, in launch order: the last axis varies fastest."""
+        found: list[dict[str, tuple[int, int]]] = [{}]
+        for axis, symbol in tiles:
+            start, stop = bounds[axis]
+            step = self.chain.length(level, symbol, stop - start)
+            found = [{**inner, axis: ends} for inner in found for ends in cut(start, stop, step)]
+        return found
+
+    def part(self, above: Piece, bounds: dict[str, tuple[int, int]], tiles: Sequence[tuple[str, str]]) -> Piece:
+        """The piece at the next level that works on a smaller tile."""
+        wires: dict[int, Wire] = {}
+        cells: dict[Cell, Cell] = {}
+        for w, wire in above.wires.items():
+            value = wire.value
+            for axis, (start, stop) in bounds.items():
+                origin = above.bounds[axis][0]
+                value = value.cut(axis, start - origin, stop - origin)
+            cell = wire.cell
+            inner = cell if cell.spot else cells.setdefault(cell, Cell(cell.name, False, width=cell.width, above=cell))
+            wires[w] = Wire(inner, value)
+        sizes = local_sizes(above.sizes, {a: (s, bounds[a][1] - bounds[a][0]) for a, s in tiles})
+        return self.piece(above.level + 1, wires, sizes, bounds, tiles)
+
+    def finish(self, root: Piece) -> None:
+        """Records the peak of each piece's memory, and checks that all of it was freed."""
+        for piece in root.all():
+            self.peaks[piece.level] = max(self.peaks[piece.level], piece.memory.peak)
+            if piece.memory.held:
+                raise RuntimeError(
+                    f"after its kernel, a piece has {piece.memory.held} still allocated in memory "
+                    f"{self.chain.names[piece.level]}: expected 0; a rule about live ranges is wrong"
+                )
+
+    def save(self, name: str, amount: int, level: int) -> None:
+        """Counts the stores of an array from the level where it was made: it crosses every edge above."""
+        for k in range(level):
+            self.saves[k, k + 1][name] += amount
+
+    # -- boxes ---------------------------------------------------------------------------------------------------
+
+    def roles(self, outline: Outline, piece: Piece, copied: bool) -> set[Cell]:
+        """Counts the reads of a piece's arrays, and returns those that are streamed.
+
+        An array is streamed if it is not loaded yet and all its readers are loops along one of its axes. An array that
+        a loop body leaves to an inner loop counts as streamed too, if the chain is `nested`.
+        """
+        graph, base, wires = outline.graph, outline.base, piece.wires
+        cells = dict.fromkeys(wire.cell for wire in wires.values())
+        along: set[Cell] = set()
+        elsewhere: set[Cell] = set()
+        readers: Counter[Cell] = Counter()
+        for place in outline.places:
+            node = graph.nodes[place]
+            if is_view(node.box):
+                continue
+            inner = outline.left_inside(place) if self.chain.nested else frozenset()
+            for k, w in enumerate(node.inputs):
+                if base[w] in wires or w in wires:
+                    cell = wires[w if w in wires else base[w]].cell
+                    readers[cell] += 1
+                    op = node.box.op
+                    loop = isinstance(op, Fold) and node.box.dom[k].axis(op.axis) is not None
+                    loop = (loop or (base[w] in inner and not cell.window)) and w not in outline.placed
+                    (along if loop else elsewhere).add(cell)
+        for w in graph.outputs if copied or outline.kept else ():
+            if base[w] in wires:
+                readers[wires[base[w]].cell] += outline.kept
+                elsewhere.add(wires[base[w]].cell)
+        for cell in cells:
+            cell.readers = readers[cell]
+            if outline.kept:
+                self.release(cell)
+        streamed = {cell for cell in along - elsewhere if not (cell.loaded or cell.spot or cell.kind)}
+        for cell in cells:
+            if not cell.loaded and cell.kind != PASSED:
+                cell.room = piece.level in (self.chain.streamed if cell in streamed else self.chain.operand)
+        return streamed
+
+    def boxes(self, outline: Outline, crew: Sequence[Piece], copied: bool) -> None:
+        """Runs the boxes of an outline in order, and adds their results to the wires of the pieces.
+
+        `crew` are the pieces that take part, those of upper levels first. With `copied`, inputs that are also outputs
+        are loaded, so that they can be stored. A view shares the memory of the array that it shows. A rematerialized
+        result takes no memory. A reduction with a host (see `Outline.host`) runs with its host, into the other
+        operand's memory.
+
+        Raises CatdiagError for a group within a loop.
+        """
+        graph, work = outline.graph, self.chain.work
+        if not outline.kept:
+            for piece in crew:
+                windows(outline, piece)
+        streamed = {piece: self.roles(outline, piece, copied) for piece in crew}
+        lanes = [piece for piece in crew if piece.level == work]
+        inside = {host: place for place in outline.places if (host := outline.host(place)) is not None}
+        waiting = set(inside.values())
+        for place in outline.places:
+            box, inputs = graph.nodes[place].box, graph.nodes[place].inputs
+            if is_view(box):
+                for piece in crew:
+                    if inputs[0] in piece.wires:
+                        seen = piece.wires[inputs[0]]
+                        value = seen.value
+                        if value is not UNSEEN:
+                            (value,) = self.runner.box(box, tuple(piece.wires[w].value for w in inputs), piece.sizes)
+                        piece.wires[outline.first[place]] = Wire(seen.cell, value)
+                continue
+            if place in waiting:
+                continue
+            if all(outline.spot[w] for w in outline.made(place)) and box.cod:
+                for piece in crew:
+                    if not all(w in piece.wires for w in inputs):
+                        continue
+                    results = self.runner.box(box, tuple(piece.wires[w].read() for w in inputs), piece.sizes)
+                    for w, value in zip(outline.made(place), results, strict=True):
+                        piece.wires[w] = Wire(Cell(spot=True), value)
+                continue
+            if isinstance(box.op, Group):
+                raise CatdiagError(
+                    f"{box.name} lies within another loop: expected groups outside of loops, the only ones that the "
+                    "counting machine runs"
+                )
+            read = list(inputs)
+            made: dict[Piece, list[Wire]] = {}
+            if isinstance(box.op, Fold):
+                made = self.fold(box, box.op, inputs, outline, crew, streamed)
+            else:
+                first = -1
+                if place in inside:
+                    first, source = outline.first[inside[place]], graph.nodes[inside[place]]
+                    read = [*source.inputs, *(w for w in inputs if w != first)]
+                for piece in crew:
+                    for w in read:
+                        self.fetch(piece, outline, w)
+                for lane in lanes:
+                    if place in inside:
+                        values = tuple(lane.wires[w].read() for w in source.inputs)
+                        (value,) = self.runner.box(source.box, values, lane.sizes)
+                        lane.wires[first] = Wire(Cell(spot=True), value)
+                    ends = [outline.kept and w in outline.leaving for w in outline.made(place)]
+                    made[lane] = self.compute(box, lane, [lane.wires[w] for w in inputs], ends)
+            for piece in crew:
+                if piece not in made and not isinstance(box.op, Fold):
+                    self.held_beside(outline, piece, place)
+            for piece in crew:
+                if piece in made:
+                    for w, wire in zip(outline.made(place), made[piece], strict=True):
+                        wire.cell.readers = outline.reads[w]
+                        piece.wires[w] = wire
+                touched = [piece.wires[w].cell for w in read if w in piece.wires]
+                for cell in touched:
+                    cell.readers -= 1
+                touched += [piece.wires[w].cell for w in outline.made(place) if w in piece.wires]
+                for cell in dict.fromkeys(touched):
+                    self.release(cell)
+        if copied:
+            for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
+                passing = [p for p in crew if w < len(graph.dom) and not p.wires[w].cell.loaded]
+                for piece in passing:
+                    self.fetch(piece, outline, w)
+                for piece in passing:
+                    self.release(piece.wires[w].cell)
+
+    def held_beside(self, outline: Outline, piece: Piece, place: int) -> None:
+        """At the levels that hold outputs, allocates what a box makes for slow memory until its last use."""
+        if outline.kept or piece.level not in self.chain.output:
+            return
+        for k, w in enumerate(outline.made(place)):
+            if w in outline.leaving:
+                width = self.widths.made(outline.graph.nodes[place].box, k)
+                held = piece.memory.allocate(width * self.length(piece, outline.types[w]))
+                rooms = {piece.level: [(piece.memory, held)]}
+                piece.wires[w] = Wire(Cell(rooms=rooms, readers=outline.reads[w]), UNSEEN)
+
+    def leaves_from(self, outline: Outline, w: int) -> int:
+        """The level that an array is stored from when it leaves a kernel.
+
+        That is the fastest level for a rematerialized array, the last level of operands for an input, the home level
+        for the state of a loop, and the level of temporaries for the rest.
+        """
+        base = outline.base[w]
+        if outline.spot[w]:
+            return self.chain.last
+        if base not in outline.maker:
+            return self.chain.operand[-1]
+        loop = isinstance(outline.graph.nodes[outline.maker[base]].box.op, Fold)
+        return self.chain.home if loop else self.chain.work
+
+    def length(self, piece: Piece, ty: ArrayType) -> int:
+        """The number of values of an array at a piece."""
+        return extent(ty, UNSEEN, piece.sizes)
+
+    def allot(self, lane: Piece, level: int, ty: ArrayType, value: Named, width: int) -> Cell:
+        """Allocates memory for an array of a piece that computes, at a level at or above it."""
+        if level == lane.level:
+            amount = extent(ty, value, lane.sizes) * width
+            return Cell(rooms={level: [(lane.memory, lane.memory.allocate(amount))]}, width=width)
+        rooms = [(p.memory, p.memory.allocate(self.length(p, ty) * width)) for p in lane.at(level)]
+        return Cell(rooms={level: rooms}, width=width)
+
+    def fetch(self, piece: Piece, outline: Outline, w: int) -> None:
+        """Loads an operand's tile, unless it is loaded already or the level is not on its path."""
+        if w not in piece.wires:
+            return
+        w = w if w not in outline.placed else outline.base[w]
+        wire, ty = piece.wires[w], outline.types[w]
+        cell = wire.cell
+        if cell.loaded or cell.spot:
+            return
+        cell.loaded = True
+        if cell.room:
+            source = cell.source()
+            if source is not None and not (source.loaded and source.alive):
+                raise RuntimeError(f"{cell.name} is loaded from a level that does not hold it")
+            amount = extent(ty, wire.value, piece.sizes, cell.reach())
+            cell.rooms[piece.level] = [(piece.memory, piece.memory.allocate(amount * cell.width))]
+            amount = extent(ty, wire.value, piece.sizes, cell.window, True)
+            self.arrive(piece, cell, wire.value, amount * cell.width, False, amount * cell.width)
+
+    def arrive(self, piece: Piece, cell: Cell, value: Named, amount: int, streamed: bool, whole: int) -> None:
+        """Counts one load of `amount`; `whole` is all that the piece ever reads of the array. In values or bytes."""
+        upper = piece.level - 1 if cell.kind == PASSED else self.chain.upper(piece.level, streamed)
+        self.loads[upper, piece.level][cell.name] += amount
+        if upper == 0:
+            top = cell
+            while top.above is not None:
+                top = top.above
+            own = tuple((axis, ends) for axis, ends in piece.bounds.items() if axis in value.names)
+            self.waves.load(cell.name, (top, own), amount, whole)
+
+    def release(self, cell: Cell) -> None:
+        """Frees an array that has no reads left."""
+        if cell.readers == 0 and cell.alive and cell.loaded and not (cell.spot or cell.pinned):
+            cell.free()
+
+    def compute(self, box: Box, lane: Piece, args: Sequence[Wire], ends: Sequence[bool]) -> list[Wire]:
+        """Runs one box on arrays in memory, and allocates its results.
+
+        An elementwise box writes over an input of the same axes and width that it is the last to read. `ends` tells
+        which results are the new states at the end of a loop iteration.
+        """
+        values = self.runner.box(box, tuple(a.read() for a in args), lane.sizes)
+        plain = isinstance(box.op, Map) or (
+            isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} == set(box.cod[0].names)
+        )
+        made: list[Wire] = []
+        for k, (value, ty) in enumerate(zip(values, box.cod, strict=True)):
+            width, level = self.widths.made(box, k), self.chain.home if ends[k] else self.chain.work
+            over = None
+            for arg, arg_ty in zip(args, box.dom, strict=True) if plain else ():
+                cell = arg.cell
+                last = cell.readers == sum(a.cell is cell for a in args)
+                free = last and level in cell.rooms and not (cell.spot or cell.pinned or cell.window)
+                if free and cell.width == width and set(arg_ty.names) == set(ty.names):
+                    over = cell
+                    break
+            if over is None:
+                room = self.allot(lane, level, ty, value, width)
+            else:
+                room = Cell(rooms={level: over.rooms.pop(level)}, width=width)
+                over.alive = bool(over.rooms)
+            made.append(Wire(room, value))
+        return made
+
+    # -- loops ---------------------------------------------------------------------------------------------------
+
+    def fold(
+        self,
+        box: Box,
+        op: Fold,
+        inputs: Sequence[int],
+        outline: Outline,
+        crew: Sequence[Piece],
+        streamed: Mapping[Piece, Collection[Cell]],
+    ) -> dict[Piece, list[Wire]]:
+        """Runs a loop: at each level, blocks are loaded into a ring of buffers, in sub-blocks of those of the level
+        above.
+        """
+        loop = Loop(self, box, op, inputs, outline, crew, streamed)
+        loop.start()
+        loop.turns(1, 0, loop.total)
+        return loop.end()

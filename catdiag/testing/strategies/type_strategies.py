@@ -1,0 +1,47 @@
+"""Random axes and array types. Hypothesis is imported on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from catdiag.category.types import ArrayType, Axis
+from catdiag.util.errors import CatdiagError
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+NAMES = ("q", "x", "d", "h")
+
+
+def strategies_of() -> Any:
+    """The strategies module of Hypothesis. Raises CatdiagError where it is not installed."""
+    try:
+        from hypothesis import strategies
+    except ImportError as error:
+        raise CatdiagError("catdiag.testing needs hypothesis: pip install 'catdiag[test]'") from error
+    return strategies
+
+
+def axes(names: tuple[str, ...] = NAMES, composite: bool = False) -> SearchStrategy[Axis]:
+    """Axes with the given names; with `composite`, also integers, products and coproducts."""
+    st = strategies_of()
+    named: SearchStrategy[Axis] = st.sampled_from([Axis(n) for n in names])
+    if not composite:
+        return named
+    integers = st.integers(1, 4).map(lambda n: Axis(str(n), n))
+    leaves = named | integers
+    pairs = st.tuples(leaves, leaves)
+    several: SearchStrategy[Axis] = leaves | pairs.map(lambda p: p[0] * p[1]) | pairs.map(lambda p: p[0] + p[1])
+    return several
+
+
+def array_types(
+    names: tuple[str, ...] = NAMES,
+    max_axes: int = 3,
+    elements: tuple[str, ...] = ("real",),
+    composite: bool = False,
+) -> SearchStrategy[ArrayType]:
+    """Array types of at most `max_axes` different axes, with one of the given element types."""
+    st = strategies_of()
+    several = st.lists(axes(names, composite), max_size=max_axes, unique_by=lambda a: a.name)
+    return st.builds(lambda a, e: ArrayType(tuple(a), e), several, st.sampled_from(elements))  # type: ignore[no-any-return]

@@ -1,0 +1,209 @@
+"""The outputs of a diagram at given arrays, with error bounds (tolerances) for any correctly rounded kernel.
+
+The diagram is interpreted in the arithmetic of `catdiag.testing.error_bounds`: each box maps values and their error
+bounds. Values are computed in a type with more digits than the kernel's. Loops run with their axis as one block, and
+groups as one tile: the bounds of sums hold for any order, any blocks and any reduction tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from catdiag.category.diagram import Diagram
+from catdiag.category.functor import interpret
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    Fold,
+    Generic,
+    Group,
+    Index,
+    Map,
+    Reduce,
+    Rename,
+    SizeOf,
+    View,
+)
+from catdiag.category.types import Ty
+from catdiag.execute.indexed_reads import view
+from catdiag.execute.interpreter import Runner, conform, length
+from catdiag.execute.named_arrays import Named
+from catdiag.execute.size_inference import solve
+from catdiag.testing.error_bounds import Near, Rounding
+from catdiag.testing.float_formats import format_of
+
+
+def allowed(
+    diagram: Diagram,
+    arrays: Sequence[Any],
+    rounding: Rounding,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> list[Near]:
+    """For each output its values, and a bound on the error that a correct kernel may have at each of them.
+
+    >>> import catdiag as cd
+    >>> fp32, wide = format_of("fp32"), np.dtype(np.float64)
+    >>> total = cd.algorithm("x ->")(lambda a: cd.sum(a, "x"))
+    >>> (found,) = allowed(total, [np.full(100, 0.1)], Rounding(fp32, fp32, wide))
+    >>> bool(abs(found.v - 10) < 1e-12), bool(1e-5 < found.e < 1e-3)
+    (True, True)
+
+    Raises SizeError and TypeMismatch as `run` does.
+    """
+    shapes = [np.shape(a) for a in arrays]
+    known = solve(diagram, shapes, sizes or {})
+    values = []
+    for array, ty in zip(arrays, diagram.dom, strict=True):
+        data = np.asarray(array)
+        if ty.element in ("int", "bool"):
+            exact = data.astype(bool if ty.element == "bool" else rounding.reference)
+            values.append(Near(exact, np.zeros(data.shape), ty.names, given=True))
+        else:
+            values.append(rounding.taken(data.astype(rounding.reference), ty.names))
+    reading = _Reading(rounding, functions or {})
+    with np.errstate(all="ignore"):
+        results = reading.diagram(diagram, values, known)
+        outputs = []
+        for r, ty in zip(results, diagram.cod, strict=True):
+            v, e = (conform(Named(part, r.names), ty, known) for part in (r.v, np.asarray(r.e, float)))
+            outputs.append(Near(v, e, ty.names, r.given))
+        return outputs
+
+
+class _Reading:
+    """What is fixed while a diagram is interpreted."""
+
+    def __init__(self, rounding: Rounding, functions: Mapping[str, Callable[..., Any]]) -> None:
+        self.rounding, self.functions = rounding, functions
+        self.runner = Runner(rounding.reference, {}, functions)
+
+    def diagram(self, diagram: Diagram, values: Sequence[Near], sizes: Mapping[str, int]) -> tuple[Near, ...]:
+        """The outputs of a diagram at the given sizes of symbols."""
+        return interpret(diagram, values, lambda box, args: self.box(box, args, sizes))
+
+    def box(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
+        """The outputs of one box.
+
+        Sums of an output may be rescaled (as in an online softmax) if those of an operand may, or after some boxes.
+        """
+        outputs = self.computed(box, args, sizes)
+        if _begins_rescaling(box) or any(a.rescaled for a in args):
+            for near in outputs:
+                near.rescaled = True
+        return outputs
+
+    def computed(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
+        """The values and bounds of the outputs of one box."""
+        op = box.op
+        if isinstance(op, Map):
+            return [self.map(op.fn, args, box)]
+        if isinstance(op, Reduce):
+            return [self.rounding.reduced(op.monoid, args[0], op.axis)]
+        if isinstance(op, Einsum):
+            typed = {n for ty in box.dom for n in ty.names}
+            further = tuple(dict.fromkeys(n for a in args for n in a.names if n not in typed))
+            order = (*further, *(n for n in box.cod[0].names if any(n in a.names for a in args)))
+            return [self.rounding.contracted(args, order, order)]
+        if isinstance(op, Call):
+            return self.filled(self.diagram(op.body, args, sizes), box.cod, sizes)
+        if isinstance(op, Fold):
+            return self.filled(self.fold(op, box, args, sizes), box.cod, sizes)
+        if isinstance(op, Group):
+            local = {symbol: self.extent(axis, box, args, sizes) for axis, symbol in op.tiles}
+            return self.filled(self.diagram(op.body, args, {**sizes, **local}), box.cod, sizes)
+        if isinstance(op, View):
+            return [self.view(op, box, args, sizes)]
+        if isinstance(op, Generic):
+            return self.generic(op, box, args, sizes)
+        return self.structural(box, args, sizes)
+
+    def map(self, fn: str, args: tuple[Near, ...], box: Box) -> Near:
+        """A scalar function at every index."""
+        last = box.cod[0].names
+        found = dict.fromkeys(n for a in args for n in a.names)
+        order = (*(n for n in found if n not in last), *(n for n in last if n in found))
+        if fn.startswith("apply:"):
+            return self.rounding.applied(self.runner.function(fn.removeprefix("apply:"), box), args, order)
+        if fn.startswith("cast:"):
+            kind = fn.removeprefix("cast:")
+            # How a kernel rounds to 8 bits is not modeled: the cast counts as exact.
+            return args[0] if kind == "fp8" else self.rounding.kept(args[0], format_of(kind))
+        return self.rounding.scalar(fn, args, order)
+
+    def structural(self, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> list[Near]:
+        """A box without arithmetic: the same map of values and of bounds."""
+        op = box.op
+        if isinstance(op, Const | SizeOf | Index):
+            (made,) = self.runner.box(box, (), sizes)
+            data = np.asarray(made.data, self.rounding.reference)
+            exact = not isinstance(op, Const) or op.value is None or float(op.value) == op.value
+            off = 0.0 if exact else self.rounding.u * abs(data)
+            return [Near(data, np.zeros(data.shape) + off, made.names, given=True)]
+        if len(args) == 1 and isinstance(op, Rename):
+            return [args[0].mapped(lambda part: self.runner.box(box, (part,), sizes)[0])]
+        values = self.runner.box(box, tuple(Named(a.v, a.names) for a in args), sizes)
+        bounds = self.runner.box(box, tuple(Named(a.e, a.names) for a in args), sizes)
+        given = all(a.given for a in args)
+        return [Near(v.data, e.data, v.names, given) for v, e in zip(values, bounds, strict=True)]
+
+    def view(self, op: View, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Near:
+        """Reads at index arithmetic; the bound is infinite where an index is not certain."""
+        count = len(op.reads)
+        indices = [Named(np.asarray(a.v).astype(np.int64), a.names) for a in args[count:]]
+
+        def read(parts: Sequence[Named]) -> Named:
+            return view(op, box, [*parts, *indices], lambda size: length(size, sizes))
+
+        v = read([Named(np.asarray(a.v), a.names) for a in args[:count]])
+        e = read([Named(np.asarray(a.e), a.names) for a in args[:count]])
+        sure = all(bool(np.all(a.e == 0)) for a in args[count:])
+        bound = np.asarray(e.data, float) if sure else np.full(np.shape(e.data), np.inf)
+        return Near(np.asarray(v.data), bound, v.names, all(a.given for a in args[:count]))
+
+    def fold(self, op: Fold, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> Sequence[Near]:
+        """The loop as one iteration over the whole axis."""
+        whole = {**sizes, op.block: self.extent(op.axis, box, args, sizes)}
+        unit = self.diagram(op.unit, (), {**sizes, op.block: 0})
+        return self.diagram(op.step, (*unit, *args), whole)
+
+    def generic(self, op: Generic, box: Box, args: tuple[Near, ...], sizes: Mapping[str, int]) -> list[Near]:
+        """A user's box; its error bound is infinite unless its operands are exact."""
+        made = self.runner.generic(op, box, tuple(Named(a.v, a.names) for a in args), sizes)
+        exact = all(bool(np.all(a.e == 0)) for a in args)
+        u = self.rounding.u
+        return [Near(m.data, 4 * u * np.abs(m.data) if exact else np.full(np.shape(m.data), np.inf), m.names)
+                for m in made]  # fmt: skip
+
+    def extent(self, axis: str, box: Box, args: Sequence[Near], sizes: Mapping[str, int]) -> int:
+        """The length of an axis."""
+        for a in args:
+            if axis in a.names:
+                return int(np.shape(a.v)[a.names.index(axis)])
+        found = (a.size for ty in (*box.dom, *box.cod) for a in ty.axes if a.name == axis)
+        return length(next(found, axis), sizes)
+
+    def filled(self, values: Sequence[Near], types: Ty, sizes: Mapping[str, int]) -> list[Near]:
+        """The outputs of a body with all the axes of their types: an output that lacks one is broadcast."""
+        outputs = []
+        for value, ty in zip(values, types, strict=True):
+            if not set(ty.names) <= set(value.names):
+                order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)
+                value = value.mapped(lambda part, ty=ty, order=order: Named(conform(part, ty, sizes), order))  # type: ignore[misc]
+            outputs.append(value)
+        return outputs
+
+
+def _begins_rescaling(box: Box) -> bool:
+    """Whether a kernel may rescale sums of a box's output: the box reduces, takes exponentials, or is the user's."""
+    op = box.op
+    if isinstance(op, Map):
+        return op.fn in ("exp", "sigmoid", "tanh") or op.fn.startswith("apply:")
+    if isinstance(op, Einsum):
+        return not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
+    return isinstance(op, Reduce | Generic)

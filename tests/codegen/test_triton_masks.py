@@ -1,0 +1,70 @@
+"""Masks of finite numbers: rows that are masked whole are means of all values, not nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import catdiag as cd
+from catdiag.codegen.triton.triton_module import Module, module
+
+
+def masked(kind: str) -> Module:
+    @cd.algorithm("q d, x d, x d, q x -> q d", name="masked")
+    def operator(Q: Any, K: Any, V: Any, M: Any) -> Any:
+        S = cd.einsum("q d, x d -> q x", Q, K)
+        if kind == "scaled after":
+            S = cd.where(M < 0.5, S, -1e30) * 0.3
+        elif kind == "scaled before":
+            S = cd.where(M < 0.5, S * 0.3, -1e30)
+        elif kind == "added":
+            S = S * 0.3 - M * 1e30
+        else:
+            S = cd.where(M < 0.5, S * 0.3, float("-inf"))
+        return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
+
+    made = operator.stream("x").group("q")
+    return module(made.diagram, {"g_q": 64, "s_x": 64}, "fp16", specialized=True)
+
+
+def exponents(made: Module) -> list[str]:
+    lines = [line.partition("exp2(")[2].partition("  #")[0] for line in made.text.splitlines() if "l.exp2(" in line]
+    return [line for line in lines if "_down" in line or "None" in line]
+
+
+@pytest.mark.parametrize("kind", ["scaled after", "scaled before", "added"])
+def test_huge_numbers_are_subtracted_before_anything_is_made_of_them(kind: str) -> None:
+    made = masked(kind)
+    assert exponents(made) and all(line.startswith("(") for line in exponents(made))
+    # Where what is subtracted is a product, it is rounded before that.
+    assert made.text.count("enable_fp_fusion=False") == (2 if kind == "scaled after" else 0)
+
+
+def test_others_are_one_instruction() -> None:
+    made = masked("infinite")
+    assert all(not line.startswith("(") for line in exponents(made)) and "enable_fp_fusion" not in made.text
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("kind", ["scaled after", "scaled before", "added"])
+def test_a_row_that_is_masked_whole_is_a_mean(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    import numpy as np
+
+    from tests.codegen.gluon_machine import load
+
+    made = masked(kind)
+    run: Any = load(made.text, seed=1, name="masked.py")
+    run["_boxed"] = lambda tensor, shape, *more: True
+    draw = torch.Generator().manual_seed(0)
+    Q, K, V = (torch.randn(128, 32, generator=draw).half() for _ in range(3))
+    M = (torch.rand(128, 128, generator=draw) < 0.4).half()
+    M[:70] = 1.0  # whole rows, of whole blocks
+    M[70:, :64] = 1.0
+    out = run["masked"](Q, K, V, M, g_q=128, num_warps=8, num_stages=2).double().numpy()
+    S = np.where(M.numpy() < 0.5, Q.double().numpy() @ K.double().numpy().T, -1e30)
+    P = np.exp(0.3 * (S - S.max(1, keepdims=True)))
+    P /= P.sum(1, keepdims=True)
+    assert np.isfinite(out).all()
+    assert np.abs(out - P @ V.double().numpy()).max() < 0.02

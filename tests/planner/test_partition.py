@@ -1,0 +1,217 @@
+"""Plans of several kernels: where a diagram is cut, that it is the quickest way, and what comes out of it."""
+
+from __future__ import annotations
+
+import functools
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+from catdiag.category.diagram import diagram_of
+from catdiag.category.ops import Const, Group, Index, SizeOf
+from catdiag.planner.kernel_candidates import at_least
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plans
+from catdiag.planner.partition import Cuts, searching
+from catdiag.rewrite.stream.fold_search import sizes_in
+from catdiag.schedule.live_ranges import is_view
+
+
+@cd.algorithm("t d, d f, f o -> t o")
+def layer(X: Any, U: Any, W: Any) -> Any:
+    return cd.einsum("t f, f o -> t o", cd.tanh(cd.einsum("t d, d f -> t f", X, U)), W)
+
+
+@cd.algorithm("t d, d f, f e, e o -> t e, t o")
+def chain(X: Any, A: Any, B: Any, C: Any) -> Any:
+    H = cd.tanh(cd.einsum("t d, d f -> t f", X, A))
+    E = cd.exp(cd.einsum("t f, f e -> t e", H, B))
+    E = E / cd.sum(E, "e")
+    return E, cd.einsum("t e, e o -> t o", E, C)
+
+
+WIDE = {"t": 8192, "d": 4096, "f": 14336, "o": 4096}
+LONG = {"t": 4096, "d": 2048, "f": 8192, "e": 1024, "o": 2048}
+
+
+@functools.cache
+def planned(name: str) -> Plans:
+    diagram, sizes = {"layer": (layer, WIDE), "chain": (chain, LONG)}[name]
+    return diagram.plan("H200", sizes)
+
+
+def spans(search: Cuts) -> list[list[tuple[int, int]]]:
+    count = search.whole[1]
+    return [list(pairwise([0, *places, count])) for n in range(count) for places in combinations(range(1, count), n)]
+
+
+@pytest.mark.parametrize(
+    ("diagram", "sizes"),
+    [(layer, WIDE), pytest.param(chain, LONG, marks=pytest.mark.slow), (chain, dict.fromkeys("tdfeo", 64))],
+)
+def test_the_way_taken_is_the_quickest_of_all(diagram: cd.Diagram, sizes: dict[str, int]) -> None:
+    search = searching(diagram_of(diagram), "H200", sizes)
+    way = search.chosen()
+    looked_at = len(search._known)
+    every = {tuple(w): sum(map(search.seconds, w)) + LAUNCH_S * (len(w) - 1) for w in map(tuple, spans(search))}
+    least = min(every.values())
+    assert search.total(way) == every[way]
+    assert every[way] == (every[(search.whole,)] if every[(search.whole,)] <= 1.15 * least else least)
+    assert looked_at <= len(search._known)
+    for span in search._known:
+        assert at_least(search.row.piece(*span), search.target) <= search.seconds(span) * (1 + 1e-9)
+
+
+def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
+    found = planned("layer")
+    assert [k.schedule for k in found.kernels] == ["stream d, group t f", "stream f, group t o"]
+    assert found.saved == (("tanh [t f]", 2 * 8192 * 14336),)
+    assert found.time_s == pytest.approx(sum(k.plan.time_s for k in found.kernels) + LAUNCH_S)
+    assert found.flops == 2 * 8192 * 4096 * 14336 * 2
+    one = found.rivals[0]
+    assert one.kernels == 1
+    assert one.time_s is not None
+    assert one.time_s > 10 * found.time_s
+    assert one.flops > 2 * found.flops
+    assert "times the FLOPs" in found.why()[0]
+    assert found.tiles.keys() >= {"g_t", "g_t_2"}
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_one_kernel_says_what_is_too_much() -> None:
+    found = planned("chain")
+    assert len(found.kernels) > 1
+    one = found.rivals[0]
+    assert one.time_s is None
+    assert found.why()[0].startswith("one kernel: nothing fits H200")
+    assert "too much for 232,448 bytes of SMEM" in str(found)
+    assert found.as_dict()["rivals"][0]["does_not_fit"] == one.misfit
+    with pytest.raises(cd.DoesNotFit, match="nothing fits H200"):
+        searching(chain, "H200", LONG, cuts=0)
+
+
+def test_a_narrow_layer_stays_in_one() -> None:
+    found = layer.plan("H200", {"t": 65536, "d": 64, "f": 4096, "o": 64})
+    assert len(found.kernels) == 1
+    assert found.saved == ()
+    (several,) = found.rivals
+    assert several.saved == ("tanh [t f]",)
+    assert several.time_s is not None
+    assert several.time_s > found.time_s
+
+
+@cd.algorithm("t d, t d, d o -> t o")
+def gated(A: Any, B: Any, W: Any) -> Any:
+    return cd.einsum("t d, d o -> t o", cd.tanh(A) * B, W)
+
+
+def test_a_factor_is_made_once_where_making_it_again_in_every_tile_takes_longer() -> None:
+    search = searching(gated.diagram, "H200", {"t": 8192, "d": 4096, "o": 4096}, stages=3)
+    assert len(search.chosen()) == 2
+    (one, *_) = search.rivals(search.chosen())
+    assert one.again == ("mul [t d] in each of 16 tiles of o",)
+    assert "products wait for mul [t d] in each of 16 tiles of o" in one.against(search.total(search.chosen()))
+    assert "wait" not in one.against(2 * search.total(search.chosen()))  # no reason where it is no slower
+    few = searching(gated.diagram, "H200", {"t": 16, "d": 4096, "o": 4096}, stages=3)
+    assert len(few.chosen()) == 1
+
+
+@pytest.mark.parametrize("name", ["layer", pytest.param("chain", marks=pytest.mark.slow)])
+def test_it_is_one_proved_diagram_of_kernels_with_symbols_of_their_own(name: str) -> None:
+    found = planned(name)
+    diagram = found.source
+    assert not found.theorem.conditional
+    groups = []
+    for box in found.diagram.boxes:
+        if isinstance(box.op, Group):
+            groups.append(box.op)
+        else:
+            assert is_view(box) or isinstance(box.op, (Index, SizeOf, Const))
+    assert len(groups) == len(found.kernels) > 1
+    own = [sizes_in(g.body) - sizes_in(diagram) for g in groups]
+    assert sum(map(len, own)) == len(set().union(*own)) == len(found.tiles)
+    for kernel, symbols in zip(found.kernels, own, strict=True):
+        assert set(kernel.plan.tiles) == symbols
+        assert kernel.derivation is not None
+        assert not kernel.derivation.theorem.conditional
+        assert kernel.plan.shared_memory_bytes <= cd.hardware.H200.smem_per_block
+    small = {"t": 5, "d": 4, "f": 7, "e": 3, "o": 2}
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=[small[a.name] for a in ty.axes]) for ty in diagram.dom]
+    got = cd.Program(found.derivation).run(*given, tiles={name: 2 + k % 2 for k, name in enumerate(found.tiles)})
+    want = cd.Program(diagram)(*given)
+    for a, b in zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]:
+        np.testing.assert_allclose(a, b)
+
+
+def test_so_many_cuts_at_most() -> None:
+    counts = [searching(layer.diagram, "H200", WIDE, cuts=n) for n in (0, 1)]
+    assert all(len(s.chosen()) <= n + 1 for n, s in enumerate(counts))
+    totals = [s.total(s.chosen()) for s in counts]
+    assert totals == sorted(totals, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "words"),
+    [
+        ({"t": 1}, {}, "size of axis 'd' is missing"),
+        ({**WIDE, "z": 1}, {}, "size 'z' is given"),
+        ({**WIDE, "t": 0}, {}, "'t' has size 0"),
+        (WIDE, {"cuts": -1}, "cuts is -1"),
+        (WIDE, {"cuts": True}, "cuts is True"),
+        (WIDE, {"dtype": "bf17"}, "unknown dtype 'bf17'"),
+        (WIDE, {"stages": 0}, "stages is 0"),
+    ],
+)
+def test_wrong_requests(sizes: dict[str, int], options: dict[str, Any], words: str) -> None:
+    with pytest.raises(cd.CatdiagError, match=words):
+        layer.plan("H200", sizes, **options)
+
+
+def test_what_is_derived_already_is_refused() -> None:
+    with pytest.raises(cd.CatdiagError, match="before it is derived"):
+        searching(layer.stream("f").diagram, "H200", WIDE)
+
+
+@cd.algorithm("t d, v d -> t")
+def log_normaliser(H: Any, W: Any) -> Any:
+    return cd.logsumexp(cd.einsum("t d, v d -> t v", H, W), "v")
+
+
+def test_a_width_that_does_not_fit_is_streamed_inside() -> None:
+    found = log_normaliser.plan("H200", {"t": 8192, "v": 128256, "d": 4096})
+    (kernel,) = found.kernels
+    assert kernel.schedule.startswith("stream v, in it d")
+    assert found.saved == ()
+    assert kernel.plan.tiles["s_d"] < 4096
+    assert kernel.plan.shared_memory_bytes <= cd.hardware.H200.smem_per_block
+    turns = -(-128256 // (kernel.plan.tiles.get("p_v", 1) * kernel.plan.tiles["s_v"])) * kernel.plan.tiles.get("p_v", 1)
+    rows = -(-8192 // kernel.plan.tiles["g_t"])
+    # H again for each block of v, W again for each tile of t.
+    assert kernel.plan.load_bytes >= 2 * 4096 * (turns * 8192 + rows * 128256)
+    assert kernel.plan.load_bytes <= 1.01 * 2 * 4096 * (turns * 8192 + rows * 128256)
+    assert [s.name for s in found.derivation.steps][:2] == ["stream v", "stream d"]
+    small = searching(log_normaliser.diagram, "H200", {"t": 8192, "v": 128256, "d": 64})
+    assert small.chosen() == (small.whole,)
+    ways = small.ways(small.whole)
+    assert isinstance(ways, list)
+    assert "in it" not in str(ways[0])
+
+
+def test_a_loop_that_few_groups_run_is_cut_in_parts() -> None:
+    dot = cd.algorithm("x, x ->", name="dot")(lambda a, b: cd.sum(a * b, "x"))
+    found = dot.plan("H200", {"x": 1 << 24})
+    assert found.kernels[0].schedule == "stream x, split x"
+    assert found.tiles["p_x"] > 1
+
+
+def test_what_is_made_element_by_element_takes_no_registers_of_its_own() -> None:
+    gate = cd.algorithm("t d, d f -> t f")(
+        lambda X, U: (lambda h: h * cd.sigmoid(h))(cd.einsum("t d, d f -> t f", X, U))
+    )
+    plain = cd.algorithm("t d, d f -> t f")(lambda X, U: cd.einsum("t d, d f -> t f", X, U))
+    sizes = {"t": 8192, "d": 4096, "f": 14336}
+    both = [f.stream("d").group("t f").plan("H200", sizes, tiles={"g_t": 128, "g_f": 128}) for f in (gate, plain)]
+    assert both[0].register_bytes == both[1].register_bytes == 4 * 128 * 128

@@ -1,0 +1,137 @@
+"""Launches recorded, and code made, without a GPU (pytest -m triton)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import catdiag as cd
+from catdiag.codegen.triton.triton_module import module
+from catdiag.planner.compiled_plan import compiled_of
+from catdiag.runtime.machine_code import Array, binaries, launches
+from catdiag.util.errors import CatdiagError, SizeError
+from tests.runtime.sample import TEXT, Argument, Module
+
+SIZES = {"q": 500, "x": 1000}
+MODULE = Module()
+pytestmark = [pytest.mark.triton, pytest.mark.usefixtures("compiling")]
+
+
+def test_a_launch_is_what_would_be_launched() -> None:
+    (launch,) = launches(MODULE, SIZES, tiles={"g_q": 128}, scalars={"c": 2.0}, warps=8)
+    assert (launch.kernel, launch.grid, launch.programs) == ("total_kernel", (4, 1, 1), 4)
+    assert launch.arguments == {
+        "A": Array("bfloat16", (500, 1000), (1000, 1)),
+        "out": Array("bfloat16", (500,), (1,)),
+        "q": 500,
+        "x": 1000,
+        "A_q": 1000,
+        "A_x": 1,
+        "out_q": 1,
+        "c": 2.0,
+        "g_q": 128,
+        "s_x": 32,
+    }
+    assert launch.options == {"num_warps": 8, "num_stages": 2}
+
+
+def test_code_is_specialised_as_by_the_launch() -> None:
+    (binary,) = binaries(MODULE, {"q": 512, "x": 1000}, tiles={"s_x": 64})
+    assert binary.signature["A"] == "*bf16"
+    assert binary.signature["A_x"] == "constexpr"  # 1
+    assert binary.signature["q"] == "i32"
+    entry = binary.stages["ttir"].split("tt.func public @")[1].split("\n")[0]
+    assert entry.count("tt.divisibility = 16") == 3, "A, out and q, and not x, which 16 does not divide"
+    assert binary.threads == 128
+    assert 0 < binary.registers <= 255
+    assert not binary.spills
+    assert binary.shared > 0
+    assert binary.ptx.count(".target sm_90") and binary.cubin.startswith(b"\x7fELF")
+
+
+def test_other_types_make_other_code() -> None:
+    (half,) = binaries(MODULE, SIZES)
+    (whole,) = binaries(MODULE, SIZES, dtypes={"A": "float32"})
+    assert (half.signature["A"], whole.signature["A"]) == ("*bf16", "*fp32")
+
+
+def test_spills_are_counted() -> None:
+    body = TEXT.replace("num_stages=num_stages,", "num_stages=num_stages, maxnreg=24,")
+    (binary,) = binaries(replace(MODULE, text=body), SIZES, tiles={"g_q": 128, "s_x": 128})
+    assert binary.spills and binary.spill_stores > 0 and binary.spill_loads > 0
+    assert binary.registers <= 32
+
+
+def test_launches_of_one_code_are_together() -> None:
+    call = TEXT[TEXT.index("    total_kernel[(") : TEXT.index("    return out")]
+    twice = TEXT.replace("    return out", call.replace("triton.cdiv(q, g_q)", "1") + "    return out")
+    (binary,) = binaries(replace(MODULE, text=twice), SIZES)
+    assert [launch.programs for launch in binary.launches] == [8, 1]
+
+
+def test_a_grid_may_be_a_function() -> None:
+    asked = TEXT.replace("(triton.cdiv(q, g_q),)", 'lambda given: (triton.cdiv(given["q"], given["g_q"]), 2)')
+    (launch,) = launches(replace(MODULE, text=asked), SIZES)
+    assert launch.grid == (8, 2, 1)
+
+
+def test_refusals_say_what_was_expected() -> None:
+    with pytest.raises(SizeError, match="total has no tile 'g_z' to be 2: its tiles are g_q, s_x"):
+        launches(MODULE, SIZES, tiles={"g_z": 2})
+    assert launches(MODULE, SIZES, tiles={"g_z": 1})
+    with pytest.raises(SizeError, match="size 'x' is not given"):
+        launches(MODULE, {"q": 3})
+    with pytest.raises(CatdiagError, match="total has no input 'B': its inputs are A, c"):
+        launches(MODULE, SIZES, dtypes={"B": "float32"})
+    with pytest.raises(CatdiagError, match="input 'A' has type 'bf16': expected torch's name"):
+        launches(MODULE, SIZES, dtypes={"A": "bf16"})
+    row = replace(MODULE, inputs=(replace(MODULE.inputs[0], ty=MODULE.outputs[0].ty), MODULE.inputs[1]))
+    with pytest.raises(CatdiagError, match="refuses its arguments: A has 1 axes, expected 2: q x"):
+        launches(row, SIZES)
+    none = replace(MODULE, text=TEXT.replace("    total_kernel[", "    return out\n    total_kernel["))
+    with pytest.raises(CatdiagError, match="total launches no kernel"):
+        launches(none, SIZES)
+    wrong = replace(MODULE, text=TEXT.replace("tl.sum(block", "tl.no_such(block"))
+    with pytest.raises(CatdiagError, match="does not compile total_kernel"):
+        binaries(wrong, SIZES)
+
+
+def test_an_input_that_is_whole_is_no_one() -> None:
+    whole = replace(
+        MODULE, inputs=(MODULE.inputs[0], Argument("c", replace(MODULE.inputs[1].ty, element="int"), "int64"))
+    )
+    (launch,) = launches(whole, SIZES)
+    assert launch.arguments["c"] == 1000
+    (launch,) = launches(whole, {**SIZES, "c": 7})
+    assert launch.arguments["c"] == 7
+
+
+def test_a_matrix_whose_columns_are_two_axes_is_compiled() -> None:
+    near = cd.algorithm("q d, x y d -> q x y", name="near")(lambda A, B: cd.exp(cd.einsum("q d, x y d -> q x y", A, B)))
+    made = compiled_of(near.group("q x y").diagram, near, {"g_q": 64, "g_x": 64, "g_y": 2}, warps=4, stages=3)
+    (code,) = made.binaries({"q": 256, "x": 64, "y": 64, "d": 64})
+    assert code.shared < 227 * 1024
+
+
+def test_rows_of_one_query_are_not_filled_up() -> None:
+    rows = cd.algorithm("h q d, x d -> h q x", name="rows")(lambda A, B: cd.exp(cd.einsum("h q d, x d -> h q x", A, B)))
+    made = compiled_of(rows.group("x").diagram, rows, {"g_x": 64}, warps=4)
+    (code,) = made.binaries({"h": 128, "q": 1, "x": 4096, "d": 256})
+    assert code.shared < 227 * 1024 and not code.spills
+
+
+def test_an_input_may_be_called_as_an_axis_is() -> None:
+    scaled = cd.algorithm("b x, b -> b x", name="scaled")(lambda A, b: A * b)
+    kernel = compiled_of(scaled.group("b x").diagram, scaled, {"g_b": 1, "g_x": 64})
+    assert [launch.grid for launch in kernel.launches({"b": 3, "x": 128})] == [(6, 1, 1)]
+
+
+@pytest.mark.parametrize(("columns", "warps"), [(64, 16), (256, 8)])
+def test_where_blocks_cannot_be_copied_twelve_warps_become_a_power_of_two(columns: int, warps: int) -> None:
+    form = cd.library.get("multi_head_attention").stream("x").group("b h q").diagram
+    made = module(form, {"g_b": 1, "g_h": 1, "g_q": 192, "s_x": 128}, "bf16", stages=3, warps=12, specialized=True)
+    plain = replace(made, text=made.text.replace("specialized=True", "specialized=False"))
+    (code,) = binaries(plain, {"b": 1, "h": 2, "q": 1000, "x": 900, "d": columns}, stages=3 if columns < 128 else 1)
+    assert code.kernel in made.kernels and code.threads == 32 * warps
+    assert code.shared <= 232448

@@ -1,0 +1,162 @@
+"""Shared memory read off the text of kernels, against what Triton's compiler takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catdiag.runtime.abstract_interpreter.register_layouts import blocked_layout, conversion_bytes, product_layout
+from catdiag.runtime.abstract_interpreter.shared_memory import Pointer, shared_memory
+from catdiag.util.errors import CatdiagError
+from tests.runtime.by_hand import TEXT
+
+TENSORS = {
+    "cascade": "QKVO", "biased": "QKVBO", "product": "ABC", "nested": "XWO", "covariance": "XO", "logarithm": "XO",
+}  # fmt: skip
+NEAR = 1024
+"""Bytes within which it must be right."""
+
+COMPILED = [
+    # kernel, type, constants, warps, stages, Triton 3.6's metadata.shared for compute capability 9.0
+    ("cascade", "bf16", {"d": 128, "g_q": 128, "s_x": 128, "scaled": False}, 4, 2, 163840),
+    ("cascade", "bf16", {"d": 128, "g_q": 128, "s_x": 64, "scaled": False}, 8, 3, 131072),
+    ("cascade", "bf16", {"d": 64, "g_q": 64, "s_x": 64, "scaled": False}, 4, 1, 16384),
+    ("cascade", "bf16", {"d": 64, "g_q": 128, "s_x": 32, "scaled": True}, 4, 2, 32768),
+    ("cascade", "fp16", {"d": 256, "g_q": 64, "s_x": 64, "scaled": False}, 4, 2, 163840),
+    ("cascade", "fp8", {"d": 128, "g_q": 128, "s_x": 64, "scaled": False}, 4, 2, 40960),
+    ("cascade", "fp32", {"d": 64, "g_q": 64, "s_x": 64, "scaled": False}, 4, 2, 81920),
+    ("cascade", "bf16", {"d": 128, "g_q": 16, "s_x": 64, "scaled": False}, 4, 3, 71680),
+    ("cascade", "fp8", {"d": 64, "g_q": 16, "s_x": 64, "scaled": False}, 4, 3, 20480),
+    ("cascade", "bf16", {"d": 32, "g_q": 64, "s_x": 32, "scaled": False}, 4, 4, 20480),
+    ("biased", "bf16", {"d": 64, "g_q": 128, "s_x": 32, "factor": True}, 4, 2, 40960),
+    ("biased", "bf16", {"d": 64, "g_q": 128, "s_x": 32, "factor": False}, 4, 3, 45056),
+    ("biased", "bf16", {"d": 64, "g_q": 16, "s_x": 32, "factor": True}, 4, 3, 21504),
+    ("biased", "fp32", {"d": 64, "g_q": 64, "s_x": 32, "factor": True}, 4, 2, 57344),
+    ("product", "bf16", {"g_a": 128, "g_c": 256, "s_b": 64, "normed": False}, 8, 3, 147456),
+    ("product", "bf16", {"g_a": 128, "g_c": 128, "s_b": 32, "normed": True}, 4, 3, 40960),
+    ("product", "bf16", {"g_a": 16, "g_c": 256, "s_b": 64, "normed": False}, 4, 3, 69632),
+    ("product", "fp32", {"g_a": 64, "g_c": 64, "s_b": 32, "normed": True}, 4, 3, 40960),
+    ("product", "fp8", {"g_a": 128, "g_c": 128, "s_b": 64, "normed": False}, 4, 3, 32768),
+    ("product", "bf16", {"g_a": 128, "g_c": 256, "s_b": 16, "normed": False}, 4, 1, 16384),
+    ("product", "bf16", {"g_a": 64, "g_c": 16, "s_b": 64, "normed": False}, 4, 3, 30720),
+    ("nested", "bf16", {"g_t": 128, "s_v": 128, "s_k": 64}, 8, 3, 98304),
+    ("nested", "bf16", {"g_t": 16, "s_v": 128, "s_k": 64}, 4, 2, 18432),
+    ("nested", "fp8", {"g_t": 64, "s_v": 64, "s_k": 64}, 4, 3, 24576),
+    ("covariance", "bf16", {"g_i": 64, "s_n": 64}, 4, 3, 33792),
+    ("covariance", "fp32", {"g_i": 128, "s_n": 32}, 4, 2, 34816),
+    ("logarithm", "bf16", {"g_m": 1, "s_n": 1024}, 4, 2, 16),
+    ("logarithm", "bf16", {"g_m": 64, "s_n": 64}, 4, 2, 128),
+]
+
+
+def predicted(kernel: str, dtype: str, constants: dict[str, Any], warps: int, stages: int) -> int:
+    pointers = {name: Pointer(dtype) for name in TENSORS[kernel]}
+    return shared_memory(TEXT, kernel, {**pointers, **constants}, warps, stages).bytes
+
+
+@pytest.mark.parametrize(("kernel", "dtype", "constants", "warps", "stages", "compiled"), COMPILED)
+def test_it_is_what_the_compiler_took(
+    kernel: str, dtype: str, constants: dict[str, Any], warps: int, stages: int, compiled: int
+) -> None:
+    assert abs(predicted(kernel, dtype, constants, warps, stages) - compiled) <= NEAR
+
+
+def test_the_buffers_are_named_and_add_up() -> None:
+    arguments = {**{n: Pointer("bf16") for n in "QKVO"}, "d": 128, "g_q": 128, "s_x": 64, "scaled": False}
+    found = shared_memory(TEXT, "cascade", arguments, warps=4, stages=2)
+    assert sum(b.bytes for b in found.buffers) == found.bytes == 2 * 128 * (128 + 4 * 64)
+    assert {b.what for b in found.buffers} == {"Q", "K, 2 buffers", "V, 2 buffers"}
+
+
+def test_a_loop_says_its_own_stages() -> None:
+    own = TEXT.replace("in range(0, x, s_x)", "in tl.range(0, x, s_x, num_stages=4)")
+    arguments = {**{n: Pointer("bf16") for n in "QKVO"}, "d": 64, "g_q": 64, "s_x": 64, "scaled": False}
+    assert shared_memory(own, "cascade", arguments, stages=2) == shared_memory(TEXT, "cascade", arguments, stages=4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("tl.arange(0, d)", "tl.arange(0, q)", "a length that is not known"),
+        ("for first in range(0, x, s_x)", "for first in things", "expected a loop over range"),
+        ("most = above", "most = lambda: above\n        most()", "a call that is not understood"),
+        ("tl.dot(query, tl.trans(keys))", "tl.dot(query, keys)", "do not match"),
+        ("def cascade(", "def cascade((", "no Python"),
+        ("def cascade(", "def another(", "no kernel 'cascade'"),
+    ],
+)
+def test_what_is_not_understood_is_said(old: str, new: str, why: str) -> None:
+    arguments = {**{n: Pointer("bf16") for n in "QKVO"}, "d": 128, "g_q": 128, "s_x": 64, "scaled": False}
+    with pytest.raises(CatdiagError, match=why):
+        shared_memory(TEXT.replace(old, new), "cascade", arguments)
+
+
+def test_one_layout_into_itself_takes_least() -> None:
+    """The more register steps two layouts have in common, the less a turn takes."""
+    made = product_layout((128, 128), 4, 3)
+    sizes = [conversion_bytes((128, 128), 2, made, blocked_layout((128, 128), 1, v, 4)) for v in (8, 4, 2)]
+    assert conversion_bytes((128, 128), 2, made, made) < min(sizes) <= max(sizes) <= 128 * 128 * 2
+
+
+# -- with Triton -----------------------------------------------------------------------------------------------------
+
+
+def compiled_kernels(folder: Path) -> Any:
+    path = folder / "by_hand_kernels.py"
+    path.write_text(TEXT, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("by_hand_kernels", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compiled(kernel: Any, dtype: str, constants: dict[str, Any], warps: int, stages: int) -> int:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kind = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32", "fp8": "*fp8e4nv"}[dtype]
+    tensors = TENSORS[kernel.fn.__name__]
+    signature = {n: "constexpr" if n in constants else kind if n in tensors else "i32" for n in kernel.arg_names}
+    by_16 = {(k,): [["tt.divisibility", 16]] for k, n in enumerate(kernel.arg_names) if n not in constants}
+    source = ASTSource(kernel, signature, constants, by_16)
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
+    return int(made.metadata.shared)
+
+
+def points() -> list[tuple[str, str, dict[str, Any], int, int]]:
+    """Every kernel at a wide range of tiles, warps and stages."""
+    found: list[tuple[str, str, dict[str, Any], int, int]] = []
+    for dtype, d, g_q, s_x, stages in itertools.product(
+        ("bf16", "fp8", "fp32"), (32, 64, 128), (16, 64, 128), (32, 64, 128), (2, 3)
+    ):
+        scaled = dtype != "fp8" and (g_q + s_x + stages) % 3 == 0
+        found.append(("cascade", dtype, {"d": d, "g_q": g_q, "s_x": s_x, "scaled": scaled}, g_q // 64 * 4 or 4, stages))
+    for dtype, d, g_q, factor in itertools.product(("bf16", "fp32"), (64, 128), (16, 64, 128), (True, False)):
+        found.append(("biased", dtype, {"d": d, "g_q": g_q, "s_x": 32, "factor": factor}, 4, 2 + factor))
+    for dtype, g_a, g_c, s_b, normed in itertools.product(
+        ("bf16", "fp8", "fp32"), (16, 64, 128), (32, 128, 256), (32, 64), (True, False)
+    ):
+        found.append(("product", dtype, {"g_a": g_a, "g_c": g_c, "s_b": s_b, "normed": normed}, 8, 2 + normed))
+    for dtype, g, s in itertools.product(("bf16", "fp32"), (16, 64, 128), (32, 64)):
+        found.append(("nested", dtype, {"g_t": g, "s_v": 2 * s, "s_k": s}, 4, 3))
+        found.append(("covariance", dtype, {"g_i": g, "s_n": s}, 4, 2))
+    return found
+
+
+@pytest.mark.triton
+def test_it_is_what_the_compiler_takes(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    module = compiled_kernels(tmp_path)
+    wrong = []
+    for name, dtype, constants, warps, stages in points():
+        took = compiled(getattr(module, name), dtype, constants, warps, stages)
+        said = predicted(name, dtype, constants, warps, stages)
+        if abs(took - said) > NEAR:
+            wrong.append((name, dtype, constants, warps, stages, took, said))
+    assert not wrong
