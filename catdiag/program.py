@@ -26,7 +26,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from catdiag.category.diagram import Diagram, diagram_of
+from catdiag.category.diagram import Diagram, Graph, diagram_of
+from catdiag.category.ops import Box
 from catdiag.category.types import Axis, Ty
 from catdiag.util.display import AsProgram
 from catdiag.util.errors import require
@@ -106,6 +107,21 @@ class Program(AsProgram):
     def names(self) -> tuple[str, ...]:
         """The names of the inputs."""
         return self._source.input_names
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs, as a diagram calls them."""
+        return self._diagram.input_names
+
+    @property
+    def graph(self) -> Graph:
+        """The flat form of the diagram as it is now: boxes and wires."""
+        return self._diagram.graph
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The boxes of the diagram as it is now, in stored order."""
+        return self._diagram.boxes
 
     @property
     def title(self) -> str:

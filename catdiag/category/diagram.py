@@ -332,7 +332,8 @@ def _listed(boxes: object) -> Sequence[Any]:
 
 def one_box(given: object, what: str) -> Box:
     """The box that was given, or of which the given diagram is made. Raises TypeMismatch for anything else."""
-    found = given._left if isinstance(given, Diagram) and given._kind == BOX else given
+    known = given if isinstance(given, Box) else getattr(given, "diagram", given)
+    found = known._left if isinstance(known, Diagram) and known._kind == BOX else known
     require(isinstance(found, Box), what, given, "a box, such as cd.box('f', X, X)")
     return found  # type: ignore[return-value]
 

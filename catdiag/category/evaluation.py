@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, pairwise
 from typing import Any, TypeVar
 
-from catdiag.category.diagram import Diagram, one_box
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, one_box
 from catdiag.category.graph import Graph
 from catdiag.category.ops import Box
 from catdiag.util.errors import TypeMismatch, require
@@ -51,7 +51,7 @@ class Course:
 
 
 def evaluate(
-    diagram: Diagram,
+    diagram: Diagram | HasDiagram,
     inputs: Sequence[V],
     functions: Mapping[Any, Callable[..., Any]] | Callable[[Box], Callable[..., Any]],
 ) -> tuple[V, ...]:
@@ -70,8 +70,7 @@ def evaluate(
 
     Raises TypeMismatch for another number of inputs or of outputs of a function, and for a box without a function.
     """
-    require(isinstance(diagram, Diagram), "the diagram", diagram, "a diagram")
-    graph = diagram.graph
+    graph = diagram_of(diagram).graph
     if not isinstance(inputs, Sequence) or len(inputs) != len(graph.dom):
         given = len(inputs) if isinstance(inputs, Sequence) else inputs
         raise TypeMismatch(f"the diagram has {len(graph.dom)} inputs, in a list: {given} were given")

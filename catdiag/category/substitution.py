@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from catdiag.category.diagram import Diagram, of_graph, one_box
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of, of_graph, one_box
 from catdiag.category.graph import Column, Graph, gathered
 from catdiag.category.ops import Box
 from catdiag.util.errors import TypeMismatch, require
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from catdiag.category.graph import Ints
 
 
-def substitute(diagram: Diagram, boxes: Mapping[Box | Diagram, Diagram]) -> Diagram:
+def substitute(
+    diagram: Diagram | HasDiagram, boxes: Mapping[Box | Diagram | HasDiagram, Diagram | HasDiagram]
+) -> Diagram:
     """The diagram with each box that is given replaced by its diagram; bodies of boxes are left as they are.
 
     A box is given as it stands in `Diagram.boxes`, or as the diagram that `cd.box` makes.
@@ -33,12 +35,12 @@ def substitute(diagram: Diagram, boxes: Mapping[Box | Diagram, Diagram]) -> Diag
 
     Linear in what is made. Raises TypeMismatch where a diagram has other types than the box that it is to replace.
     """
-    require(isinstance(diagram, Diagram), "the diagram", diagram, "a diagram")
+    diagram = diagram_of(diagram)
     require(isinstance(boxes, Mapping), "boxes", boxes, "a dictionary from boxes to diagrams")
     images: dict[Box, Diagram] = {}
-    for given, image in boxes.items():
+    for given, replacement in boxes.items():
         b = one_box(given, "what is to be replaced")
-        require(isinstance(image, Diagram), f"what replaces {b.name}", image, "a diagram")
+        image = diagram_of(replacement, f"what replaces {b.name}")
         if (image.dom, image.cod) != (b.dom, b.cod):
             raise TypeMismatch(
                 f"{b.name} : {b.dom} → {b.cod} cannot be replaced by a diagram {image}: expected the same types"

@@ -253,7 +253,8 @@ def sum(array: Operand, axes: str) -> Traced:
 def prod(array: Operand, axes: str) -> Traced:
     """The product over one or several axes.
 
-    >>> algorithm("q x")(lambda a: prod(a, "x"))([[2, 3], [4, 5]]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("q x")(lambda a: prod(a, "x"))([[2, 3], [4, 5]]).tolist()
     [6.0, 20.0]
 
     Raises AxisError for an axis that the array lacks.
@@ -264,7 +265,8 @@ def prod(array: Operand, axes: str) -> Traced:
 def max(array: Operand, axes: str) -> Traced:
     """The largest over one or several axes.
 
-    >>> algorithm("q x")(lambda a: max(a, "x"))([[2, 3], [4, 5]]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("q x")(lambda a: max(a, "x"))([[2, 3], [4, 5]]).tolist()
     [3.0, 5.0]
 
     Raises AxisError for an axis that the array lacks.
@@ -275,7 +277,8 @@ def max(array: Operand, axes: str) -> Traced:
 def min(array: Operand, axes: str) -> Traced:
     """The smallest over one or several axes.
 
-    >>> algorithm("q x")(lambda a: min(a, "q x"))([[2, 3], [4, 5]]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("q x")(lambda a: min(a, "q x"))([[2, 3], [4, 5]]).tolist()
     2.0
 
     Raises AxisError for an axis that the array lacks.
@@ -286,7 +289,8 @@ def min(array: Operand, axes: str) -> Traced:
 def any(array: Operand, axes: str) -> Traced:
     """Whether one is true along the axes, of truth values.
 
-    >>> algorithm("q x")(lambda a: any(a > 2, "x"))([[1, 2], [3, 1]]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("q x")(lambda a: any(a > 2, "x"))([[1, 2], [3, 1]]).tolist()
     [False, True]
 
     Raises AxisError for an axis that the array lacks.
@@ -297,7 +301,8 @@ def any(array: Operand, axes: str) -> Traced:
 def all(array: Operand, axes: str) -> Traced:
     """Whether all are true along the axes, of truth values.
 
-    >>> algorithm("q x")(lambda a: all(a > 0, "x"))([[1, 2], [3, 0]]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("q x")(lambda a: all(a > 0, "x"))([[1, 2], [3, 0]]).tolist()
     [True, False]
 
     Raises AxisError for an axis that the array lacks.
@@ -308,7 +313,8 @@ def all(array: Operand, axes: str) -> Traced:
 def mean(array: Operand, axes: str) -> Traced:
     """The mean over one or several axes: the sum divided by the size.
 
-    >>> float(algorithm("x")(lambda a: mean(a, "x"))([1, 2, 6]))
+    >>> import catdiag as cd
+    >>> float(cd.algorithm("x")(lambda a: mean(a, "x"))([1, 2, 6]))
     3.0
 
     Raises AxisError for an axis that the array lacks.
@@ -326,7 +332,8 @@ def argmax(array: Operand, axis: str) -> Traced:
 
     Means `min(where(a == max(a, "x"), index("x"), size("x")), "x")`.
 
-    >>> algorithm("q x")(lambda a: argmax(a, "x"))([[2, 3, 3], [4, 1, 0]]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("q x")(lambda a: argmax(a, "x"))([[2, 3, 3], [4, 1, 0]]).tolist()
     [1, 0]
 
     Raises AxisError for an axis that the array lacks.
@@ -337,7 +344,8 @@ def argmax(array: Operand, axis: str) -> Traced:
 def argmin(array: Operand, axis: str) -> Traced:
     """The first position of the smallest along an axis, as NumPy has it.
 
-    >>> algorithm("q x")(lambda a: argmin(a, "x"))([[2, 1, 1], [4, 5, 6]]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("q x")(lambda a: argmin(a, "x"))([[2, 1, 1], [4, 5, 6]]).tolist()
     [1, 0]
 
     Raises AxisError for an axis that the array lacks.
@@ -361,7 +369,8 @@ def _first(array: Operand, axis: str, what: str, best: Callable[[Operand, str], 
 def index(axis: str) -> Traced:
     """The position along an axis of this algorithm, 0 to its size − 1.
 
-    >>> algorithm("x")(lambda a: a * index("x"))([5, 5, 5]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: a * index("x"))([5, 5, 5]).tolist()
     [0.0, 5.0, 10.0]
 
     Raises AxisError for an unknown axis.
@@ -373,7 +382,8 @@ def index(axis: str) -> Traced:
 def size(axis: str) -> Traced:
     """The size of an axis of this algorithm, as a scalar.
 
-    >>> algorithm("x")(lambda a: a * size("x"))([5, 6]).tolist()
+    >>> import catdiag as cd
+    >>> cd.algorithm("x")(lambda a: a * size("x"))([5, 6]).tolist()
     [10.0, 12.0]
 
     Raises AxisError for an unknown axis.

@@ -247,7 +247,7 @@ class Plan(AsHTML):
         >>> plan = total.plan("H100", {"q": 4096, "x": 4096})
         >>> print(plan.triton().splitlines()[0])
         \"""total.stream('x').group('q'): a[q x] -> [q].
-        >>> plan.backend, f"def total(a, *, g_q={plan.tiles['g_q']}, s_x={plan.tiles['s_x']}, " in plan.triton()
+        >>> plan.backend, f"s_x={plan.tiles['s_x']}, " in plan.triton()
         ('triton', True)
         """
         return module_of(self).text

@@ -7,7 +7,7 @@ numbers is in `catdiag.schedule.load_imbalance`.
 
 >>> import catdiag as cd
 >>> from catdiag.rewrite.group import find
->>> io = find(cd.library.get("conv1d"), ["y"]).io()
+>>> io = cd.Program(find(cd.library.get("conv1d").diagram, ["y"])).io()
 >>> next(t.exact for t in io.traffic if t.array == "a")
 c*k*n*ceiling(y/g_y) + c*n*y - c*n*ceiling(y/g_y)
 """

@@ -185,7 +185,7 @@ LONGER = {"grouped_query_attention", "linear_cross_entropy", "mlp"}
 def derived(name):
     axis, axes = PLANS[name]
     diagram = cd.library.get(name)
-    streamed = fold_search.find(diagram_of(diagram), axis).diagram if axis else diagram
+    streamed = fold_search.find(diagram_of(diagram), axis).diagram if axis else diagram_of(diagram)
     return group.find(streamed, axes.split())
 
 

@@ -55,4 +55,6 @@ def test_wrong_uses_are_named_and_nothing_is_written(run, tmp_path, monkeypatch,
 
 
 def test_what_does_not_fit_has_its_status(run):
-    run("plot", "landscape", "softmax", "--on", "h100", "--size", "q=8,x=100000000").one_message(4, "nothing fits")
+    run("plot", "landscape", "softmax", "--on", "h100", "--size", "q=8,x=100000000").one_message(
+        4, "no Triton kernel fits H100"
+    )

@@ -27,7 +27,7 @@ def test_or_inside_and_has_parentheses() -> None:
 
 def test_element_types_stand_apart_from_names() -> None:
     kept = cd.algorithm("x, bool[x]", name="kept")(lambda A, keep: cd.where(keep, A, 0))
-    assert type_of(kept) == "kept: A[x], keep: bool[x] → [x]"
+    assert type_of(kept.diagram) == "kept: A[x], keep: bool[x] → [x]"
 
 
 def test_the_capacity_is_no_size() -> None:

@@ -57,9 +57,9 @@ PROGRAMS: dict[str, Any] = {
 
 
 @pytest.fixture(params=PROGRAMS)
-def program(request: pytest.FixtureRequest) -> cd.Diagram:
+def program(request: pytest.FixtureRequest) -> cd.Program:
     found = PROGRAMS[request.param]()
-    assert isinstance(found, cd.Diagram)
+    assert isinstance(found, cd.Program)
     return found
 
 

@@ -31,7 +31,7 @@ def test_every_case_is_named_once_and_has_all_it_needs() -> None:
     for item in items:
         diagram = item.build()
         assert set(item.peers) <= set(PEERS)
-        assert set(item.scalars) <= {n for n, t in zip(diagram.input_names, diagram.dom, strict=True) if not t.axes}
+        assert set(item.scalars) <= {n for n, t in zip(diagram.names, diagram.dom, strict=True) if not t.axes}
         case = case_of(diagram, item.sizes, scalars=item.scalars, draws=item.draws)
         assert case.flops > 0 and case.slices
 

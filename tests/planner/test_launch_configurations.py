@@ -26,9 +26,9 @@ from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
 
 
 def derived(name, axis, axes):
-    diagram = cd.library.get(name)
-    streamed = fold_search.find(diagram.diagram, axis).diagram if axis else diagram
-    return group.find(streamed.diagram, axes) if axes else streamed
+    diagram = cd.library.get(name).diagram
+    streamed = fold_search.find(diagram, axis).diagram if axis else diagram
+    return group.find(streamed, axes) if axes else streamed
 
 
 HEADS = derived("multi_head_attention", "x", ["b", "h", "q"])

@@ -234,7 +234,7 @@ def test_a_limit_is_positive(limit: float) -> None:
 def test_no_time_is_limited_unless_somebody_asks_for_it() -> None:
     """No parameter has a number of seconds by default, but where it is time itself that is measured, on a GPU."""
     package = Path(cd.__file__).parent
-    texts = {path: path.read_text() for path in package.rglob("*.py") if package / "gpu" not in path.parents}
+    texts = {path: path.read_text() for path in package.rglob("*.py") if package / "measure" not in path.parents}
     named, found = 0, []
     for path, text in texts.items():
         if not re.search(r"\b(limit|timeout|seconds): ", text):

@@ -132,7 +132,7 @@ def test_the_line_is_the_users() -> None:
 
     with pytest.raises(NotGroupable) as caught:
         group.find(cd.algorithm("q x")(centred).diagram, ["x"])
-    assert "test_group_found.py" in str(caught.value)
+    assert "test_group.py" in str(caught.value)
 
 
 def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:

@@ -82,7 +82,7 @@ def streamed(program: Callable[..., Any]) -> Derivation:
 def held(derivation: Derivation, axis: str) -> bool:
     """Whether the memory has the sizes of an axis in it, all axes of the results that can be being grouped."""
     names = groupable(derivation.diagram)
-    made = derivation.group(names) if names else derivation
+    made = cd.Program(derivation).group(names) if names else cd.Program(derivation)
     return set(axis.split("+")) <= {str(s) for s in made.io().memory.free_symbols}
 
 

@@ -268,7 +268,8 @@ def _check_runs(diagram: cd.Diagram, derivation: Derivation) -> None:
     for _ in range(3):
         sizes = {a.name: int(rng.integers(2, 7)) for ty in diagram.dom for a in ty.axes}
         arrays = [np.abs(rng.normal(size=[sizes[a.name] for a in ty.axes])) + 0.1 for ty in diagram.dom]
-        expected, found = diagram(*arrays), derivation.run(*arrays, tiles=_tiles(derivation, rng))
+        expected = cd.Program(diagram).run(*arrays)
+        found = cd.Program(derivation).run(*arrays, tiles=_tiles(derivation, rng))
         several = isinstance(expected, tuple)
         for x, y in zip(expected if several else [expected], found if several else [found], strict=True):
             np.testing.assert_allclose(np.asarray(x, float), np.asarray(y, float), rtol=1e-7, atol=1e-9)

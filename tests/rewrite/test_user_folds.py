@@ -386,7 +386,7 @@ def test_a_state_that_is_not_found_is_asked_for() -> None:
 def test_what_does_not_fit_is_an_error_that_names_the_part(error: Any, words: str, make: Any) -> None:
     with pytest.raises(error, match=words) as caught:
         make()
-    assert "test_given_folds.py" in str(caught.value)
+    assert "test_user_folds.py" in str(caught.value)
 
 
 def test_groups_stay_where_a_fold_is_given() -> None:

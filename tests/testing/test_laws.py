@@ -70,7 +70,9 @@ def loops_give_the_textbook_form(data: st.DataObject) -> None:
 def weaving_is_mapping(data: st.DataObject) -> None:
     f = data.draw(testing.diagrams(max_boxes=5, names=("q", "x", "d")))
     stacks = [data.draw(testing.arrays_for(f, SIZES)) for _ in range(2)]
-    woven = several(f.weave(Axis("n")).run(*map(np.stack, zip(*stacks, strict=True)), sizes={**SIZES, "n": 2}))
+    woven = several(
+        cd.Program(f.weave(Axis("n"))).run(*map(np.stack, zip(*stacks, strict=True)), sizes={**SIZES, "n": 2})
+    )
     assert same(woven, tuple(map(np.stack, zip(*(on(f, arrays) for arrays in stacks), strict=True))))
 
 
