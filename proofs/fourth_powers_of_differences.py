@@ -8,5 +8,5 @@ def left(A, B, w):
     return cd.sum(w * (A - B) ** 4, "d")
 
 
-made = left.expand("d")
+made = left.distribute("d")
 right = made

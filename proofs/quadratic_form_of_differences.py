@@ -10,5 +10,5 @@ def left(A, B, M):
     return cd.min(S, "x")
 
 
-made = left.expand("d e")
+made = left.distribute("d e")
 right = made
