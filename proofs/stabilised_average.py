@@ -9,4 +9,4 @@ def left(Q, K, V):
     return cd.einsum("q x, x v -> q v", weights, V) / cd.sum(weights, "x")
 
 
-right = left.stabilise().stream("x")
+right = left.stabilize().stream("x")
