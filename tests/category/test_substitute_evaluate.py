@@ -124,9 +124,9 @@ def test_wrong_images_say_what_was_expected() -> None:
     for arguments, said in (
         ((f, {f: y}), r"f : \[x\] → \[x\] cannot be replaced by a diagram \[x\] → \[x\] @ \[x\]"),
         ((f, {f >> f: f}), "what is to be replaced is .*: expected a box"),
-        ((f, {f: "g"}), "what replaces f is 'g': expected a diagram"),
+        ((f, {f: "g"}), "what replaces f is 'g': expected a program or a diagram"),
         ((f, [f]), "boxes is .*: expected a dictionary"),
-        (("f", {}), "the diagram is 'f': expected a diagram"),
+        (("f", {}), "the diagram is 'f': expected a program or a diagram"),
     ):
         with pytest.raises(TypeMismatch, match=said):
             substitute(*arguments)  # type: ignore[arg-type]
@@ -210,7 +210,7 @@ def test_wrong_functions_say_what_was_expected() -> None:
         ((f, [1], {"f": abs}), "a key of functions is 'f': expected a box"),
         ((two, [1], {two: lambda v: [v]}), "two has 2 outputs, its function gave 1"),
         ((two, [1], {two: abs}), "two has 2 outputs, its function gave no sequence but int"),
-        (("f", [1], {}), "the diagram is 'f': expected a diagram"),
+        (("f", [1], {}), "the diagram is 'f': expected a program or a diagram"),
     ):
         with pytest.raises(TypeMismatch, match=said):
             evaluate(*arguments)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 import sympy
 
 import catdiag as cd
-from catdiag.category.diagram import diagram_of
+from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
 from catdiag.draw.listing.listing_builder import tell
@@ -57,10 +57,8 @@ PROGRAMS: dict[str, Any] = {
 
 
 @pytest.fixture(params=PROGRAMS)
-def program(request: pytest.FixtureRequest) -> cd.Program:
-    found = PROGRAMS[request.param]()
-    assert isinstance(found, cd.Program)
-    return found
+def program(request: pytest.FixtureRequest) -> Diagram:
+    return diagram_of(PROGRAMS[request.param]())
 
 
 def read(formula: str) -> sympy.Expr:
