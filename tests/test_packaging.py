@@ -13,8 +13,6 @@ import pytest
 from hatchling import build
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
-from hatchling.metadata.core import ProjectMetadata
-from hatchling.plugin.manager import PluginManager
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = "https://example.org/catdiag/blob/main"
@@ -26,20 +24,34 @@ def links(text: str) -> list[str]:
     return re.findall(r"(?:\]\(|href=\"|src=\")([^)\"]*)", prose)
 
 
-def test_the_description_that_is_built_has_no_relative_link(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    folder = build.prepare_metadata_for_build_wheel(str(tmp_path))
-    built = email.message_from_bytes((tmp_path / folder / "METADATA").read_bytes())
+def described(folder: Path, monkeypatch: pytest.MonkeyPatch, urls: str = "") -> str:
+    """The description that is built of a tree, with these lines under `[project.urls]`.
+
+    Of a tree without PKG-INFO: in an sdist, that says what was made when the sdist was.
+    """
+    for name in ("README.md", "LICENSE", "hatch_build.py"):
+        shutil.copy(ROOT / name, folder)
+    config = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "\n[project.urls]\n" in config
+    config = config.replace("\n[project.urls]\n", f"\n[project.urls]\n{urls}\n")
+    (folder / "pyproject.toml").write_text(config, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    made = folder / build.prepare_metadata_for_build_wheel(str(folder)) / "METADATA"
+    built = email.message_from_bytes(made.read_bytes())
     assert built["Description-Content-Type"] == "text/markdown"
     description = built.get_payload()
+    assert isinstance(description, str)
+    return description
+
+
+def test_the_description_that_is_built_has_no_relative_link(tmp_path, monkeypatch):
+    description = described(tmp_path, monkeypatch)
     assert "Try it" in description
     assert [target for target in links(description) if not target.startswith(("https://", "#"))] == []
 
 
-def test_where_the_source_is_named_every_link_leads_there():
-    config = {**ProjectMetadata(str(ROOT), PluginManager()).config}
-    config["project"] = {**config["project"], "urls": {"Source": SOURCE}}
-    description = ProjectMetadata(str(ROOT), PluginManager(), config).core.readme
+def test_where_the_source_is_named_every_link_leads_there(tmp_path, monkeypatch):
+    description = described(tmp_path, monkeypatch, f'Source = "{SOURCE}"')
     written = (ROOT / "README.md").read_text(encoding="utf-8")
     relative = [target for target in links(written) if not re.match(r"[a-z]+:|#", target)]
     assert relative
