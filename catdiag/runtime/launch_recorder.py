@@ -29,6 +29,7 @@ from catdiag.runtime.abstract_interpreter.tile_values import Pointer
 from catdiag.runtime.machine_code import Array, Launch
 from catdiag.runtime.module_cache import Source, unseen
 from catdiag.util.errors import CatdiagError, SizeError
+from catdiag.util.python_syntax import parse
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def launches_on(
 
 def _namespace(text: str, calls: list[Launch], generation: int | None) -> dict[str, Any]:
     """The names of a module whose kernels record their launches."""
-    tree = ast.parse(text)
+    tree = parse(text)
     kernels: dict[str, list[str]] = {}
     body: list[ast.stmt] = []
     for node in tree.body:

@@ -39,6 +39,7 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
     wider,
 )
 from catdiag.util.errors import CatdiagError
+from catdiag.util.python_syntax import parse
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
@@ -61,7 +62,7 @@ def read(text: str, kernel: str, arguments: Mapping[str, object], warps: int, wg
     understood.
     """
     try:
-        tree = ast.parse(text)
+        tree = parse(text)
     except SyntaxError as error:
         raise CatdiagError(f"the text of {kernel} is no Python: {error}") from error
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -56,6 +56,7 @@ from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
 from catdiag.runtime.abstract_interpreter.tile_values import WIDTHS, Dot, Load, Loop, Pointer, Trace, Value, dtype_of
 from catdiag.runtime.machine_code import Array
 from catdiag.util.errors import CatdiagError
+from catdiag.util.python_syntax import parse
 
 if TYPE_CHECKING:
     from catdiag.runtime.machine_code import Launch
@@ -117,7 +118,7 @@ def shared_of_launch(text: str, launch: Launch, wgmma: bool = True) -> Shared:
 
 def _allocated(text: str, launch: Launch) -> Shared | None:
     """What a kernel in Gluon allocates, by its text; None for one that is not in Gluon."""
-    functions = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef))
+    functions = (n for n in ast.walk(parse(text)) if isinstance(n, ast.FunctionDef))
     found = next((n for n in functions if n.name == launch.kernel), None)
     if found is None or not any(ast.unparse(d) == "gluon.jit" for d in found.decorator_list):
         return None
